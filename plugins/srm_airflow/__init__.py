@@ -1,0 +1,1 @@
+"""Airflow operators, triggers and links of srm: thin adapters over the engine."""

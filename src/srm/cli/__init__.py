@@ -1,0 +1,1 @@
+"""The srm and srm-control commands."""

@@ -1,0 +1,1 @@
+"""The properties file, its keys and their precedence."""

@@ -1,0 +1,101 @@
+"""The resolved configuration: what every part of srm works from.
+
+Built by :func:`srm.config.loader.load_config` from one properties file in MirrorMaker 2 syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+
+ClientKind = Literal["admin", "consumer", "producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """Everything one replication flow needs to know; the lists are regexes, full match."""
+
+    flow: Flow
+    enabled: bool
+    policy: DefaultReplicationPolicy
+    topics: tuple[str, ...]
+    topics_exclude: tuple[str, ...]
+    groups: tuple[str, ...]
+    groups_exclude: tuple[str, ...]
+    config_properties_exclude: tuple[str, ...]
+    tasks_max: int
+    replication_factor: int
+    offset_syncs_replication_factor: int
+    checkpoints_replication_factor: int
+    heartbeats_replication_factor: int
+    internal_replication_factor: int
+    refresh_topics_interval: timedelta
+    refresh_groups_interval: timedelta
+    sync_topic_configs_enabled: bool
+    emit_checkpoints_enabled: bool
+    emit_checkpoints_interval: timedelta
+    sync_group_offsets_enabled: bool
+    sync_group_offsets_interval: timedelta
+    emit_heartbeats_enabled: bool
+    emit_heartbeats_interval: timedelta
+    heartbeats_replication_enabled: bool
+    emit_offset_syncs_enabled: bool
+    offset_syncs_location: Literal["source", "target"]
+    reverse_checkpointing_enabled: bool
+    reverse_checkpointed_topics: tuple[str, ...]
+    checkpoints_engine: Literal["task", "spark"]
+    metrics_interval: timedelta
+    data_loss_policy: Literal["stop", "continue"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole properties file, resolved.
+
+    ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
+    ``warnings`` are keys of MM2 that were understood but have no meaning here.
+    """
+
+    path: str
+    clusters: tuple[str, ...]
+    flow_configs: Mapping[Flow, FlowConfig]
+    clients: Mapping[tuple[str, ClientKind], Mapping[str, str]]
+    stack: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """The enabled flows, in a stable order."""
+        return tuple(sorted(f for f, c in self.flow_configs.items() if c.enabled))
+
+    def flow(self, flow: Flow) -> FlowConfig:
+        """Return the settings of one flow, enabled or not.
+
+        Raises:
+            ConfigError: the flow names a cluster that the file does not list.
+        """
+        try:
+            return self.flow_configs[flow]
+        except KeyError:
+            raise ConfigError(
+                f"flow {flow} is unknown: {self.path} lists the clusters {', '.join(self.clusters)}"
+            ) from None
+
+    def client(self, alias: str, kind: ClientKind) -> dict[str, str]:
+        """Return the librdkafka properties for one kind of client of one cluster.
+
+        Raises:
+            ConfigError: the file does not list the cluster.
+        """
+        try:
+            return dict(self.clients[alias, kind])
+        except KeyError:
+            raise ConfigError(
+                f"cluster {alias!r} is unknown: {self.path} lists {', '.join(self.clusters)}"
+            ) from None

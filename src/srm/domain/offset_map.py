@@ -1,0 +1,201 @@
+"""The exact offset map of one partition: which target offset holds which source record.
+
+A *run* is a stretch of consecutive source records that stand at consecutive target offsets::
+
+    source offsets   100 101 102 103 104 (105 marker) 106 107
+    target offsets    60  61  62  63  64               65  66
+                     \\_______ run 1 ______/            \\ run 2 /
+
+Invariants of :class:`OffsetMap`, for neighbouring runs a, b:
+
+- ``a.source_end <= b.source_start`` and ``a.target_end <= b.target_start``: both sides only grow,
+  so each record is in one run and each direction is a binary search;
+- two neighbours are never contiguous on both sides: such stretches are one run.
+
+Committed offsets are "next to read". Forward, the next record to read is the first copied one at
+or after the committed offset. Backward, everything before the committed offset has been read, so
+reading goes on after the source offset of the last copied record before it. Neither ever guesses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from srm.errors import IntegrityError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """``count`` records from ``source_start`` copied to consecutive offsets from ``target_start``."""
+
+    source_start: int
+    target_start: int
+    count: int
+
+    @property
+    def source_end(self) -> int:
+        """Source offset after the last record of the run."""
+        return self.source_start + self.count
+
+    @property
+    def target_end(self) -> int:
+        """Target offset after the last record of the run."""
+        return self.target_start + self.count
+
+    @property
+    def shift(self) -> int:
+        """Target offset minus source offset, the same for every record of the run."""
+        return self.target_start - self.source_start
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition is copied: the next source offset to read, the next target offset.
+
+    ``source_next`` also passes what is never copied (markers, aborted and compacted records), so
+    it can be ahead of the end of the last run. ``source_end`` is the source's last stable offset
+    when the position was taken: equal to ``source_next`` means nothing is left to copy.
+    """
+
+    source_next: int
+    target_next: int
+    source_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The exact translation; ``lost`` counts records that the target has already dropped."""
+
+    offset: int
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NotCopiedYet:
+    """The copy has not reached the offset; it is ``remaining`` source offsets away."""
+
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoMap:
+    """Nothing is known about this partition yet: it was never copied."""
+
+
+Translation = Translated | NotCopiedYet | NoMap
+
+
+def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Sort facts about one partition and join those that touch or repeat each other.
+
+    The same stretch may be reported twice (by an owner that was stopped, and by its successor that
+    found the records in the log), so overlapping runs are fine while they agree.
+
+    Raises:
+        IntegrityError: two runs give one record two places.
+    """
+    joined: list[Run] = []
+    for run in sorted(runs, key=lambda r: (r.target_start, -r.count)):
+        if run.count <= 0:
+            continue
+        last = joined[-1] if joined else None
+        if last is not None and run.target_start <= last.target_end and run.shift == last.shift:
+            end = max(last.target_end, run.target_end)
+            joined[-1] = Run(last.source_start, last.target_start, end - last.target_start)
+        elif last is not None and (
+            run.target_start < last.target_end or run.source_start < last.source_end
+        ):
+            raise IntegrityError(f"offset map contradicts itself: {last} and {run}")
+        else:
+            joined.append(run)
+    return tuple(joined)
+
+
+@dataclass(frozen=True)
+class OffsetMap:
+    """All known runs of one partition, and how far the copy has come (None: no report yet)."""
+
+    runs: tuple[Run, ...] = ()
+    position: Position | None = None
+    _source_ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _target_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index both sides for binary search."""
+        object.__setattr__(self, "_source_ends", tuple(run.source_end for run in self.runs))
+        object.__setattr__(self, "_target_starts", tuple(run.target_start for run in self.runs))
+
+    @classmethod
+    def of(cls, runs: Iterable[Run], position: Position | None = None) -> OffsetMap:
+        """Build the map from facts in any order, extending the open run to the position.
+
+        Raises:
+            IntegrityError: the facts contradict each other.
+        """
+        joined = list(coalesce(runs))
+        if joined and position is not None:
+            last = joined[-1]
+            grown = position.target_next - last.target_start
+            if grown > last.count and position.source_next - last.source_start == grown:
+                joined[-1] = Run(last.source_start, last.target_start, grown)
+        return cls(tuple(joined), position)
+
+    def forward(self, committed: int, target_log_start: int = 0) -> Translation:
+        """Target offset at which a reader of the source at ``committed`` goes on.
+
+        Args:
+            committed: source offset of the next record to read.
+            target_log_start: first offset the target still holds.
+        """
+        if self.position is None and not self.runs:
+            return NoMap()
+        index = bisect_right(self._source_ends, committed)
+        if index < len(self.runs):
+            run = self.runs[index]
+            offset = run.target_start + max(0, committed - run.source_start)
+            return self._clamped(offset, target_log_start)
+        reached = self.runs[-1].source_end if self.runs else 0
+        if self.position is not None:
+            reached = max(reached, self.position.source_next)
+        if committed > reached:
+            return NotCopiedYet(committed - reached)
+        if self.runs:
+            return self._clamped(self.runs[-1].target_end, target_log_start)
+        if self.position is None:
+            return NoMap()
+        return Translated(max(self.position.target_next, target_log_start))
+
+    def backward(self, committed: int) -> Translation:
+        """Source offset at which a reader of the target at ``committed`` goes on.
+
+        Args:
+            committed: target offset of the next record to read.
+        """
+        if not self.runs:
+            return NoMap()
+        index = bisect_left(self._target_starts, committed)
+        if index == 0:
+            return Translated(self.runs[0].source_start)
+        run = self.runs[index - 1]
+        return Translated(min(committed, run.target_end) - run.shift)
+
+    def records_between(self, target_from: int, target_to: int) -> int:
+        """Count copied records at target offsets in ``[target_from, target_to)``."""
+        return sum(
+            max(0, min(run.target_end, target_to) - max(run.target_start, target_from))
+            for run in self.runs
+        )
+
+    def source_records_between(self, source_from: int, source_to: int) -> int:
+        """Count copied records at source offsets in ``[source_from, source_to)``."""
+        return sum(
+            max(0, min(run.source_end, source_to) - max(run.source_start, source_from))
+            for run in self.runs
+        )
+
+    def _clamped(self, offset: int, target_log_start: int) -> Translated:
+        if offset >= target_log_start:
+            return Translated(offset)
+        return Translated(target_log_start, lost=self.records_between(offset, target_log_start))

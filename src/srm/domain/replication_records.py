@@ -1,0 +1,176 @@
+"""Records of the topic ``srm-replication.<SOURCE>.internal``: who copies what, and how far it is.
+
+==================  =============================  ==========================================
+key                 written by                     value
+==================  =============================  ==========================================
+driver              driver, every second           :class:`DriverHeartbeat`, JSON
+assignment:<slot>   driver, in a transaction       :class:`Assignment`, JSON
+slot:<slot>         slot, every second             :class:`SlotReport`, packed
+status:<topic>-<n>  slot, when it changes          :class:`PartitionStatus`, JSON
+==================  =============================  ==========================================
+
+All in one partition, so that a reader sees them in one order.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from srm.domain.map_records import topic_id_bytes, topic_id_text
+from srm.domain.offset_map import Position
+
+DRIVER_KEY = b"driver"
+
+State = Literal["claiming", "copying", "waiting", "stopped"]
+
+_REPORT_HEAD = struct.Struct(">BqqI")
+_ENTRY = struct.Struct(">16siqqqiqh")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AssignedPartition:
+    """One source partition to copy, both topics by name and id."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    target_topic: str
+    target_topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one slot copies from ``generation`` on."""
+
+    slot: str
+    generation: int
+    partitions: tuple[AssignedPartition, ...]
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return f"assignment:{self.slot}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Assignment:
+        """Decode a record value."""
+        raw = json.loads(value)
+        partitions = tuple(AssignedPartition(**entry) for entry in raw["partitions"])
+        return cls(raw["slot"], raw["generation"], partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverHeartbeat:
+    """Sign of life of the replicator application; ``pid`` and ``host`` are for people."""
+
+    driver: str
+    application_id: str
+    host: str
+    pid: int
+    time_ms: int
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> DriverHeartbeat:
+        """Decode a record value."""
+        return cls(**json.loads(value))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPosition:
+    """Position of one partition, with the epoch of the claim it was written under (-1: none)."""
+
+    topic_id: str
+    partition: int
+    position: Position
+    source_leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """Everything a slot copies and how far each partition is; also the slot's sign of life."""
+
+    slot: str
+    generation: int
+    time_ms: int
+    positions: tuple[PartitionPosition, ...]
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return f"slot:{self.slot}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        parts = [_REPORT_HEAD.pack(_FORMAT, self.generation, self.time_ms, len(self.positions))]
+        parts.extend(
+            _ENTRY.pack(
+                topic_id_bytes(entry.topic_id),
+                entry.partition,
+                entry.position.source_next,
+                entry.position.target_next,
+                entry.position.source_end,
+                entry.source_leader_epoch,
+                entry.producer_id,
+                entry.producer_epoch,
+            )
+            for entry in self.positions
+        )
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> SlotReport:
+        """Decode a record."""
+        _, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
+        positions = []
+        for index in range(count):
+            raw = _ENTRY.unpack_from(value, _REPORT_HEAD.size + index * _ENTRY.size)
+            topic_id, partition, source_next, target_next, source_end, leader, pid, epoch = raw
+            positions.append(
+                PartitionPosition(
+                    topic_id_text(topic_id),
+                    partition,
+                    Position(source_next, target_next, source_end),
+                    leader,
+                    pid,
+                    epoch,
+                )
+            )
+        return cls(key.decode().removeprefix("slot:"), generation, time_ms, tuple(positions))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """State of one partition; a stopped one has a reason and, after a loss, the lost range."""
+
+    topic: str
+    partition: int
+    state: State
+    reason: str = ""
+    lost_from: int | None = None
+    lost_to: int | None = None
+    time_ms: int = 0
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return f"status:{self.topic}-{self.partition}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> PartitionStatus:
+        """Decode a record value."""
+        return cls(**json.loads(value))

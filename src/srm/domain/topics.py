@@ -1,0 +1,52 @@
+"""Names of topics, partitions and replication flows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from srm.errors import UsageError
+
+_ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic, as named on the cluster under discussion."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Flow:
+    """A replication flow: the ordered pair of cluster aliases ``source->target``."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    @property
+    def reversed(self) -> Flow:
+        """The flow in the opposite direction."""
+        return Flow(self.target, self.source)
+
+    @classmethod
+    def parse(cls, text: str) -> Flow:
+        """Read ``A->B``.
+
+        Raises:
+            UsageError: the text is not two different aliases joined by ``->``.
+        """
+        source, arrow, target = (part.strip() for part in text.partition("->"))
+        if not arrow or not _ALIAS.fullmatch(source) or not _ALIAS.fullmatch(target):
+            raise UsageError(f"flow {text!r} is not of the form SOURCE->TARGET, e.g. 'P->B'")
+        if source == target:
+            raise UsageError(f"flow {text!r} has the same cluster on both sides")
+        return cls(source, target)

@@ -1,0 +1,103 @@
+"""Every error srm raises on purpose.
+
+    SrmError
+    |-- UsageError              bad input: nothing was changed               exit 2   HTTP 400
+    |   `-- ConfigError         the properties file or a key in it           exit 2   HTTP 400
+    |-- NotFoundError           topic, group, plan or flow does not exist    exit 3   HTTP 404
+    |-- ConflictError           the world is not in the state this needs     exit 4   HTTP 409
+    |   |-- GateClosedError     a move may not redirect clients yet          exit 5   HTTP 409
+    |   |-- GroupActiveError    a group has members, its offsets are theirs  exit 4   HTTP 409
+    |   `-- FencedError         another owner has taken over                 exit 4   HTTP 409
+    |-- DataLossError           records are gone, the range is named         exit 7   HTTP 500
+    |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
+    |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
+    |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
+    `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
+
+Messages are one line: what happened, where, and what to do. The exit code, the HTTP status and
+whether Airflow should retry follow from the class, nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SrmError(Exception):
+    """Base of all srm errors."""
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+    retriable: ClassVar[bool] = False
+
+
+class UsageError(SrmError):
+    """The input cannot be used; nothing was changed."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class ConfigError(UsageError):
+    """The properties file, or a key in it, cannot be used."""
+
+
+class NotFoundError(SrmError):
+    """A topic, group, plan or flow that was named does not exist."""
+
+    exit_code = 3
+    http_status = 404
+
+
+class ConflictError(SrmError):
+    """The clusters are not in the state the call needs."""
+
+    exit_code = 4
+    http_status = 409
+
+
+class GateClosedError(ConflictError):
+    """A move may not redirect clients yet: some group is not synchronised."""
+
+    exit_code = 5
+
+
+class GroupActiveError(ConflictError):
+    """A consumer group has members, so its offsets may not be written."""
+
+
+class FencedError(ConflictError):
+    """Another owner has taken over this partition, flow or record."""
+
+
+class DataLossError(SrmError):
+    """Records that should be copied no longer exist; the message names the exact range."""
+
+    exit_code = 7
+
+
+class IntegrityError(SrmError):
+    """Bytes, offsets or maps contradict each other."""
+
+    exit_code = 8
+
+
+class UnavailableError(SrmError):
+    """A cluster or service does not answer in time; trying again may help."""
+
+    exit_code = 6
+    http_status = 503
+    retriable = True
+
+
+class AuthorizationError(SrmError):
+    """The broker refused the call for want of a right."""
+
+    exit_code = 9
+    http_status = 403
+
+
+class StackError(SrmError):
+    """The embedded stack cannot start or run."""
+
+    exit_code = 10

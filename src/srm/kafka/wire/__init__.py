@@ -1,0 +1,1 @@
+"""Hot path frames: Fetch and Produce without copies."""

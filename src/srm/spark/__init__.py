@@ -1,0 +1,1 @@
+"""Spark sessions, the replicator application, metrics and verification."""

@@ -1,0 +1,1 @@
+"""Embedded Kafka clusters, Airflow and Spark for demo, exploration and tests."""

@@ -1,0 +1,1 @@
+"""Fakes and clocks that ship with the project."""
