@@ -1,0 +1,62 @@
+"""The ``srm`` command: lists the command groups, one module each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from srm import __version__
+from srm.cli import stack
+from srm.cli.output import run_cli, set_debug
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 interrupted or unexpected, 2 bad input or configuration, 3 not found, "
+    "4 conflict, 5 gate closed, 6 cluster unavailable, 7 data loss, 8 integrity, "
+    "9 not authorized, 10 embedded stack."
+)
+
+app = typer.Typer(
+    name="srm",
+    help="Streams replication manager for Apache Kafka.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.add_typer(stack.app, name="stack")
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature
+    if wanted:
+        typer.echo(f"srm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[  # noqa: ARG001 -- acts in its callback
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", envvar="SRM_DEBUG", help="Log details, show stack traces."),
+    ] = False,
+) -> None:
+    """Streams replication manager for Apache Kafka."""
+    set_debug(enabled=debug)
+
+
+def main() -> None:
+    """Entry point of the ``srm`` program."""
+    run_cli(app)
+
+
+if __name__ == "__main__":
+    main()
