@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[2]"
 
-# Both are set by spark-submit for the Python program it starts.
-_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_CONNECT_MODE_ENABLED")
+# Set by spark-submit for the Python program it starts.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -29,34 +30,42 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
 }
 
-# A local session's JVM only schedules: records stay in the Python workers.
+# On one machine nobody else has to reach the driver.
 _LOCAL_SETTINGS = {
-    "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+}
+
+# Settings of a JVM that we start ourselves: it only schedules, records stay in Python workers.
+_JVM_SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile="
+    + Path(__file__).with_name("log4j2.properties").as_uri(),
 }
 
 
 def submitted() -> bool:
     """Whether spark-submit started this program, so that master and memory come from there."""
-    return any(os.environ.get(name) for name in _SUBMITTED)
+    return _SUBMITTED in os.environ
 
 
-def settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a new session; ``conf`` wins over ours.
+def settings(
+    master: str | None, conf: Mapping[str, str], given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the settings to give a new session; ``conf`` wins, then what spark-submit was given.
 
     Args:
-        master: the master to set, None where spark-submit has set it.
+        master: the caller's master, ``local[2]`` where nothing is said; spark-submit's wins.
         conf: settings of the caller.
+        given: settings of spark-submit, None where this program starts the JVM itself.
     """
+    master = (given or {}).get("spark.master", master or DEFAULT_MASTER)
     chosen = dict(_SETTINGS)
-    if master is not None and master.startswith("local"):
+    if master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
-        log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
-        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log_settings}"
-    if master is not None:
-        chosen["spark.master"] = master
-    return chosen | dict(conf)
+    if given is None:
+        chosen |= _JVM_SETTINGS | {"spark.master": master}
+    return {key: value for key, value in chosen.items() if key not in (given or {})} | dict(conf)
 
 
 @contextmanager
@@ -79,11 +88,11 @@ def spark_session(
         return
     # Spark starts workers as the first `python3` on PATH, which need not have our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = settings(None if submitted() else master or DEFAULT_MASTER, conf or {})
-    builder = SparkSession.builder.appName(name)
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
     try:
+        given = dict(SparkConf().getAll()) if submitted() else None
+        builder = SparkSession.builder.appName(name)
+        for key, value in settings(master, conf or {}, given).items():
+            builder = builder.config(key, value)
         session = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise StackError(
