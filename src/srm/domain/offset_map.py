@@ -1,10 +1,10 @@
-"""The exact offset map of one partition: which target offset holds which source record.
+r"""The exact offset map of one partition: which target offset holds which source record.
 
 A *run* is a stretch of consecutive source records that stand at consecutive target offsets::
 
     source offsets   100 101 102 103 104 (105 marker) 106 107
     target offsets    60  61  62  63  64               65  66
-                     \\_______ run 1 ______/            \\ run 2 /
+                     \_______ run 1 ______/            \ run 2 /
 
 Invariants of :class:`OffsetMap`, for neighbouring runs a, b:
 
@@ -28,7 +28,7 @@ from srm.errors import IntegrityError
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """``count`` records from ``source_start`` copied to consecutive offsets from ``target_start``."""
+    """``count`` source records from ``source_start``, copied to ``target_start`` and on."""
 
     source_start: int
     target_start: int
@@ -142,6 +142,14 @@ class OffsetMap:
                 joined[-1] = Run(last.source_start, last.target_start, grown)
         return cls(tuple(joined), position)
 
+    @property
+    def known_target_end(self) -> int | None:
+        """Target offset up to which the map is complete, None where nothing is known."""
+        ends = [self.runs[-1].target_end] if self.runs else []
+        if self.position is not None:
+            ends.append(self.position.target_next)
+        return max(ends, default=None)
+
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Target offset at which a reader of the source at ``committed`` goes on.
 
@@ -163,9 +171,7 @@ class OffsetMap:
             return NotCopiedYet(committed - reached)
         if self.runs:
             return self._clamped(self.runs[-1].target_end, target_log_start)
-        if self.position is None:
-            return NoMap()
-        return Translated(max(self.position.target_next, target_log_start))
+        return self._without_runs(committed, target_log_start)
 
     def backward(self, committed: int) -> Translation:
         """Source offset at which a reader of the target at ``committed`` goes on.
@@ -174,7 +180,9 @@ class OffsetMap:
             committed: target offset of the next record to read.
         """
         if not self.runs:
-            return NoMap()
+            if self.position is None or committed < self.position.target_next:
+                return NoMap()
+            return Translated(self.position.source_next)
         index = bisect_left(self._target_starts, committed)
         if index == 0:
             return Translated(self.runs[0].source_start)
@@ -194,6 +202,14 @@ class OffsetMap:
             max(0, min(run.source_end, source_to) - max(run.source_start, source_from))
             for run in self.runs
         )
+
+    def _without_runs(self, committed: int, target_log_start: int) -> Translation:
+        if self.position is None:
+            return NoMap()
+        if committed < self.position.source_next and self.position.target_next > target_log_start:
+            # The target holds records, but no run says which: the position was read before them.
+            return NoMap()
+        return Translated(max(self.position.target_next, target_log_start))
 
     def _clamped(self, offset: int, target_log_start: int) -> Translated:
         if offset >= target_log_start:

@@ -1,0 +1,101 @@
+"""Whether srm may write a translated offset for a group: the decision for one partition.
+
+MM2 writes where the group has no offset or a lower one, and never lowers. That undoes a rewind (an
+operator resets a group to read again, MM2 puts back what the other cluster remembers) and never
+carries one over. With the ledger of own writes both intentions are kept:
+
+========================================  ====================================================
+the group's offset on the target          decision for a translated offset t
+========================================  ====================================================
+none                                      write
+equal to t                                unchanged
+own write from the same cluster           write, lower ones too (the group was rewound there)
+lower than what srm wrote last            leave: an operator rewound the group here
+higher than t                             leave: consumers (or another flow) are ahead here
+anything else                             write: consumers here are behind the other cluster
+========================================  ====================================================
+
+Only idle groups are written to at all, and every decision is taken again from the offsets read
+just before the write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.ledger import LedgerEntry
+from srm.domain.topics import TopicPartition
+
+SyncAction = Literal[
+    "write",
+    "unchanged",
+    "consumer-ahead",
+    "rewind-respected",
+    "floor-kept",
+    "group-active",
+    "not-translated",
+    "failed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDecision:
+    """What is done about one (group, partition) of the flow's target, and why.
+
+    ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
+    In the state ``write`` the offset is the group's new position once ``applied`` is true.
+    """
+
+    group: str
+    partition: TopicPartition
+    action: SyncAction
+    current: int | None = None
+    offset: int | None = None
+    reason: str = ""
+    applied: bool = False
+
+
+def decide(
+    outcome: CheckpointOutcome, current: int | None, entry: LedgerEntry | None, source: str
+) -> SyncDecision:
+    """Decide about one translated commit of an idle group.
+
+    Args:
+        outcome: the translation; ``downstream`` has to be known.
+        current: the group's committed offset on the flow's target.
+        entry: srm's latest write for the group and partition on the flow's target.
+        source: alias of the flow's source.
+    """
+    partition = outcome.downstream or outcome.upstream
+    checkpoint = outcome.checkpoint
+    if checkpoint is None:
+        return SyncDecision(
+            outcome.group, partition, "not-translated", current, reason=_why(outcome)
+        )
+    offset = checkpoint.downstream_offset
+    action, reason = _action(offset, outcome.state == "translated", current, entry, source)
+    return SyncDecision(outcome.group, partition, action, current, offset, reason)
+
+
+def _why(outcome: CheckpointOutcome) -> str:
+    return f"{outcome.state}: {outcome.reason}" if outcome.reason else outcome.state
+
+
+def _action(
+    offset: int, exact: bool, current: int | None, entry: LedgerEntry | None, source: str
+) -> tuple[SyncAction, str]:
+    if current is None:
+        return "write", "the group has no offset here"
+    if current == offset:
+        return "unchanged", ""
+    if entry is not None and entry.owns(current) and entry.origin == source:
+        if offset > current or exact:
+            return "write", f"replaces srm's own write of {current}"
+        return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
+    if entry is not None and current < entry.intended and not entry.owns(current):
+        return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
+    if current > offset:
+        return "consumer-ahead", f"the group's own {current} is further than {offset}"
+    return "write", f"consumers here stopped at {current}"
