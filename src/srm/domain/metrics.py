@@ -1,0 +1,220 @@
+"""Records of the two metrics topics: what a slot measured, and what a window of it says.
+
+Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots,
+one per partition and metrics interval with traffic or lag. Windows (:class:`WindowMetric`, topic
+``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing them
+again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from srm.domain.topics import Flow
+from srm.errors import IntegrityError
+
+Level = Literal["topic", "cluster"]
+
+# Fields are called ``bytes`` here as on the wire, which hides the type inside their classes.
+Encoded: TypeAlias = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RawMetric:
+    """What one slot saw of one partition in the ``interval_ms`` before ``time_ms``.
+
+    ``bytes`` are record batch bytes as they stand in the log. Latency is the time from a record's
+    timestamp to the target's acknowledgement; ``latency_count`` records were measured, and with
+    none the latencies are 0. ``lag_records`` are source offsets still to copy.
+    """
+
+    time_ms: int
+    interval_ms: int
+    source: str
+    target: str
+    topic: str
+    remote_topic: str
+    partition: int
+    records: int
+    bytes: int
+    latency_ms_min: int
+    latency_ms_max: int
+    latency_ms_sum: int
+    latency_count: int
+    lag_records: int
+
+    def key(self) -> Encoded:
+        """Encode the record key."""
+        return f"{self.topic}-{self.partition}".encode()
+
+    def value(self) -> Encoded:
+        """Encode the record value."""
+        return _encode(asdict(self))
+
+    @classmethod
+    def decode(cls, value: Encoded) -> RawMetric:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a raw metric.
+        """
+        try:
+            return cls(**json.loads(value))
+        except (ValueError, TypeError) as error:
+            raise IntegrityError(f"raw metric record {value[:80]!r} is damaged: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Minimum, maximum and sum of ``count`` values; of none, all are 0."""
+
+    min: float = 0.0
+    max: float = 0.0
+    sum: float = 0.0
+    count: int = 0
+
+    @property
+    def avg(self) -> float:
+        """Mean of the values."""
+        return self.sum / self.count if self.count else 0.0
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Statistics of the values of both."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        return Statistics(
+            min(self.min, other.min),
+            max(self.max, other.max),
+            self.sum + other.sum,
+            self.count + other.count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMetric:
+    """What happened in ``[start_ms, end_ms)`` in one topic of a flow, or in the whole flow.
+
+    At level ``cluster`` (SRM's word for a whole replication) the topic names are empty.
+    ``byte_rate`` is in bytes per second and ``replication_records_lag`` in records, both over
+    samples of one slide; ``replication_latency_ms`` is over records. ``records`` and ``bytes`` are
+    totals.
+    """
+
+    source: str
+    target: str
+    level: Level
+    topic: str
+    remote_topic: str
+    start_ms: int
+    end_ms: int
+    records: int
+    bytes: int
+    byte_rate: Statistics
+    replication_latency_ms: Statistics
+    replication_records_lag: Statistics
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that was measured."""
+        return Flow(self.source, self.target)
+
+    def key(self) -> Encoded:
+        """Encode the record key: flow, level, topic and window, as a JSON list."""
+        parts = [self.source, self.target, self.level, self.topic, self.start_ms, self.end_ms]
+        return _encode(parts)
+
+    def value(self) -> Encoded:
+        """Encode the record value; ``avg`` is added for readers."""
+        raw = asdict(self)
+        for name in ("byte_rate", "replication_latency_ms", "replication_records_lag"):
+            raw[name]["avg"] = getattr(self, name).avg
+        return _encode(raw)
+
+    @classmethod
+    def decode(cls, value: Encoded) -> WindowMetric:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a window.
+        """
+        try:
+            raw = json.loads(value)
+            for name in ("byte_rate", "replication_latency_ms", "replication_records_lag"):
+                entry = raw[name]
+                raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])
+            return cls(**raw)
+        except (ValueError, TypeError, KeyError) as error:
+            raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
+
+    def merge(self, other: WindowMetric) -> WindowMetric:
+        """Join two windows of one topic or flow that do not overlap, into one that spans both."""
+        return WindowMetric(
+            self.source,
+            self.target,
+            self.level,
+            self.topic,
+            other.remote_topic,
+            min(self.start_ms, other.start_ms),
+            max(self.end_ms, other.end_ms),
+            self.records + other.records,
+            self.bytes + other.bytes,
+            self.byte_rate.merge(other.byte_rate),
+            self.replication_latency_ms.merge(other.replication_latency_ms),
+            self.replication_records_lag.merge(other.replication_records_lag),
+        )
+
+
+def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
+    """Pick the newest window of each topic and flow, in a stable order."""
+    newest: dict[tuple[str, ...], WindowMetric] = {}
+    for window in windows:
+        known = newest.get(_subject(window))
+        if known is None or window.start_ms > known.start_ms:
+            newest[_subject(window)] = window
+    return tuple(newest[subject] for subject in sorted(newest))
+
+
+def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
+    """Join the windows of each topic and flow that do not overlap, e.g. into two hours.
+
+    Windows slide, so most overlap; going back from the newest, those are taken that end at or
+    before the start of the one taken last.
+    """
+    joined: dict[tuple[str, ...], WindowMetric] = {}
+    for window in sorted(windows, key=lambda w: w.start_ms, reverse=True):
+        known = joined.get(_subject(window))
+        if known is None:
+            joined[_subject(window)] = window
+        elif window.end_ms <= known.start_ms:
+            joined[_subject(window)] = window.merge(known)
+    return tuple(joined[subject] for subject in sorted(joined))
+
+
+def changes(
+    stored: Mapping[bytes, bytes], computed: Iterable[WindowMetric], flow: Flow, expire_ms: int
+) -> dict[bytes, bytes | None]:
+    """Decide what to write so that the stored windows say what was computed.
+
+    Windows that are stored already with the same content are left out; those of the flow that
+    ended before ``expire_ms`` (epoch milliseconds) become tombstones.
+    """
+    wanted = {w.key(): w.value() for w in computed if w.end_ms >= expire_ms}
+    written: dict[bytes, bytes | None] = {
+        key: value for key, value in wanted.items() if stored.get(key) != value
+    }
+    for key in stored.keys() - wanted.keys():
+        source, target, *_, end_ms = json.loads(key)
+        if Flow(source, target) == flow and end_ms < expire_ms:
+            written[key] = None
+    return written
+
+
+def _subject(window: WindowMetric) -> tuple[str, ...]:
+    return (window.source, window.target, window.level, window.topic)
+
+
+def _encode(value: Any) -> Encoded:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,123 @@
+"""Codecs of the metrics records, and which windows are latest, total and worth writing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.metrics import RawMetric, Statistics, WindowMetric, changes, latest, totals
+from srm.domain.topics import Flow
+from srm.errors import IntegrityError
+
+FLOW = Flow("P", "B")
+counts = st.integers(0, 2**53)
+floats = st.floats(0, 1e15, allow_nan=False)
+statistics = st.builds(Statistics, floats, floats, floats, counts)
+
+
+def window(
+    start_s: int, topic: str = "pay", end_s: int | None = None, size: int = 1
+) -> WindowMetric:
+    end = start_s + 60 if end_s is None else end_s
+    stat = Statistics(size, size, size, 1)
+    level = "topic" if topic else "cluster"
+    return WindowMetric(
+        "P", "B", level, topic, topic and f"P.{topic}", start_s * 1000, end * 1000,
+        size, size * 100, stat, stat, stat,
+    )  # fmt: skip
+
+
+def test_a_raw_metric_has_the_field_names_that_slots_write():
+    raw = RawMetric(1000, 1000, "P", "B", "pay", "P.pay", 3, 10, 5000, 1, 9, 40, 10, 7)
+
+    assert raw.key() == b"pay-3"
+    assert json.loads(raw.value()) == {
+        "time_ms": 1000, "interval_ms": 1000, "source": "P", "target": "B", "topic": "pay",
+        "remote_topic": "P.pay", "partition": 3, "records": 10, "bytes": 5000,
+        "latency_ms_min": 1, "latency_ms_max": 9, "latency_ms_sum": 40, "latency_count": 10,
+        "lag_records": 7,
+    }  # fmt: skip
+    assert RawMetric.decode(raw.value()) == raw
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[1]", b'{"time_ms": 1}', b"\xff"])
+def test_a_damaged_record_is_an_integrity_error(value: bytes):
+    with pytest.raises(IntegrityError, match="damaged"):
+        RawMetric.decode(value)
+    with pytest.raises(IntegrityError, match="damaged"):
+        WindowMetric.decode(value)
+
+
+@given(
+    topic=st.text(max_size=20), start=counts, end=counts, records=counts, size=counts,
+    rate=statistics, latency=statistics, lag=statistics,
+)  # fmt: skip
+def test_any_window_survives_its_codec(*, topic, start, end, records, size, rate, latency, lag):
+    before = WindowMetric(
+        "P", "B", "topic", topic, f"P.{topic}", start, end, records, size, rate, latency, lag
+    )
+
+    assert WindowMetric.decode(before.value()) == before
+
+
+def test_a_stored_window_shows_averages_to_readers():
+    stat = Statistics(1.0, 4.0, 10.0, 4)
+    raw = json.loads(
+        WindowMetric("P", "B", "cluster", "", "", 0, 60_000, 1, 2, stat, stat, stat).value()
+    )
+
+    assert raw["byte_rate"] == {"min": 1.0, "max": 4.0, "sum": 10.0, "count": 4, "avg": 2.5}
+
+
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 30))
+def test_merging_statistics_of_two_parts_gives_those_of_the_whole(values, cut):
+    def of(part: list[int]) -> Statistics:
+        return Statistics(min(part), max(part), sum(part), len(part)) if part else Statistics()
+
+    assert of(values[:cut]).merge(of(values[cut:])) == of(values)
+
+
+def test_the_latest_window_of_each_topic_and_of_the_flow_is_picked():
+    windows = [window(10), window(30), window(20), window(20, "other"), window(20, "")]
+
+    assert [(w.level, w.topic, w.start_ms) for w in latest(windows)] == [
+        ("cluster", "", 20_000),
+        ("topic", "other", 20_000),
+        ("topic", "pay", 30_000),
+    ]
+
+
+def test_totals_join_only_windows_that_do_not_overlap():
+    sliding = [window(start, size=1) for start in range(0, 130, 10)]
+
+    (total,) = totals(sliding)
+
+    assert (total.start_ms, total.end_ms) == (0, 180_000)
+    assert total.records == 3
+    assert total.byte_rate == Statistics(1, 1, 3, 3)
+
+
+def test_only_changed_windows_are_written_and_old_ones_of_the_flow_become_tombstones():
+    same, changed, old, new = window(100), window(110), window(0), window(120)
+    foreign = WindowMetric(
+        "B", "P", "cluster", "", "", 0, 60_000, 1, 1, Statistics(), Statistics(), Statistics()
+    )
+    stored = {w.key(): w.value() for w in (same, old, foreign)} | {changed.key(): b"{}"}
+
+    written = changes(stored, [same, changed, new], FLOW, expire_ms=100_000)
+
+    assert written == {
+        changed.key(): changed.value(),
+        new.key(): new.value(),
+        old.key(): None,
+    }
+
+
+def test_computing_the_same_windows_again_writes_nothing():
+    windows = [window(100), window(110)]
+    stored = {w.key(): w.value() for w in windows}
+
+    assert changes(stored, windows, FLOW, expire_ms=0) == {}
