@@ -1,0 +1,42 @@
+"""Response buffers that are used again, so that the hot path touches warm memory only."""
+
+from __future__ import annotations
+
+_KEPT = 8
+_GRAIN = 1 << 16
+
+
+class BufferPool:
+    """A few byte arrays, handed out and taken back; not thread-safe, one per event loop."""
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def take(self, size: int) -> PooledBuffer:
+        """Return a buffer of at least ``size`` bytes."""
+        for index, data in enumerate(self._free):
+            if len(data) >= size:
+                del self._free[index]
+                return PooledBuffer(data, self)
+        return PooledBuffer(bytearray(-(-size // _GRAIN) * _GRAIN), self)
+
+    def give(self, data: bytearray) -> None:
+        """Take a buffer back; keep the largest ones."""
+        self._free.append(data)
+        if len(self._free) > _KEPT:
+            self._free.sort(key=len, reverse=True)
+            self._free.pop()
+
+
+class PooledBuffer:
+    """A borrowed byte array that goes back to its pool with the last reference to it."""
+
+    __slots__ = ("_pool", "data")
+
+    def __init__(self, data: bytearray, pool: BufferPool) -> None:
+        self.data = data
+        self._pool = pool
+
+    def __del__(self) -> None:
+        """Return the memory to the pool."""
+        self._pool.give(self.data)

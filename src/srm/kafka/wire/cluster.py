@@ -1,0 +1,297 @@
+"""One cluster on the wire: Fetch and Produce on our own connections, all else through aiokafka.
+
+Finding leaders and coordinators and asking for producer ids happens rarely, so it is left to
+aiokafka's client, whose versions are negotiated with the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.protocol.transaction import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+from aiokafka.structs import TopicPartition as LibraryTopicPartition
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from srm.domain.topics import TopicPartition
+from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
+from srm.kafka.wire.buffers import BufferPool, PooledBuffer
+from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.frames import (
+    FETCH,
+    PRODUCE,
+    fetch_request,
+    fetch_response,
+    produce_request,
+    produce_response,
+)
+from srm.replication import codes
+from srm.replication.ports import Fetched, FetchFrom, Produced, ProducerId
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_REQUEST_TIMEOUT_S: Final = 30.0
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_MISSING_RIGHTS: Final = frozenset({29, 31, 53})
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, SrmError) and error.retriable
+
+
+class WireCluster:
+    """Implements :class:`srm.replication.ports.Wire` for one event loop."""
+
+    def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
+        self._alias = alias
+        self._bootstrap = properties["bootstrap.servers"]
+        self._client: AIOKafkaClient | None = None
+        self._pool = BufferPool()
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+
+    async def start(self) -> None:
+        """Learn the cluster's brokers.
+
+        Raises:
+            UnavailableError: no bootstrap server answers.
+        """
+        client = AIOKafkaClient(
+            bootstrap_servers=self._bootstrap,
+            client_id="srm",
+            metadata_max_age_ms=60_000,
+            request_timeout_ms=int(_REQUEST_TIMEOUT_S * 1000),
+        )
+        try:
+            await client.bootstrap()
+        except KafkaError as error:
+            await client.close()
+            raise UnavailableError(
+                f"cluster {self._alias} does not answer at {self._bootstrap}: {error!r}"
+            ) from error
+        self._client = client
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """See the port."""
+        client = self._started()
+        wanted = LibraryTopicPartition(partition.topic, partition.partition)
+        node = client.cluster.leader_for_partition(wanted)
+        if node is None or node == -1:
+            await client.add_topic(partition.topic)
+            await client.force_metadata_update()
+            node = client.cluster.leader_for_partition(wanted)
+        if node is None or node == -1:
+            raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
+        return int(node)
+
+    def leaders_changed(self) -> None:
+        """See the port."""
+        self._started().force_metadata_update()
+
+    async def fetch(
+        self,
+        node: int,
+        partitions: Sequence[FetchFrom],
+        *,
+        max_wait_ms: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> Fetched:
+        """See the port."""
+        connection = await self._connection("fetch", node)
+        body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
+        timeout_s = _REQUEST_TIMEOUT_S + max_wait_ms / 1000
+        buffer = await self._answer(
+            connection, connection.request(*FETCH, [body], flexible=True), timeout_s
+        )
+        error, fetched = fetch_response(memoryview(buffer.data))
+        return Fetched(error, fetched, buffer)
+
+    async def connect(self, node: int) -> None:
+        """See the port."""
+        await self._connection("produce", node)
+
+    def produce(
+        self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
+    ) -> asyncio.Future[dict[TopicPartition, Produced]]:
+        """See the port."""
+        answer: asyncio.Future[dict[TopicPartition, Produced]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        connection = self._connections.get(("produce", node))
+        if connection is None or connection.closed:
+            answer.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
+            return answer
+        parts = produce_request(batches, int(_REQUEST_TIMEOUT_S * 1000))
+        sent = connection.request(*PRODUCE, parts, flexible=False)
+
+        def done(future: asyncio.Future[PooledBuffer]) -> None:
+            if answer.done():
+                return
+            error = future.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(produce_response(memoryview(future.result().data)))
+
+        sent.add_done_callback(done)
+        return answer
+
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        """See the port."""
+        return (
+            await self._offset(partition, _EARLIEST, isolation=0),
+            await self._offset(partition, _LATEST, isolation=1),
+        )
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        """See the port."""
+
+        async def once() -> ProducerId:
+            request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
+            response = await self._to_coordinator(transactional_id, request)
+            self._check(response.error_code, f"taking over {transactional_id}")
+            return ProducerId(response.producer_id, response.producer_epoch)
+
+        return await self._persistently(once)
+
+    async def abort_empty_transaction(
+        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
+    ) -> None:
+        """See the port."""
+
+        async def add() -> None:
+            request = AddPartitionsToTxnRequest(
+                transactional_id,
+                producer.id,
+                producer.epoch,
+                [(partition.topic, [partition.partition])],
+            )
+            response = await self._to_coordinator(transactional_id, request)
+            for _, answers in response.errors:
+                for _, error in answers:
+                    self._check(error, f"claiming {partition}")
+
+        async def end() -> None:
+            request = EndTxnRequest(
+                transactional_id, producer.id, producer.epoch, transaction_result=False
+            )
+            response = await self._to_coordinator(transactional_id, request)
+            self._check(response.error_code, f"claiming {partition}")
+
+        await self._persistently(add)
+        await self._persistently(end)
+
+    def _started(self) -> AIOKafkaClient:
+        if self._client is None:
+            raise UnavailableError(f"cluster {self._alias} is not connected")
+        return self._client
+
+    async def _connection(self, purpose: str, node: int) -> Connection:
+        key = (purpose, node)
+        connection = self._connections.get(key)
+        if connection is not None and not connection.closed:
+            return connection
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
+            if connection is not None and not connection.closed:
+                return connection
+            broker = self._started().cluster.broker_metadata(node)
+            if broker is None:
+                self.leaders_changed()
+                raise UnavailableError(f"{self._alias} does not know node {node} at the moment")
+            try:
+                connection = await Connection.open(
+                    broker.host, broker.port, self._pool, _CONNECT_TIMEOUT_S
+                )
+            except UnavailableError:
+                self.leaders_changed()
+                raise
+            self._connections[key] = connection
+            return connection
+
+    async def _answer(
+        self, connection: Connection, future: asyncio.Future[PooledBuffer], timeout_s: float
+    ) -> PooledBuffer:
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError as error:
+            connection.close("no answer in time")
+            raise UnavailableError(f"{self._alias}: no answer in {timeout_s:.0f} s") from error
+
+    async def _offset(self, partition: TopicPartition, which: int, isolation: int) -> int:
+        async def once() -> int:
+            node = await self.leader(partition)
+            request = OffsetRequest(
+                -1, isolation, [(partition.topic, [(partition.partition, which)])]
+            )
+            response = await self._send(node, request)
+            [(_, [(_, error, *rest)])] = response.topics
+            if error in codes.LEADERSHIP:
+                self.leaders_changed()
+            self._check(error, f"offsets of {partition}")
+            return int(rest[1])
+
+        return await self._persistently(once)
+
+    async def _to_coordinator(self, transactional_id: str, request: Any) -> Any:
+        try:
+            node = await self._started().coordinator_lookup(
+                CoordinationType.TRANSACTION, transactional_id
+            )
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{self._alias}: no coordinator: {error!r}") from error
+        return await self._send(node, request, ConnectionGroup.COORDINATION)
+
+    async def _send(self, node: int, request: Any, group: int = ConnectionGroup.DEFAULT) -> Any:
+        try:
+            return await self._started().send(node, request, group=group)
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{self._alias} node {node}: {error!r}") from error
+
+    def _check(self, code: int, doing: str) -> None:
+        if code == codes.NONE:
+            return
+        error = for_code(code)
+        text = f"{doing} on {self._alias}: {error.__name__}"
+        if code in codes.FENCED:
+            raise FencedError(text)
+        if code in _MISSING_RIGHTS:
+            raise AuthorizationError(f"{text}: grant the right to srm's principal")
+        if code in codes.TRANSIENT or getattr(error, "retriable", False):
+            raise UnavailableError(text)
+        raise SrmError(text)
+
+    async def _persistently(self, once: Callable[[], Awaitable[T]]) -> T:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(_is_retriable),
+            stop=stop_after_delay(20),
+            wait=wait_exponential(multiplier=0.005, max=0.5),
+            reraise=True,
+        ):
+            with attempt:
+                return await once()
+        raise UnavailableError(f"{self._alias}: gave up")

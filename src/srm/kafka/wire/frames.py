@@ -1,0 +1,166 @@
+"""Bytes of the hot path requests: Fetch version 13 (topics by id) and Produce version 8.
+
+Both are served by Kafka 3.1 and later. Layouts: FetchRequest.json, FetchResponse.json,
+ProduceRequest.json and ProduceResponse.json of Apache Kafka (KIP-516 for topic ids).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from srm.domain.topics import TopicPartition
+from srm.kafka.wire.connection import Part
+from srm.replication.ports import FetchedPartition, FetchFrom, Produced
+
+FETCH: Final = (1, 13)
+PRODUCE: Final = (0, 8)
+
+_FETCH_HEAD: Final = struct.Struct(">iiiibii")
+_FETCH_PARTITION: Final = struct.Struct(">iiqiqib")
+_FETCHED_HEAD: Final = struct.Struct(">ihi")
+_FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
+_PRODUCED: Final = struct.Struct(">ihqqq")
+_EMPTY: Final = memoryview(b"")
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def fetch_request(
+    partitions: Sequence[FetchFrom], max_wait_ms: int, max_bytes: int, *, read_committed: bool
+) -> bytes:
+    """Encode a fetch without a session; the first partition with data gets at least one batch."""
+    out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), 0, -1))
+    topics: dict[bytes, list[FetchFrom]] = {}
+    for wanted in partitions:
+        topics.setdefault(wanted.topic_id, []).append(wanted)
+    out += _uvarint(len(topics) + 1)
+    for topic_id, group in topics.items():
+        out += topic_id
+        out += _uvarint(len(group) + 1)
+        for p in group:
+            out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, -1, -1, p.max_bytes, 0)
+        out += b"\x00"
+    out += b"\x01\x01\x00"  # no forgotten topics, empty rack id, no tags
+    return bytes(out)
+
+
+class _Reader:
+    """A cursor over a response body."""
+
+    __slots__ = ("at", "view")
+
+    def __init__(self, view: memoryview, at: int) -> None:
+        self.view = view
+        self.at = at
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self.view, self.at)
+        self.at += layout.size
+        return values
+
+    def number(self, layout: str) -> int:
+        (value,) = struct.unpack_from(layout, self.view, self.at)
+        self.at += struct.calcsize(layout)
+        return int(value)
+
+    def raw(self, count: int) -> memoryview:
+        part = self.view[self.at : self.at + count]
+        self.at += count
+        return part
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.view[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def skip_tags(self) -> None:
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self.at += self.uvarint()
+
+    def text(self) -> str:
+        length = self.number(">h")
+        return "" if length < 0 else bytes(self.raw(length)).decode()
+
+
+def fetch_response(body: memoryview) -> tuple[int, list[FetchedPartition]]:
+    """Decode a fetch response; the records are views into ``body``."""
+    reader = _Reader(body, 4)
+    reader.skip_tags()
+    _, error, _ = reader.take(_FETCHED_HEAD)
+    partitions = []
+    for _ in range(reader.uvarint() - 1):
+        topic_id = bytes(reader.raw(16))
+        for _ in range(reader.uvarint() - 1):
+            partitions.append(_fetched_partition(reader, topic_id))
+        reader.skip_tags()
+    return error, partitions
+
+
+def _fetched_partition(reader: _Reader, topic_id: bytes) -> FetchedPartition:
+    index, error, high_watermark, last_stable, log_start = reader.take(_FETCHED_PARTITION)
+    aborted = []
+    for _ in range(reader.uvarint() - 1):
+        producer_id, first_offset = reader.take(_ABORTED)
+        reader.skip_tags()
+        aborted.append((producer_id, first_offset))
+    reader.at += 4  # preferred read replica
+    length = reader.uvarint() - 1
+    records = reader.raw(length) if length > 0 else _EMPTY
+    reader.skip_tags()
+    return FetchedPartition(
+        topic_id, index, error, high_watermark, last_stable, log_start, tuple(aborted), records
+    )
+
+
+def produce_request(
+    batches: Sequence[tuple[TopicPartition, memoryview]], timeout_ms: int
+) -> list[Part]:
+    """Encode a produce request as parts; the batches themselves are not copied."""
+    ordered = sorted(batches, key=lambda batch: batch[0])
+    topics = [(topic, list(group)) for topic, group in groupby(ordered, lambda b: b[0].topic)]
+    parts: list[Part] = []
+    head = bytearray(struct.pack(">hhii", -1, -1, timeout_ms, len(topics)))
+    for topic, group in topics:
+        name = topic.encode()
+        head += struct.pack(">h", len(name)) + name + struct.pack(">i", len(group))
+        for partition, view in group:
+            head += struct.pack(">ii", partition.partition, len(view))
+            parts.append(bytes(head))
+            parts.append(view)
+            head = bytearray()
+    return parts
+
+
+def produce_response(body: memoryview) -> dict[TopicPartition, Produced]:
+    """Decode a produce response."""
+    reader = _Reader(body, 4)
+    answers = {}
+    for _ in range(reader.number(">i")):
+        topic = reader.text()
+        for _ in range(reader.number(">i")):
+            index, error, base_offset, _, _ = reader.take(_PRODUCED)
+            notes = []
+            for _ in range(max(0, reader.number(">i"))):
+                reader.at += 4
+                notes.append(reader.text())
+            notes.append(reader.text())
+            message = "; ".join(note for note in notes if note)
+            answers[TopicPartition(topic, index)] = Produced(error, base_offset, message)
+    return answers

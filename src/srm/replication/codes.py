@@ -1,0 +1,35 @@
+"""Kafka error codes the data plane acts on, by what they mean for a partition."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NONE: Final = 0
+OFFSET_OUT_OF_RANGE: Final = 1
+
+FENCED: Final = frozenset({47, 49, 90})
+"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: somebody took over."""
+
+LEADERSHIP: Final = frozenset({5, 6, 9, 74, 75})
+"""LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, FENCED_ and UNKNOWN_LEADER_EPOCH."""
+
+TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 56, 89})
+"""Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
+
+TOPIC_GONE: Final = frozenset({3, 100, 103})
+"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID."""
+
+REFUSED: Final = {
+    2: "CORRUPT_MESSAGE",
+    10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the target topic",
+    17: "INVALID_TOPIC_EXCEPTION",
+    18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the target topic",
+    29: "TOPIC_AUTHORIZATION_FAILED: grant the right on the topic",
+    31: "CLUSTER_AUTHORIZATION_FAILED: grant the right on the cluster",
+    32: "INVALID_TIMESTAMP: see message.timestamp.before.max.ms and after.max.ms of the target",
+    43: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    44: "POLICY_VIOLATION",
+    76: "UNSUPPORTED_COMPRESSION_TYPE",
+    87: "INVALID_RECORD",
+}
+"""Trying again at once cannot help: the partition stops, with this reason."""

@@ -1,0 +1,131 @@
+"""What the data plane needs of one Kafka cluster; srm.kafka.wire fulfils it.
+
+Broker error codes travel as Kafka's numbers (see :mod:`srm.replication.codes`), because a batch
+that was refused is handled by what the code means for the partition, not as an exception.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from srm.domain.topics import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFrom:
+    """One partition in a fetch request. The id protects against a topic that was re-created."""
+
+    topic_id: bytes
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """One partition in a fetch response; ``records`` are raw batches, writable and shared.
+
+    ``aborted`` lists (producer id, first offset) of aborted transactions in the range.
+    """
+
+    topic_id: bytes
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    aborted: tuple[tuple[int, int], ...]
+    records: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A fetch response; the records stay valid as long as ``owner`` is referenced."""
+
+    error: int
+    partitions: list[FetchedPartition]
+    owner: object
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Answer to one batch: an error code, or the offset its first record was given."""
+
+    error: int
+    base_offset: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerId:
+    """A producer id with the epoch that fences its older owners."""
+
+    id: int
+    epoch: int
+
+
+class Wire(Protocol):
+    """The hot path to one cluster. Calls raise UnavailableError when a connection breaks."""
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """Return the node that leads the partition; UnavailableError while there is none."""
+        ...
+
+    def leaders_changed(self) -> None:
+        """Ask for fresh metadata: a broker said that it does not lead a partition."""
+        ...
+
+    async def fetch(
+        self,
+        node: int,
+        partitions: Sequence[FetchFrom],
+        *,
+        max_wait_ms: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> Fetched:
+        """Fetch raw batches; a batch that holds the wanted offset arrives from its beginning."""
+        ...
+
+    async def connect(self, node: int) -> None:
+        """Open the connection that :meth:`produce` uses, if it is not open."""
+        ...
+
+    def produce(
+        self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
+    ) -> Future[dict[TopicPartition, Produced]]:
+        """Send one batch per partition, acks from all in-sync replicas; calls keep their order."""
+        ...
+
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        """Return log start and log end (last stable offset) of a partition."""
+        ...
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        """Take over a transactional id: every older owner's epoch is outdated from now on."""
+        ...
+
+    async def abort_empty_transaction(
+        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
+    ) -> None:
+        """Write an abort marker into the partition, which shuts out older epochs there."""
+        ...
+
+
+class StateLog(Protocol):
+    """Fire-and-forget writes to internal topics; :meth:`flush` waits for acknowledgements."""
+
+    def write(self, topic: str, key: bytes, value: bytes, partition: int = 0) -> None:
+        """Hand over one record."""
+        ...
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until everything handed over is acknowledged; UnavailableError if not in time."""
+        ...
+
+
+Clock = Callable[[], int]
+"""Epoch milliseconds, where time is data."""
