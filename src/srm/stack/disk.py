@@ -1,0 +1,64 @@
+"""Turns a full or unwritable disk into one clear line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from srm.errors import StackError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_MEGABYTE: Final = 1_000_000
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Raise StackError for what the file system refuses while ``where`` is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StackError(f"the disk is full while writing {where}: free some space") from error
+        raise StackError(f"cannot write {where}: {error.strerror or error}") from error
+
+
+def require_free_space(where: Path, needed_bytes: int) -> None:
+    """Check that the disk holding ``where`` (existing or not yet) has room.
+
+    Raises:
+        StackError: less than ``needed_bytes`` are free.
+    """
+    existing = where.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise StackError(
+            f"the disk is full: {free // _MEGABYTE} MB are free at {existing}, "
+            f"{needed_bytes // _MEGABYTE} MB are needed; free some space or choose another folder"
+        )
+
+
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write a file so that others see either nothing (or the old one) or all of it.
+
+    Raises:
+        StackError: the file system refuses.
+    """
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,86 @@
+"""Finds the Java runtime that Kafka and Spark need."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from srm.errors import StackError
+
+MINIMUM_VERSION: Final = 17
+_VERSION_TIMEOUT_SECONDS: Final = 60.0
+_QUOTED_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A usable Java runtime: the path of its ``java`` program and its feature version."""
+
+    program: Path
+    version: int
+
+
+def parse_version(output: str) -> int | None:
+    """Return the feature version in the output of ``java -version``, None if there is none.
+
+    Up to Java 8 versions were written ``1.8``, since then ``17.0.15`` or just ``25``.
+    """
+    found = _QUOTED_VERSION.search(output)
+    if found is None:
+        return None
+    major, minor = int(found[1]), int(found[2] or 0)
+    return minor if major == 1 else major
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """Return the runtime in ``JAVA_HOME``, or else the first ``java`` on ``PATH``.
+
+    ``JAVA_HOME`` decides alone where it is set, because Spark's own scripts do the same.
+
+    Raises:
+        StackError: there is none, it does not run, or it is older than Java 17.
+    """
+    program = _locate(environ)
+    try:
+        result = subprocess.run(
+            [program, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StackError(f"{program} does not run ({error}): install a JDK 17 or newer") from error
+    version = parse_version(result.stderr + result.stdout)
+    if version is None:
+        raise StackError(f"{program} -version names no version: install a JDK 17 or newer")
+    if version < MINIMUM_VERSION:
+        raise StackError(
+            f"{program} is Java {version}, but Kafka and Spark need {MINIMUM_VERSION} or newer: "
+            "install a JDK 17 and point JAVA_HOME at it"
+        )
+    return Java(program, version)
+
+
+def _locate(environ: Mapping[str, str]) -> Path:
+    home = environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        if not program.is_file():
+            raise StackError(
+                f"JAVA_HOME is {home}, but {program} does not exist: correct or unset it"
+            )
+        return program
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found is None:
+        raise StackError(
+            "Java is missing: install a JDK 17 or newer (for example openjdk-17-jdk-headless) "
+            "or point JAVA_HOME at one"
+        )
+    return Path(found)

@@ -1,0 +1,95 @@
+"""Real brokers for tests: a pair for the whole session, and a factory for brokers of one's own.
+
+Brokers run in process groups of their own, so they are ended explicitly: at the end of the
+session, on SIGTERM too, and by the next session where this one was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import pytest
+
+from srm.stack.kafka import KafkaBroker
+
+OWNER = "SRM_TEST_OWNER"
+"""Marks a broker with the pid and start time of the test session that started it."""
+
+BrokerFactory = Callable[..., KafkaBroker]
+
+
+def pytest_configure() -> None:
+    def end_session(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end_session)
+
+
+def _owner() -> dict[str, str]:
+    return {OWNER: f"{os.getpid()} {psutil.Process().create_time()}"}
+
+
+def _end_brokers_of_dead_sessions() -> None:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            owner = process.environ().get(OWNER)
+            if owner is not None and not _session_lives(*owner.split()):
+                process.kill()
+
+
+def _session_lives(pid: str, created: str) -> bool:
+    try:
+        return psutil.Process(int(pid)).create_time() == float(created)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, KafkaBroker]]:
+    """Two running one-node clusters, ``P`` and ``B``, shared by all tests of the session.
+
+    Tests use topics and groups of unique names, and neither stop nor kill these brokers.
+    """
+    _end_brokers_of_dead_sessions()
+    home = tmp_path_factory.mktemp("clusters")
+    brokers = {alias: KafkaBroker(home / alias, alias, environ=_owner()) for alias in ("P", "B")}
+    try:
+        for broker in brokers.values():
+            broker.start()
+        for broker in brokers.values():
+            broker.wait_ready()
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            broker.kill()
+
+
+@pytest.fixture
+def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
+    """Make brokers that the test may stop, kill and restart.
+
+    ``broker_factory("X", **{"message.max.bytes": "1000"})`` returns one that is ready.
+    """
+    brokers: list[KafkaBroker] = []
+
+    def make(alias: str = "X", **server_props: str) -> KafkaBroker:
+        broker = KafkaBroker(
+            tmp_path / f"{alias}-{len(brokers)}",
+            alias,
+            server_props=server_props,
+            environ=_owner(),
+        )
+        brokers.append(broker)
+        broker.start()
+        broker.wait_ready()
+        return broker
+
+    yield make
+    for broker in brokers:
+        broker.kill()
