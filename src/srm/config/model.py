@@ -60,6 +60,7 @@ class Config:
 
     ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
+    ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
     """
 
     path: str
@@ -68,6 +69,9 @@ class Config:
     clients: Mapping[tuple[str, ClientKind], Mapping[str, str]]
     stack: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    flow_clients: Mapping[tuple[Flow, str, ClientKind], Mapping[str, str]] = field(
+        default_factory=dict
+    )
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -99,3 +103,13 @@ class Config:
             raise ConfigError(
                 f"cluster {alias!r} is unknown: {self.path} lists {', '.join(self.clusters)}"
             ) from None
+
+    def flow_client(self, flow: Flow, alias: str, kind: ClientKind) -> dict[str, str]:
+        """Return the properties for one kind of client on one side of a flow.
+
+        As :meth:`client`, with the lines of that flow on top.
+
+        Raises:
+            ConfigError: the file does not list the cluster.
+        """
+        return dict(self.flow_clients.get((flow, alias, kind)) or self.client(alias, kind))

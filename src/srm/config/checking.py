@@ -1,0 +1,125 @@
+"""Judging the lines of a properties file: unknown keys are errors, lost ones are warnings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from srm.config.client_keys import CLIENT_KEYS
+from srm.config.hierarchy import Level, Setting
+from srm.config.keys import KEYS, find_key
+from srm.config.properties import Property
+from srm.errors import ConfigError
+
+_PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
+_SHOWN: Final = 3
+
+
+def check_settings(
+    classified: Sequence[tuple[Property, Setting | None]], clusters: Sequence[str], path: str
+) -> tuple[str, ...]:
+    """Return the warnings about the lines of a file.
+
+    Raises:
+        ConfigError: a line's key is unknown, or names a cluster that is not listed.
+    """
+    problems = [
+        problem
+        for line, setting in classified
+        if (problem := _problem(line, setting, clusters, path)) is not None
+    ]
+    if problems:
+        more = len(problems) - _SHOWN
+        rest = f"; and {more} more" if more > 0 else ""
+        raise ConfigError("; ".join(problems[:_SHOWN]) + rest)
+    seen: dict[str, Property] = {}
+    warnings = []
+    for line, setting in classified:
+        if line.key in seen:
+            warnings.append(
+                f"{line.at(path)}: {line.key} was already set on line {seen[line.key].line}; "
+                "this line counts"
+            )
+        seen[line.key] = line
+        warning = _warning(setting) if setting is not None else ""
+        if warning:
+            warnings.append(f"{line.at(path)}: {line.key}: {warning}")
+    return tuple(warnings)
+
+
+def _problem(
+    line: Property, setting: Setting | None, clusters: Sequence[str], path: str
+) -> str | None:
+    if setting is None:
+        return f"{line.at(path)}: unknown key {line.key}{_hint(line, clusters)}"
+    if setting.level is Level.FLOW:
+        source, _, target = setting.scope.partition("->")
+        missing = [alias for alias in (source, target) if alias not in clusters]
+        if missing or source == target:
+            return (
+                f"{line.at(path)}: {line.key} is no flow between two of the clusters "
+                f"{', '.join(clusters)}"
+            )
+    return None
+
+
+def _hint(line: Property, clusters: Sequence[str]) -> str:
+    if line.value.startswith("->"):
+        return f"; write a flow without blanks: {line.key}{line.value.replace('-> ', '->', 1)}"
+    prefix, rest = _split_prefixes(line.key, clusters)
+    names = [*KEYS, *CLIENT_KEYS]
+    near = difflib.get_close_matches(rest, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {prefix}{near[0]}?"
+    head, dot, tail = rest.partition(".")
+    if dot and not prefix and _is_known(tail):
+        return f"; {head} is not among the clusters {', '.join(clusters)}"
+    return "; docs/configuration.md lists all keys"
+
+
+def _is_known(name: str) -> bool:
+    return find_key(name) is not None or name in CLIENT_KEYS
+
+
+def _split_prefixes(key: str, clusters: Sequence[str]) -> tuple[str, str]:
+    rest = key
+    if "->" in key:
+        rest = key.partition("->")[2].partition(".")[2]
+    heads = ["workers.", "connectors.", *(f"{alias}." for alias in clusters), *_PREFIX]
+    for head in heads:
+        rest = rest.removeprefix(head)
+    return key.removesuffix(rest), rest
+
+
+def _warning(setting: Setting) -> str:
+    return _client_warning(setting) if setting.is_client else _key_warning(setting)
+
+
+def _client_warning(setting: Setting) -> str:
+    client_key = CLIENT_KEYS[setting.name]
+    if client_key.librdkafka is None:
+        return f"has no meaning here: {client_key.reason}"
+    if setting.level is Level.FLOW and setting.kind is None and setting.side is None:
+        return (
+            "has no effect on a replication; set it for a cluster "
+            f"({setting.scope.partition('->')[0]}.{setting.name}) or for its clients "
+            f"({setting.scope}.consumer.{setting.name})"
+        )
+    return ""
+
+
+def _key_warning(setting: Setting) -> str:
+    key = find_key(setting.name)
+    if key is None:  # stack. and config.providers keys, which have readers of their own
+        return ""
+    if not key.effect:
+        quiet = setting.written.value.lower() in key.quiet
+        return "" if quiet else f"has no meaning here: {key.doc}"
+    if setting.name in key.deprecated:
+        return f"is an old name; write {setting.prefix()}{key.name}"
+    if key.scope == "replication" and setting.level is not Level.FLOW:
+        return f"has no effect here; write it for a flow: A->B.{key.name}"
+    if key.scope == "file" and setting.level is not Level.GLOBAL:
+        return f"has no effect here; write {key.name} without a prefix"
+    return ""

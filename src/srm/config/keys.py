@@ -1,0 +1,408 @@
+"""Every key of the properties file that is not a client setting, declared once.
+
+A key's ``origin`` says whose it is: MirrorMaker 2's (``mm2``), Streams Replication Manager's
+(``srm``), Kafka Connect's (``connect``) or our own (``ours``). A key with ``effect`` False is
+understood and answered with a warning: it has no meaning here, and ``doc`` says why.
+Client settings (``security.protocol``, ``consumer.fetch.min.bytes`` ...) are in
+:mod:`srm.config.client_keys`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+ValueKind = Literal["boolean", "integer", "seconds", "list", "regexes", "string", "choice"]
+Origin = Literal["mm2", "srm", "connect", "ours"]
+Scope = Literal["file", "flow", "replication"]
+"""``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
+
+DEFAULT_POLICY: Final = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key: its values, its default as one would write it, where it may stand and its meaning.
+
+    ``attribute`` is the field of FlowConfig that it sets, empty where the loader derives one.
+    ``deprecated`` are older names that mean the same; they are taken with a warning.
+    ``synonyms`` are names that are taken silently. ``quiet`` are values without effect that need
+    no warning because they say what happens anyway.
+    """
+
+    name: str
+    kind: ValueKind
+    default: str | None
+    doc: str
+    origin: Origin = "mm2"
+    scope: Scope = "flow"
+    attribute: str = ""
+    choices: tuple[str, ...] = ()
+    deprecated: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+    effect: bool = True
+    quiet: tuple[str, ...] = ()
+
+
+def _ignored(
+    name: str, doc: str, origin: Origin = "connect", quiet: tuple[str, ...] = ()
+) -> ConfigKey:
+    return ConfigKey(name, "string", None, doc, origin, effect=False, quiet=quiet)
+
+
+FILE_KEYS: Final = (
+    ConfigKey("clusters", "list", None, "Aliases of all clusters, e.g. `P, B`.", scope="file"),
+)
+
+FLOW_KEYS: Final = (
+    ConfigKey(
+        "enabled",
+        "boolean",
+        "false",
+        "Whether this flow copies. `A->B = true` says the same.",
+        scope="replication",
+        attribute="enabled",
+    ),
+    ConfigKey(
+        "topics",
+        "regexes",
+        "",
+        "Topics to copy: names or regular expressions, full match. The lists of srm-control add "
+        "to it. Empty selects nothing (MirrorMaker 2 would copy everything).",
+        attribute="topics",
+    ),
+    ConfigKey(
+        "topics.exclude",
+        "regexes",
+        r".*[\-\.]internal, .*\.replica, __.*",
+        "Topics never to copy; wins over `topics`.",
+        attribute="topics_exclude",
+        deprecated=("topics.blacklist",),
+    ),
+    ConfigKey(
+        "groups",
+        "regexes",
+        "",
+        "Consumer groups whose progress is carried over. The lists of srm-control add to it. "
+        "Empty selects nothing (MirrorMaker 2 would take all).",
+        attribute="groups",
+    ),
+    ConfigKey(
+        "groups.exclude",
+        "regexes",
+        "console-consumer-.*, connect-.*, __.*",
+        "Consumer groups to leave alone; wins over `groups`.",
+        attribute="groups_exclude",
+        deprecated=("groups.blacklist",),
+    ),
+    ConfigKey(
+        "config.properties.exclude",
+        "regexes",
+        r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
+        r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type, "
+        r"unclean\.leader\.election\.enable, min\.insync\.replicas",
+        "Topic settings that are not carried to the remote topic.",
+        attribute="config_properties_exclude",
+        deprecated=("config.properties.blacklist",),
+    ),
+    ConfigKey(
+        "tasks.max",
+        "integer",
+        "1",
+        "Slots of the flow: long-lived Spark tasks that its partitions are balanced over.",
+        attribute="tasks_max",
+    ),
+    ConfigKey(
+        "replication.factor",
+        "integer",
+        "2",
+        "Replication factor of remote topics that are created.",
+        attribute="replication_factor",
+    ),
+    ConfigKey(
+        "offset-syncs.topic.replication.factor",
+        "integer",
+        "3",
+        "Replication factor of the offset syncs topic.",
+        attribute="offset_syncs_replication_factor",
+    ),
+    ConfigKey(
+        "checkpoints.topic.replication.factor",
+        "integer",
+        "3",
+        "Replication factor of the checkpoints topic.",
+        attribute="checkpoints_replication_factor",
+    ),
+    ConfigKey(
+        "heartbeats.topic.replication.factor",
+        "integer",
+        "3",
+        "Replication factor of the heartbeats topic.",
+        attribute="heartbeats_replication_factor",
+    ),
+    ConfigKey(
+        "internal.topic.replication.factor",
+        "integer",
+        None,
+        "Replication factor of the topics srm keeps its own state in. Default: the value of "
+        "`offset-syncs.topic.replication.factor`.",
+        origin="ours",
+        attribute="internal_replication_factor",
+    ),
+    ConfigKey(
+        "refresh.topics.enabled", "boolean", "true", "Whether new topics are looked for at all."
+    ),
+    ConfigKey(
+        "refresh.topics.interval.seconds",
+        "seconds",
+        "2",
+        "How often new topics and partitions are looked for (MirrorMaker 2: 600).",
+        attribute="refresh_topics_interval",
+    ),
+    ConfigKey(
+        "refresh.groups.enabled", "boolean", "true", "Whether new groups are looked for at all."
+    ),
+    ConfigKey(
+        "refresh.groups.interval.seconds",
+        "seconds",
+        "10",
+        "How often new consumer groups are looked for (MirrorMaker 2: 600).",
+        attribute="refresh_groups_interval",
+    ),
+    ConfigKey(
+        "sync.topic.configs.enabled",
+        "boolean",
+        "true",
+        "Whether settings of source topics are carried to their remote topics.",
+        attribute="sync_topic_configs_enabled",
+    ),
+    ConfigKey(
+        "emit.checkpoints.enabled",
+        "boolean",
+        "true",
+        "Whether checkpoints are written for the selected groups.",
+        attribute="emit_checkpoints_enabled",
+    ),
+    ConfigKey(
+        "emit.checkpoints.interval.seconds",
+        "seconds",
+        "60",
+        "How often checkpoints are written.",
+        attribute="emit_checkpoints_interval",
+    ),
+    ConfigKey(
+        "sync.group.offsets.enabled",
+        "boolean",
+        "false",
+        "Whether translated offsets are committed for idle groups on the target.",
+        attribute="sync_group_offsets_enabled",
+    ),
+    ConfigKey(
+        "sync.group.offsets.interval.seconds",
+        "seconds",
+        "60",
+        "How often translated offsets are committed.",
+        attribute="sync_group_offsets_interval",
+    ),
+    ConfigKey(
+        "emit.heartbeats.enabled",
+        "boolean",
+        "true",
+        "Whether heartbeats are written to the target.",
+        attribute="emit_heartbeats_enabled",
+    ),
+    ConfigKey(
+        "emit.heartbeats.interval.seconds",
+        "seconds",
+        "1",
+        "How often a heartbeat is written.",
+        attribute="emit_heartbeats_interval",
+    ),
+    ConfigKey(
+        "heartbeats.replication.enabled",
+        "boolean",
+        "true",
+        "Whether heartbeats topics of the source are copied without being listed in `topics`.",
+        attribute="heartbeats_replication_enabled",
+    ),
+    ConfigKey(
+        "emit.offset-syncs.enabled",
+        "boolean",
+        "true",
+        "Whether MirrorMaker 2's offset syncs are written beside the exact map.",
+        attribute="emit_offset_syncs_enabled",
+    ),
+    ConfigKey(
+        "offset-syncs.topic.location",
+        "choice",
+        "source",
+        "Cluster that holds the offset syncs topic.",
+        attribute="offset_syncs_location",
+        choices=("source", "target"),
+    ),
+    ConfigKey(
+        "replication.policy.class",
+        "string",
+        DEFAULT_POLICY,
+        "How remote topics are named; only the default policy (alias as prefix) is supported.",
+    ),
+    ConfigKey(
+        "replication.policy.separator",
+        "string",
+        ".",
+        "What stands between alias and topic in the name of a remote topic.",
+    ),
+    ConfigKey(
+        "replication.policy.internal.topic.separator.enabled",
+        "boolean",
+        "true",
+        "Whether internal topics use the separator too; only true is supported where the "
+        "separator is not `.`.",
+    ),
+    ConfigKey(
+        "reverse.checkpointing.enabled",
+        "boolean",
+        "false",
+        "Whether progress on replica topics is carried back to their originals. Set it on the "
+        "flow from the backup to the primary, or for all.",
+        origin="ours",
+        attribute="reverse_checkpointing_enabled",
+        synonyms=("cloudera.reverse.checkpointing.enabled",),
+    ),
+    ConfigKey(
+        "reverse.checkpointed.topics",
+        "regexes",
+        "",
+        "Replica topics on the flow's source (`P.Payments` for the flow `B->P`) whose progress is "
+        "carried back. `srm-control reverse-checkpointed-topics` adds to it.",
+        origin="ours",
+        attribute="reverse_checkpointed_topics",
+    ),
+    ConfigKey(
+        "checkpoints.engine",
+        "choice",
+        "task",
+        "Where checkpoints and group offset sync run: in the Airflow task, or as a Spark job with "
+        "the groups spread over Spark tasks.",
+        origin="ours",
+        attribute="checkpoints_engine",
+        choices=("task", "spark"),
+    ),
+    ConfigKey(
+        "metrics.interval.seconds",
+        "seconds",
+        "5",
+        "How often raw metrics are written per partition.",
+        origin="ours",
+        attribute="metrics_interval",
+    ),
+    ConfigKey(
+        "data.loss.policy",
+        "choice",
+        "stop",
+        "What happens to a partition whose next records are gone from the source: stop and say so, "
+        "or record the range and continue.",
+        origin="ours",
+        attribute="data_loss_policy",
+        choices=("stop", "continue"),
+    ),
+)
+
+_CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
+_NO_WORKERS: Final = "There are no Connect workers."
+_OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
+
+IGNORED_KEYS: Final = (
+    _ignored("offset.lag.max", "The offset map is exact whatever the lag.", "mm2"),
+    _ignored("consumer.poll.timeout.ms", "Records are not polled one by one.", "mm2"),
+    _ignored("admin.timeout.ms", "Set `admin.request.timeout.ms` instead.", "mm2"),
+    _ignored("sync.topic.configs.interval.seconds", _CONFIGS_AT_REFRESH, "mm2"),
+    _ignored("sync.topic.acls.enabled", "ACLs are not copied.", "mm2", ("false",)),
+    _ignored("sync.topic.acls.interval.seconds", "ACLs are not copied.", "mm2"),
+    _ignored("use.incremental.alter.configs", "Topic settings are always altered so.", "mm2"),
+    _ignored("use.defaults.from", "Settings at their default stay the target's.", "mm2"),
+    _ignored("add.source.alias.to.metrics", "Metrics always name their flow.", "mm2"),
+    _ignored("offset.flush.interval.ms", "Each copied record is in the map at once."),
+    _ignored("offset.flush.timeout.ms", "Each copied record is in the map at once."),
+    _ignored("exactly.once.source.support", "Each record is copied exactly once, always."),
+    _ignored("transaction.boundary", "Each record is copied exactly once, always."),
+    _ignored("dedicated.mode.enable.internal.rest", _NO_WORKERS, "mm2"),
+    _ignored("forwarding.admin.class", "It names a Java class.", "mm2"),
+    _ignored("plugin.path", "It is for Java classes."),
+    _ignored("plugin.discovery", "It is for Java classes."),
+    _ignored("name", _NO_WORKERS),
+    _ignored("connector.class", _NO_WORKERS),
+    _ignored("group.id", "Partitions are assigned without a consumer group."),
+    _ignored("scheduled.rebalance.max.delay.ms", "Slots take over partitions at once."),
+    _ignored("connect.protocol", _NO_WORKERS),
+    _ignored("connector.client.config.override.policy", "Every client setting may be set."),
+    _ignored("topic.creation.enable", "Remote topics are created by srm."),
+    _ignored("rebalance.timeout.ms", _NO_WORKERS),
+    _ignored("inter.worker.signature.algorithm", _NO_WORKERS),
+    _ignored("connect.start.task.timeout.ms", _NO_WORKERS, "srm"),
+    _ignored("disable.source.topic.auto.creation", "Reading creates no topic.", "srm", ("true",)),
+    _ignored(
+        "copy.source.offset.in.header.enabled", "Records are copied unchanged.", "srm", ("false",)
+    ),
+    _ignored("srm.internal.topic.exclude.enable", "Internal topics are never copied.", "srm"),
+    _ignored("metrics.topic.replication.factor", _OWN_STATE, "srm"),
+    _ignored("control.topic.replication.factor", _OWN_STATE, "srm"),
+    _ignored("metrics.topic.creation.for.possible.flows.enabled", "Made when needed.", "srm"),
+    _ignored("metrics.period", "Use metrics.interval.seconds.", "srm"),
+    _ignored("colocated.cluster.alias", "Every cluster is named in `clusters`.", "srm"),
+    _ignored("external_kafka_accounts", "Every cluster is named in `clusters`.", "srm"),
+)
+
+IGNORED_PREFIXES: Final = (
+    _ignored("offset.storage.", _OWN_STATE),
+    _ignored("config.storage.", _OWN_STATE),
+    _ignored("status.storage.", _OWN_STATE),
+    _ignored("key.converter", "Records are copied byte for byte."),
+    _ignored("value.converter", "Records are copied byte for byte."),
+    _ignored("header.converter", "Records are copied byte for byte."),
+    _ignored("transforms", "Records are copied byte for byte."),
+    _ignored("predicates", "Records are copied byte for byte."),
+    _ignored("errors.", "A record that cannot be copied stops its partition with a reason."),
+    _ignored("task.", _NO_WORKERS),
+    _ignored("worker.", _NO_WORKERS),
+    _ignored("inter.worker.", _NO_WORKERS),
+    _ignored("topic.tracking.", _NO_WORKERS),
+    _ignored("listeners", "There is no Connect REST server."),
+    _ignored("rest.", "There is no Connect REST server."),
+    _ignored("admin.listeners", "There is no Connect REST server."),
+    _ignored("access.control.", "There is no Connect REST server."),
+    _ignored("response.http.", "There is no Connect REST server."),
+    _ignored("mm.", "There is no Connect REST server.", "srm"),
+    _ignored("metrics.jetty.server.", "There is no metrics server.", "srm"),
+    _ignored("streams.replication.manager.", "It configures Cloudera Manager.", "srm"),
+    _ignored("srm.service.", "It configures the SRM service.", "srm"),
+)
+
+JAVA_CLASSES: Final = {
+    "topic.filter.class": "org.apache.kafka.connect.mirror.DefaultTopicFilter",
+    "group.filter.class": "org.apache.kafka.connect.mirror.DefaultGroupFilter",
+    "config.property.filter.class": "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter",
+}
+"""Filters MM2 loads as Java classes; only their defaults can be followed."""
+
+CLASS_KEYS: Final = tuple(
+    ConfigKey(name, "string", java_class, "Only MirrorMaker 2's default class can be followed.")
+    for name, java_class in JAVA_CLASSES.items()
+)
+
+STACK_PREFIX: Final = "stack."
+PROVIDERS_KEY: Final = "config.providers"
+
+KEYS: Final = {
+    name: key
+    for key in (*FILE_KEYS, *FLOW_KEYS, *CLASS_KEYS, *IGNORED_KEYS)
+    for name in (key.name, *key.synonyms, *key.deprecated)
+}
+"""Every key by each of its names."""
+
+
+def find_key(name: str) -> ConfigKey | None:
+    """Return the key of that name, or the family of meaningless keys that it belongs to."""
+    if name in KEYS:
+        return KEYS[name]
+    return next((key for key in IGNORED_PREFIXES if name.startswith(key.name)), None)

@@ -1,0 +1,274 @@
+"""From one properties file to :class:`srm.config.model.Config`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any, Final
+
+from srm.config.checking import check_settings
+from srm.config.client_keys import CLIENT_KEYS
+from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
+from srm.config.keys import DEFAULT_POLICY, FLOW_KEYS, JAVA_CLASSES, KEYS, STACK_PREFIX, ConfigKey
+from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.properties import Property, read_properties, with_overrides
+from srm.config.providers import resolve_references
+from srm.config.security import translate_security
+from srm.config.values import NEVER, Value, parse_value
+from srm.domain.filters import split_patterns
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+
+CONFIG_VARIABLE: Final = "SRM_CONFIG"
+DEFAULT_FILE: Final = "srm.properties"
+CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
+_ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
+_RESERVED: Final = frozenset({"workers", "connectors", "consumer", "producer", "admin", "stack"})
+_SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """A properties file whose lines have been understood; ``warnings`` name lines to look at."""
+
+    path: str
+    clusters: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """Every ordered pair of clusters."""
+        return tuple(Flow(*pair) for pair in permutations(self.clusters, 2))
+
+    def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
+        """Resolve one key of :mod:`srm.config.keys` with its trace."""
+        return resolve_key(KEYS[name], flow, self.settings)
+
+
+def find_config(path: Path | str | None = None) -> Path:
+    """Return the file to read: the given one, else $SRM_CONFIG, else ./srm.properties.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE).expanduser()
+    if not file.is_file():
+        raise ConfigError(
+            f"no properties file at {file}: name one with --config or ${CONFIG_VARIABLE}, or put "
+            f"{DEFAULT_FILE} into this folder"
+        )
+    return file
+
+
+def load_config(
+    path: Path | str | None = None, overrides: Mapping[str, str] | None = None
+) -> Config:
+    """Read and resolve a properties file; ``overrides`` replace lines of the same key.
+
+    Raises:
+        ConfigError: no file, an unknown key, or a value that cannot be used; one line that says
+            which key, on which line of which file, and what to do.
+    """
+    return build_config(read_settings(path, overrides))
+
+
+def read_settings(
+    path: Path | str | None = None, overrides: Mapping[str, str] | None = None
+) -> SettingsFile:
+    """Read a properties file and understand each line, without building a Config.
+
+    Raises:
+        ConfigError: as :func:`load_config`, for keys but not for values.
+    """
+    file = find_config(path)
+    lines = with_overrides(read_properties(file), overrides)
+    return understand(resolve_references(lines, str(file)), str(file))
+
+
+def understand(lines: Iterable[Property], path: str) -> SettingsFile:
+    """Classify lines that were read from ``path``.
+
+    Raises:
+        ConfigError: ``clusters`` is missing or unusable, or a key is unknown.
+    """
+    lines = tuple(lines)
+    clusters = _clusters(lines, path)
+    classified = [(line, classify(line, clusters)) for line in lines]
+    warnings = check_settings(classified, clusters, path)
+    settings = tuple(setting for _, setting in classified if setting is not None)
+    return SettingsFile(path, clusters, settings, warnings)
+
+
+def build_config(file: SettingsFile) -> Config:
+    """Resolve every value of an understood file.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+    clients = {
+        (alias, kind): _client(file, alias, kind)
+        for alias in file.clusters
+        for kind in CLIENT_KINDS
+    }
+    _check_addresses(file, clients)
+    flow_clients = {
+        (flow, alias, kind): _client(file, alias, kind, flow)
+        for flow in file.flows
+        for alias in (flow.source, flow.target)
+        for kind in CLIENT_KINDS
+    }
+    return Config(
+        path=file.path,
+        clusters=file.clusters,
+        flow_configs={flow: _flow_config(file, flow) for flow in file.flows},
+        clients=clients,
+        stack={s.name: s.written.value for s in file.settings if s.name.startswith(STACK_PREFIX)},
+        warnings=file.warnings,
+        flow_clients={
+            (flow, alias, kind): client
+            for (flow, alias, kind), client in flow_clients.items()
+            if client != clients[alias, kind]
+        },
+    )
+
+
+def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
+    named = [line for line in lines if line.key == "clusters"]
+    clusters = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else ()
+    if not clusters:
+        raise ConfigError(f"{path}: key clusters is missing; list the aliases: clusters = P, B")
+    for alias in clusters:
+        if not _ALIAS.fullmatch(alias) or alias in _RESERVED:
+            raise ConfigError(
+                f"{named[-1].at(path)}: {alias!r} cannot be the alias of a cluster; use letters, "
+                f"digits, - and _, and none of {', '.join(sorted(_RESERVED))}"
+            )
+    return clusters
+
+
+def _value(file: SettingsFile, key: ConfigKey, flow: Flow) -> Value | None:
+    resolved = resolve_key(key, flow, file.settings)
+    if resolved.value is None:
+        return None
+    try:
+        return parse_value(key, resolved.value)
+    except ConfigError as error:
+        decided = resolved.trace[-1]
+        line = Property(decided.key, decided.value, decided.line)
+        raise ConfigError(f"{line.at(file.path)}: {decided.key}: {error}") from None
+
+
+def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
+    values: dict[str, Any] = {
+        key.attribute: _value(file, key, flow) for key in FLOW_KEYS if key.attribute
+    }
+    if values["internal_replication_factor"] is None:
+        values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
+    for what in ("topics", "groups"):
+        if not _value(file, KEYS[f"refresh.{what}.enabled"], flow):
+            values[f"refresh_{what}_interval"] = NEVER
+    _refuse_java_classes(file, flow)
+    return FlowConfig(flow=flow, policy=_policy(file, flow), **values)
+
+
+def _policy(file: SettingsFile, flow: Flow) -> DefaultReplicationPolicy:
+    name = file.resolve("replication.policy.class", flow).value or DEFAULT_POLICY
+    if name.rpartition(".")[2] == "IdentityReplicationPolicy":
+        raise ConfigError(
+            f"{file.path}: replication.policy.class: IdentityReplicationPolicy is not supported "
+            "yet (reverse checkpointing needs the alias in the topic's name); remove the line to "
+            "use DefaultReplicationPolicy"
+        )
+    if name != DEFAULT_POLICY:
+        raise ConfigError(
+            f"{file.path}: replication.policy.class: {name} is a Java class that cannot be used "
+            f"here; remove the line to use {DEFAULT_POLICY.rpartition('.')[2]}"
+        )
+    separator = file.resolve("replication.policy.separator", flow).value or "."
+    if not re.fullmatch(r"[A-Za-z0-9._\-]+", separator):
+        raise ConfigError(
+            f"{file.path}: replication.policy.separator: {separator!r} cannot stand in a topic name"
+        )
+    internal = _value(file, KEYS["replication.policy.internal.topic.separator.enabled"], flow)
+    if separator != "." and not internal:
+        raise ConfigError(
+            f"{file.path}: replication.policy.internal.topic.separator.enabled = false is not "
+            f"supported with the separator {separator!r}; remove one of the two lines"
+        )
+    return DefaultReplicationPolicy(separator)
+
+
+def _refuse_java_classes(file: SettingsFile, flow: Flow) -> None:
+    for key, default in JAVA_CLASSES.items():
+        name = file.resolve(key, flow).value
+        if name != default:
+            raise ConfigError(
+                f"{file.path}: {key}: {name} is a Java class that cannot be used here; remove the "
+                "line and select with topics, groups and their .exclude lists"
+            )
+
+
+def _client(
+    file: SettingsFile, alias: str, kind: ClientKind, flow: Flow | None = None
+) -> dict[str, str]:
+    given = {
+        name: resolved.value
+        for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
+        if CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
+    }
+    try:
+        translated = translate_security(given)
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: cluster {alias}: {error}") from None
+    client: dict[str, str] = {}
+    # librdkafka's own name wins over the Java name of the same setting.
+    for name in sorted(translated, key=lambda name: _librdkafka(name) == name):
+        client[_librdkafka(name)] = translated[name]
+    return {name: _notation(name, value) for name, value in client.items()}
+
+
+def _librdkafka(name: str) -> str:
+    key = CLIENT_KEYS.get(name)
+    return key.librdkafka if key is not None and key.librdkafka is not None else name
+
+
+def _notation(name: str, value: str) -> str:
+    if name == "bootstrap.servers":
+        return ",".join(split_patterns(value))
+    # Java's -1 leaves the size of a socket buffer to the system, librdkafka's 0 does.
+    if name in {"socket.send.buffer.bytes", "socket.receive.buffer.bytes"} and value == "-1":
+        return "0"
+    return value
+
+
+def _check_addresses(
+    file: SettingsFile, clients: Mapping[tuple[str, ClientKind], Mapping[str, str]]
+) -> None:
+    addresses: dict[str, frozenset[str]] = {}
+    for alias in file.clusters:
+        servers = split_patterns(clients[alias, "admin"].get("bootstrap.servers", ""))
+        if not servers:
+            raise ConfigError(
+                f"{file.path}: cluster {alias} has no address; add {alias}.bootstrap.servers = "
+                "host:port"
+            )
+        for server in servers:
+            if not _SERVER.fullmatch(server):
+                raise ConfigError(
+                    f"{file.path}: {alias}.bootstrap.servers: {server!r} is not of the form "
+                    "host:port"
+                )
+        addresses[alias] = frozenset(server.rpartition("//")[2].lower() for server in servers)
+    for one, other in combinations(file.clusters, 2):
+        common = addresses[one] & addresses[other]
+        if common:
+            raise ConfigError(
+                f"{file.path}: {one} and {other} are the same cluster: both name "
+                f"{min(common)}; give each its own bootstrap.servers"
+            )

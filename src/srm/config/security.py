@@ -1,0 +1,125 @@
+"""TLS and SASL settings in the notation of the Java clients, turned into librdkafka's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from srm.errors import ConfigError
+
+_OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
+_PEM_BREAK: Final = re.compile(r"\\n")
+
+
+def translate_security(given: Mapping[str, str]) -> dict[str, str]:
+    """Replace the settings that only the Java clients know; the others stay as they are.
+
+    Raises:
+        ConfigError: a key store of a format librdkafka cannot read, or an unknown login module.
+    """
+    settings = dict(given)
+    _translate_keystore(settings)
+    _translate_truststore(settings)
+    _translate_jaas(settings)
+    if settings.get("ssl.endpoint.identification.algorithm") == "":
+        settings["ssl.endpoint.identification.algorithm"] = "none"
+    return settings
+
+
+def _store_type(settings: dict[str, str], store: str) -> str:
+    location = settings.get(f"ssl.{store}.location", "")
+    suffix = location.rpartition(".")[2].lower()
+    guessed = {"p12": "PKCS12", "pfx": "PKCS12", "pem": "PEM", "crt": "PEM"}.get(suffix, "JKS")
+    return settings.pop(f"ssl.{store}.type", guessed).upper()
+
+
+def _translate_keystore(settings: dict[str, str]) -> None:
+    kind = _store_type(settings, "keystore")
+    for java, ours in (
+        ("ssl.keystore.key", "ssl.key.pem"),
+        ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ):
+        if java in settings:
+            settings[ours] = _PEM_BREAK.sub("\n", settings.pop(java))
+    location = settings.get("ssl.keystore.location")
+    if location is None or kind == "PKCS12":
+        return
+    if kind != "PEM":
+        raise ConfigError(
+            f"ssl.keystore.location: {location} is a {kind} store, which librdkafka cannot read; "
+            f"convert it: keytool -importkeystore -srckeystore {location} -destkeystore store.p12 "
+            "-deststoretype PKCS12"
+        )
+    del settings["ssl.keystore.location"]
+    settings["ssl.key.location"] = settings["ssl.certificate.location"] = location
+
+
+def _translate_truststore(settings: dict[str, str]) -> None:
+    kind = _store_type(settings, "truststore")
+    settings.pop("ssl.truststore.password", None)
+    if "ssl.truststore.certificates" in settings:
+        pem = settings.pop("ssl.truststore.certificates")
+        settings["ssl.ca.pem"] = _PEM_BREAK.sub("\n", pem)
+    location = settings.pop("ssl.truststore.location", None)
+    if location is None:
+        return
+    if kind != "PEM":
+        raise ConfigError(
+            f"ssl.truststore.location: {location} is a {kind} store, which librdkafka cannot read; "
+            f"export its certificates: keytool -list -rfc -keystore {location} > ca.pem, and set "
+            "ssl.truststore.type = PEM"
+        )
+    settings["ssl.ca.location"] = location
+
+
+def _translate_jaas(settings: dict[str, str]) -> None:
+    jaas = settings.pop("sasl.jaas.config", None)
+    if jaas is None:
+        return
+    module = jaas.split(maxsplit=1)[0].rpartition(".")[2] if jaas.split() else ""
+    options = {
+        name: double.replace('\\"', '"') or single or bare
+        for name, double, single, bare in _OPTION.findall(jaas)
+    }
+    translate = _LOGIN_MODULES.get(module)
+    if translate is None:
+        raise ConfigError(
+            f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; known "
+            f"are {', '.join(sorted(_LOGIN_MODULES))}"
+        )
+    settings.update(translate(options))
+
+
+def _password(options: Mapping[str, str]) -> dict[str, str]:
+    return _pick(options, {"username": "sasl.username", "password": "sasl.password"})
+
+
+def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "keyTab": "sasl.kerberos.keytab",
+        "principal": "sasl.kerberos.principal",
+        "serviceName": "sasl.kerberos.service.name",
+    }
+    return _pick(options, names)
+
+
+def _oauth(options: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    }
+    return {"sasl.oauthbearer.method": "oidc", **_pick(options, names)}
+
+
+def _pick(options: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    return {ours: options[java] for java, ours in names.items() if java in options}
+
+
+_LOGIN_MODULES: Final[dict[str, Callable[[Mapping[str, str]], dict[str, str]]]] = {
+    "PlainLoginModule": _password,
+    "ScramLoginModule": _password,
+    "Krb5LoginModule": _kerberos,
+    "OAuthBearerLoginModule": _oauth,
+}

@@ -1,0 +1,77 @@
+"""From the text of a value to its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from srm.config.keys import ConfigKey, ValueKind
+from srm.domain.filters import compile_pattern, split_patterns
+from srm.errors import ConfigError
+
+NEVER: Final = timedelta(days=36500)
+"""Interval of something that is switched off (100 years: every timer can take it)."""
+
+Value = bool | int | str | timedelta | tuple[str, ...]
+
+
+def parse_value(key: ConfigKey, text: str) -> Value:
+    """Turn the text of a value into the key's type; ``integer`` values are counts from 1 on.
+
+    Raises:
+        ConfigError: the text is not of that type; the message does not say where it stood.
+    """
+    if key.kind == "choice":
+        return _choice(text, key.choices)
+    return _PARSERS[key.kind](text)
+
+
+def parse_boolean(text: str) -> bool:
+    """Read ``true`` or ``false`` in any case.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if text.lower() not in {"true", "false"}:
+        raise ConfigError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> timedelta:
+    try:
+        interval = timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{text!r} is not a number of seconds") from None
+    if interval <= timedelta(0):
+        raise ConfigError(f"{text!r} is not a number of seconds above 0")
+    return min(interval, NEVER)
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    patterns = split_patterns(text)
+    for pattern in patterns:
+        compile_pattern(pattern)
+    return patterns
+
+
+def _choice(text: str, choices: tuple[str, ...]) -> str:
+    if text.lower() not in choices:
+        raise ConfigError(f"{text!r} is none of {', '.join(choices)}")
+    return text.lower()
+
+
+_PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
+    "boolean": parse_boolean,
+    "integer": _count,
+    "seconds": _seconds,
+    "list": split_patterns,
+    "regexes": _patterns,
+    "string": str,
+}
