@@ -1,0 +1,103 @@
+"""How far a move is: one record per move, kept in ``srm-moves.internal`` on both clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from srm.errors import IntegrityError
+
+# planned -> holding -> held -> applied -> going -> gone -> verified -> reported
+#               \________\_________\-> released -> holding (again)
+MoveStep = Literal[
+    "planned", "holding", "held", "applied", "going", "gone", "verified", "reported", "released"
+]
+_SAMPLES = 30
+
+# Steps after which the decision for the target is taken: there is no way back but another move.
+DECIDED: frozenset[MoveStep] = frozenset({"going", "gone", "verified", "reported"})
+
+
+@dataclass(frozen=True)
+class GroupResume:
+    """What was seen of one group on the target after go; offsets are keyed ``topic-partition``.
+
+    ``resumed_ms`` is None until it has members there. ``started`` are the first offsets its members
+    said they started at, ``committed`` its latest commits.
+    """
+
+    resumed_ms: int | None = None
+    first_commit_ms: int | None = None
+    started: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
+    re_read: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class MoveProgress:
+    """State of one move; every change raises ``revision``, the highest one is the state.
+
+    ``times_ms`` has the epoch milliseconds at which a step was first completed. ``log_ends`` are
+    the last stable offsets on the source by ``topic-partition`` as last seen to change, at
+    ``log_ends_ms``. ``intended`` are the offsets on the target at go, by group.
+    """
+
+    move_id: str
+    revision: int = 0
+    step: MoveStep = "planned"
+    times_ms: Mapping[str, int] = field(default_factory=dict)
+    lag_at_hold: Mapping[str, int] = field(default_factory=dict)
+    members_at_hold: Mapping[str, int] = field(default_factory=dict)
+    log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
+    log_ends: Mapping[str, int] = field(default_factory=dict)
+    log_ends_ms: int = 0
+    samples: tuple[tuple[int, int], ...] = ()
+    intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    skipped_at_go: Mapping[str, int] = field(default_factory=dict)
+    re_read_at_go: Mapping[str, int] = field(default_factory=dict)
+    rpo_records: int | None = None
+    resumed: Mapping[str, GroupResume] = field(default_factory=dict)
+    residue: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> bool:
+        """Whether clients were, or are being, sent to the target."""
+        return self.step in DECIDED
+
+    def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
+        """Return the next revision at a step, remembering when the step was first completed."""
+        times = {step: now_ms, **self.times_ms}
+        return replace(self, revision=self.revision + 1, step=step, times_ms=times, **changes)
+
+    def noting(self, **changes: Any) -> MoveProgress:
+        """Return the next revision at the same step."""
+        return replace(self, revision=self.revision + 1, **changes)
+
+    def sampled(self, now_ms: int, remaining: int) -> tuple[tuple[int, int], ...]:
+        """Return the samples for the forecast with one more."""
+        return (*self.samples, (now_ms, remaining))[-_SAMPLES:]
+
+    def value(self) -> bytes:
+        """Encode as JSON."""
+        return _PROGRESS.dump_json(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> MoveProgress:
+        """Decode what :meth:`value` wrote.
+
+        Raises:
+            IntegrityError: it is not the progress of a move.
+        """
+        try:
+            return _PROGRESS.validate_json(value)
+        except ValidationError as error:
+            raise IntegrityError(
+                f"stored progress of a move is damaged: {error.errors()[0]['msg']}"
+            ) from error
+
+
+_PROGRESS = TypeAdapter(MoveProgress)
