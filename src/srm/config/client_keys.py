@@ -38,15 +38,16 @@ SAME_FOR_ALL: Final = _names("""
     enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification https.ca.location
     https.ca.pem log_level max.in.flight max.in.flight.requests.per.connection
     message.copy.max.bytes message.max.bytes metadata.max.age.ms
-    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy receive.message.max.bytes
-    reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab
-    sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name
-    sasl.mechanism sasl.mechanisms sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
-    sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.method
-    sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url sasl.password sasl.username
-    security.protocol socket.blocking.max.ms socket.connection.setup.timeout.ms
-    socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
-    socket.send.buffer.bytes socket.timeout.ms ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+    receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms
+    retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism sasl.mechanisms
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config
+    sasl.oauthbearer.extensions sasl.oauthbearer.method sasl.oauthbearer.scope
+    sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
+    socket.blocking.max.ms socket.connection.setup.timeout.ms socket.keepalive.enable
+    socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes
+    socket.timeout.ms ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem
     ssl.certificate.location ssl.certificate.pem ssl.crl.location ssl.curves.list
     ssl.endpoint.identification.algorithm ssl.engine.id ssl.engine.location ssl.key.location
     ssl.key.password ssl.key.pem ssl.keystore.location ssl.keystore.password ssl.providers
@@ -58,9 +59,10 @@ SAME_FOR_ALL: Final = _names("""
 SAME_FOR_CONSUMERS: Final = _names("""
     auto.commit.interval.ms auto.offset.reset check.crcs coordinator.query.interval.ms
     enable.auto.commit enable.auto.offset.store fetch.error.backoff.ms fetch.max.bytes
-    fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.protocol
-    group.remote.assignor heartbeat.interval.ms isolation.level max.partition.fetch.bytes
-    max.poll.interval.ms queued.max.messages.kbytes queued.min.messages session.timeout.ms
+    fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms
+    group.protocol group.remote.assignor heartbeat.interval.ms isolation.level
+    max.partition.fetch.bytes max.poll.interval.ms queued.max.messages.kbytes
+    queued.min.messages session.timeout.ms
 """)
 
 SAME_FOR_PRODUCERS: Final = _names("""
