@@ -1,0 +1,81 @@
+# srm: build, try and test. `make help` lists the targets.
+
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint bench lock clean check-java
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: check-java $(STAMP) ## Set up .venv (again only when the pins have changed)
+
+demo: venv ## Run the main job end to end into build/demo (DEMO_ARGS=--keep leaves it running)
+	@$(BIN)/srm demo $(DEMO_ARGS)
+
+test: lint ## Check the style and run every test (TEST_ARGS are pytest's)
+	@$(BIN)/pytest $(TEST_ARGS)
+
+lint: venv ## Check style, types and the direction of imports
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS)
+	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+lock: venv ## Resolve the requirements files anew from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	    --custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	    --custom-compile-command "make lock" --constraint requirements.txt --group dev \
+	    --output-file requirements-dev.txt pyproject.toml
+
+clean: ## Stop the stack in build/stack, remove everything built but .venv
+	@if [ -x $(BIN)/srm ] && [ -d build/stack ]; then $(BIN)/srm stack down; fi
+	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache \
+	    .ruff_cache .hypothesis .import_linter_cache
+
+check-java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	if ! command -v "$$java" >/dev/null 2>&1; then \
+	    echo "srm: $$java is missing: install a JDK 17 or newer, or point JAVA_HOME at one" >&2; \
+	    exit 1; \
+	fi; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p'); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+	    echo "srm: $$java is Java $${version:-unknown}, but 17 or newer is needed:" \
+	        "install a JDK 17 and point JAVA_HOME at it" >&2; \
+	    exit 1; \
+	fi
+
+# The first interpreter that is new enough and can make a virtual environment. PYTHON=... chooses.
+$(BIN)/python:
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	        2>/dev/null; then \
+	        if "$$python" -c 'import venv, ensurepip' 2>/dev/null; then \
+	            exec "$$python" -m venv .venv; \
+	        fi; \
+	        unusable="$$python"; \
+	    fi; \
+	done; \
+	if [ -n "$$unusable" ]; then \
+	    echo "srm: $$unusable has no venv module: install it (on Debian and Ubuntu the package" \
+	        "python3-venv)" >&2; \
+	else \
+	    echo "srm: Python 3.11, 3.12 or 3.13 is missing: install one, or name it with" \
+	        "make PYTHON=/path/to/python3.12" >&2; \
+	fi; \
+	exit 1
+
+$(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
+	@echo "srm: setting up .venv (about 1.2 GB, the first time a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
