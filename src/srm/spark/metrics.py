@@ -1,0 +1,237 @@
+"""Raw metrics to sliding windows, as DataFrame code.
+
+The offsets to read are planned first, then read in Spark tasks, one range each. Everything after
+that is a pure function from DataFrame to DataFrame with integer arithmetic up to the last step, so
+the same raw records always give the same windows, bit for bit.
+
+The steps: a raw record covers an interval; what it counted is shared out over the *ticks* (one
+slide long, aligned to the epoch) which that interval touches. A tick of a topic is the sum over its
+partitions, a tick of the cluster level the sum over the flow's topics. A window's statistics are
+over its ticks; latency is over records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from srm.domain.metrics import Statistics, WindowMetric
+from srm.domain.offset_ranges import OffsetRange, split
+from srm.kafka.errors import kafka_errors
+from srm.spark.ranges import read, reader
+
+RANGE_SIZE = 100_000
+_TIMEOUT_SECONDS = 30.0
+
+_TEXTS = ("source", "target", "topic", "remote_topic")
+_NUMBERS = (
+    "time_ms",
+    "interval_ms",
+    "records",
+    "bytes",
+    "latency_ms_min",
+    "latency_ms_max",
+    "latency_ms_sum",
+    "latency_count",
+    "lag_records",
+)
+RAW_SCHEMA = StructType(
+    [StructField(name, StringType()) for name in _TEXTS]
+    + [StructField("partition", IntegerType())]
+    + [StructField(name, LongType()) for name in _NUMBERS]
+)
+"""Columns of a raw metric record; names as in :class:`srm.domain.metrics.RawMetric`."""
+
+VALUE_SCHEMA = "value binary"
+_LATENCIES = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
+
+
+def plan_ranges(
+    properties: Mapping[str, str], topic: str, since_ms: int
+) -> tuple[OffsetRange, ...]:
+    """Plan which offsets of a raw metrics topic hold the records since a time; no topic, nothing.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the cluster answers.
+    """
+    with reader(properties, "read_uncommitted") as consumer, kafka_errors(f"plan {topic}"):
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        wanted = [TopicPartition(topic, p, since_ms) for p in metadata.partitions]
+        if metadata.error is not None or not wanted:
+            return ()
+        found = consumer.offsets_for_times(wanted, timeout=_TIMEOUT_SECONDS)
+        ranges = [_range_from(consumer, start) for start in found]
+    return split(ranges, RANGE_SIZE)
+
+
+def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:
+    _, end = consumer.get_watermark_offsets(start, timeout=_TIMEOUT_SECONDS)
+    # A negative offset says that no record is that young.
+    begin = start.offset if start.offset >= 0 else end
+    return OffsetRange(start.topic, start.partition, begin, end)
+
+
+def load_values(
+    spark: SparkSession, properties: Mapping[str, str], ranges: tuple[OffsetRange, ...]
+) -> DataFrame:
+    """Read the record values of the ranges (:data:`VALUE_SCHEMA`), a Spark task for each."""
+    if not ranges:
+        return spark.createDataFrame([], VALUE_SCHEMA)
+    indexes = spark.range(0, len(ranges), 1, len(ranges))
+    return indexes.mapInArrow(_values_of(dict(properties), ranges), VALUE_SCHEMA)
+
+
+def _values_of(
+    properties: dict[str, str], ranges: tuple[OffsetRange, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with reader(properties, "read_uncommitted") as consumer:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    for messages in read(consumer, ranges[index]):
+                        column = pa.array([m.value() for m in messages], pa.binary())
+                        yield pa.RecordBatch.from_arrays([column], ["value"])
+
+    return values
+
+
+def parse(values: DataFrame) -> DataFrame:
+    """Parse JSON values into :data:`RAW_SCHEMA`; a value that is no raw metric has null times."""
+    parsed = F.from_json(F.col("value").cast("string"), RAW_SCHEMA)
+    return values.select(parsed.alias("raw")).select("raw.*")
+
+
+def is_usable() -> Column:
+    """Whether a parsed record can be counted."""
+    needed = [F.col(f.name).isNotNull() for f in RAW_SCHEMA.fields]
+    return reduce(Column.__and__, needed) & (F.col("interval_ms") > 0)
+
+
+def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:
+    """Share each raw record out over the ticks it touches: one row per partition and tick.
+
+    Bytes and records are shared in proportion, without a remainder. The lag is the newest one
+    reported for the tick. Latencies belong to the tick in which the interval ended.
+    """
+    size = F.lit(tick_ms)
+    covered = raw.withColumn("from_ms", F.col("time_ms") - F.col("interval_ms"))
+    first = F.expr(f"from_ms div {tick_ms}") * size
+    last = F.expr(f"(time_ms - 1) div {tick_ms}") * size
+    exploded = (
+        covered.withColumn("last_tick", last)
+        .withColumn("tick_ms", F.explode(F.sequence(first, last, size)))
+        .withColumn("lo", F.greatest(F.col("tick_ms") - F.col("from_ms"), F.lit(0)))
+        .withColumn("hi", F.least(F.col("tick_ms") + size - F.col("from_ms"), F.col("interval_ms")))
+    )
+    ended_here = (F.col("tick_ms") == F.col("last_tick")) & (F.col("latency_count") > 0)
+    shared = exploded.select(
+        *_TEXTS,
+        "partition",
+        "tick_ms",
+        "time_ms",
+        "lag_records",
+        _share("bytes"),
+        _share("records"),
+        *(F.when(ended_here, F.col(name)).alias(name) for name in _LATENCIES),
+    )
+    return shared.groupBy(*_TEXTS, "partition", "tick_ms").agg(
+        *_totals(), F.max_by("lag_records", "time_ms").alias("lag_records")
+    )
+
+
+def _share(name: str) -> Column:
+    # The difference of two rounded-down parts: whatever the cut, the parts add up to the whole.
+    return F.expr(f"({name} * hi) div interval_ms - ({name} * lo) div interval_ms").alias(name)
+
+
+def _totals() -> list[Column]:
+    return [
+        F.sum("bytes").alias("bytes"),
+        F.sum("records").alias("records"),
+        F.min("latency_ms_min").alias("latency_ms_min"),
+        F.max("latency_ms_max").alias("latency_ms_max"),
+        F.sum("latency_ms_sum").alias("latency_ms_sum"),
+        F.sum("latency_count").alias("latency_count"),
+    ]
+
+
+def level_ticks(partitions: DataFrame) -> DataFrame:
+    """Sum ticks over the partitions of a topic, and over the topics of a flow: both levels."""
+    nothing = F.lit("")
+    topic = F.struct(F.lit("topic").alias("level"), F.col("topic"), F.col("remote_topic"))
+    cluster = F.struct(
+        F.lit("cluster").alias("level"), nothing.alias("topic"), nothing.alias("remote_topic")
+    )
+    return (
+        partitions.withColumn("subject", F.explode(F.array(topic, cluster)))
+        .groupBy("source", "target", "subject", "tick_ms")
+        .agg(*_totals(), F.sum("lag_records").alias("lag_records"))
+        .select("*", "subject.*")
+        .drop("subject")
+    )
+
+
+def sliding_windows(ticks: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
+    """Statistics of each window of ``window_ms`` that slides by one tick."""
+    window = F.window(
+        F.timestamp_millis("tick_ms"), f"{window_ms} milliseconds", f"{tick_ms} milliseconds"
+    )
+    grouped = ticks.groupBy("source", "target", "level", "topic", "remote_topic", window).agg(
+        *_totals(),
+        F.min("bytes").alias("bytes_min"),
+        F.max("bytes").alias("bytes_max"),
+        F.min("lag_records").alias("lag_min"),
+        F.max("lag_records").alias("lag_max"),
+        F.sum("lag_records").alias("lag_sum"),
+        F.count(F.lit(1)).alias("ticks"),
+    )
+    return grouped.withColumns(
+        {
+            "start_ms": F.unix_millis("window.start"),
+            "end_ms": F.unix_millis("window.end"),
+        }
+    ).drop("window")
+
+
+def windows(raw: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
+    """Raw records to sliding windows, all steps in one."""
+    return sliding_windows(
+        level_ticks(partition_ticks(raw.where(is_usable()), tick_ms)), window_ms, tick_ms
+    )
+
+
+def to_metric(row: Row, tick_ms: int) -> WindowMetric:
+    """Turn one row of :func:`windows` into the record that is stored."""
+    per_second = 1000 / tick_ms
+    rate = Statistics(
+        row.bytes_min * per_second, row.bytes_max * per_second, row.bytes * per_second, row.ticks
+    )
+    latency = Statistics()
+    if row.latency_count:
+        latency = Statistics(
+            float(row.latency_ms_min),
+            float(row.latency_ms_max),
+            float(row.latency_ms_sum),
+            row.latency_count,
+        )
+    lag = Statistics(float(row.lag_min), float(row.lag_max), float(row.lag_sum), row.ticks)
+    return WindowMetric(
+        row.source,
+        row.target,
+        row.level,
+        row.topic,
+        row.remote_topic,
+        row.start_ms,
+        row.end_ms,
+        row.records,
+        row.bytes,
+        rate,
+        latency,
+        lag,
+    )

@@ -1,0 +1,122 @@
+"""Raw metrics become exactly the windows that pencil and paper give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from srm.domain.metrics import RawMetric, Statistics, WindowMetric
+from srm.spark import metrics
+
+pytestmark = pytest.mark.spark
+
+TICK = 10_000
+RAW = RawMetric(0, 1000, "P", "B", "pay", "P.pay", 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def raw(time_s: float, interval_s: float = 1, **changes: object) -> RawMetric:
+    return replace(RAW, time_ms=int(time_s * 1000), interval_ms=int(interval_s * 1000), **changes)  # type: ignore[arg-type]
+
+
+def frame(spark: SparkSession, *records: RawMetric) -> DataFrame:
+    values = [(bytearray(record.value()),) for record in records]
+    return metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
+
+
+def windows(spark: SparkSession, *records: RawMetric, window_s: int = 20) -> list[WindowMetric]:
+    rows = metrics.windows(frame(spark, *records), window_s * 1000, TICK).collect()
+    found = [metrics.to_metric(row, TICK) for row in rows]
+    return sorted(found, key=lambda w: (w.level, w.topic, w.start_ms))
+
+
+def of_topic(found: list[WindowMetric], topic: str) -> list[WindowMetric]:
+    return [w for w in found if w.topic == topic]
+
+
+def test_bytes_of_an_interval_are_shared_over_the_ticks_it_touches(spark):
+    ticks = metrics.partition_ticks(
+        frame(spark, raw(12, 4, bytes=1001, records=10)), TICK
+    ).collect()
+
+    assert sorted((t.tick_ms, t.bytes, t.records) for t in ticks) == [
+        (0, 500, 5),
+        (10_000, 501, 5),
+    ]
+
+
+def test_an_interval_that_ends_with_a_tick_does_not_touch_the_next(spark):
+    ticks = metrics.partition_ticks(frame(spark, raw(10, 10, bytes=7)), TICK).collect()
+
+    assert [(t.tick_ms, t.bytes) for t in ticks] == [(0, 7)]
+
+
+def test_one_tick_shows_in_each_window_that_slides_over_it(spark):
+    found = of_topic(windows(spark, raw(15, bytes=5000, records=50, lag_records=3)), "pay")
+
+    assert [(w.start_ms, w.end_ms) for w in found] == [(0, 20_000), (10_000, 30_000)]
+    assert {(w.records, w.bytes) for w in found} == {(50, 5000)}
+    assert {w.byte_rate for w in found} == {Statistics(500.0, 500.0, 500.0, 1)}
+    assert {w.replication_records_lag for w in found} == {Statistics(3.0, 3.0, 3.0, 1)}
+
+
+def test_a_topic_is_the_sum_of_its_partitions_and_the_cluster_of_its_topics(spark):
+    found = windows(
+        spark,
+        raw(5, partition=0, bytes=1000, records=1, lag_records=10),
+        raw(5, partition=1, bytes=3000, records=3, lag_records=5),
+        raw(15, partition=0, bytes=2000, records=2, lag_records=0),
+        raw(15, partition=1, bytes=0, records=0, lag_records=1),
+        raw(6, topic="other", remote_topic="P.other", bytes=500, records=7, lag_records=2),
+    )
+
+    (pay,) = [w for w in of_topic(found, "pay") if w.start_ms == 0]
+    assert (pay.level, pay.remote_topic, pay.records, pay.bytes) == ("topic", "P.pay", 6, 6000)
+    assert pay.byte_rate == Statistics(200.0, 400.0, 600.0, 2)
+    assert pay.byte_rate.avg == 300.0
+    assert pay.replication_records_lag == Statistics(1.0, 15.0, 16.0, 2)
+    (cluster,) = [w for w in of_topic(found, "") if w.start_ms == 0]
+    assert (cluster.level, cluster.remote_topic, cluster.records) == ("cluster", "", 13)
+    assert cluster.byte_rate == Statistics(200.0, 450.0, 650.0, 2)
+    assert cluster.replication_records_lag == Statistics(1.0, 17.0, 18.0, 2)
+
+
+def test_latency_is_over_records_and_ignores_intervals_without_one(spark):
+    measured = {"latency_ms_min": 2, "latency_ms_max": 30, "latency_ms_sum": 100}
+    found = windows(
+        spark,
+        raw(5, latency_count=10, **measured),
+        raw(6, latency_count=2, latency_ms_min=7, latency_ms_max=90, latency_ms_sum=97),
+        raw(7, latency_count=0, lag_records=1),
+    )
+
+    assert {w.replication_latency_ms for w in found} == {Statistics(2.0, 90.0, 197.0, 12)}
+
+
+def test_a_window_without_any_measured_record_has_no_latency(spark):
+    assert {w.replication_latency_ms for w in windows(spark, raw(5, lag_records=1))} == {
+        Statistics()
+    }
+
+
+def test_the_newest_lag_of_a_tick_counts(spark):
+    found = windows(spark, raw(3, lag_records=9), raw(8, lag_records=4), raw(1, lag_records=20))
+
+    assert {w.replication_records_lag for w in found} == {Statistics(4.0, 4.0, 4.0, 1)}
+
+
+def test_values_that_are_no_metrics_are_left_out_and_can_be_counted(spark):
+    values = [(bytearray(raw(5, bytes=10).value()),), (bytearray(b"junk"),), (None,)]
+    parsed = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
+
+    assert parsed.where(~metrics.is_usable()).count() == 2
+    assert {r.bytes for r in metrics.windows(parsed, 20_000, TICK).collect()} == {10}
+
+
+def test_the_order_of_the_raw_records_does_not_matter(spark):
+    records = [
+        raw(t, 3, bytes=t * 7919 % 1000, partition=t % 3, lag_records=t) for t in range(3, 60)
+    ]
+
+    assert windows(spark, *records, window_s=60) == windows(spark, *reversed(records), window_s=60)
