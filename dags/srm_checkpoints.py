@@ -1,0 +1,74 @@
+"""Emits checkpoints, forward and reverse.
+
+For each flow: where every selected consumer group would continue on the other cluster, translated
+exactly and written to `<SOURCE>.checkpoints.internal` in MirrorMaker 2's format. Each emission
+updates the asset `srm_checkpoints <flow>`, which starts `srm_group_offset_sync`.
+
+**Where to look** - the task's return value and the asset event hold the summary by group.
+
+**When it is red** - `UnavailableError`: a cluster does not answer; the next run makes up for it.
+Anything else names the cause and what to do. Checkpoints only get older meanwhile: consumers and
+copying are not affected, and a planned failover computes its offsets itself.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import dag, task
+
+from srm.domain.topics import Flow
+from srm_airflow import engine_calls
+from srm_airflow.settings import (
+    SPARK_CONNECTION,
+    checkpoints_asset,
+    config_path,
+    flow_configs,
+    flow_id,
+    load,
+    schedule_of,
+    spark_job,
+)
+
+EMITTING = [flow for flow in flow_configs(load()) if flow.emit_checkpoints_enabled]
+
+
+@task
+def emit(flow: str, *, outlet_events: Any = None) -> dict[str, Any]:
+    """Emit the checkpoints of one flow and tell the asset."""
+    summary = engine_calls.emit_checkpoints(flow)
+    outlet_events[checkpoints_asset(Flow.parse(flow))].extra = {"flow": flow, "summary": summary}
+    return summary
+
+
+@dag(
+    schedule=schedule_of(flow.emit_checkpoints_interval for flow in EMITTING),
+    max_active_runs=1,
+    catchup=False,
+    is_paused_upon_creation=False,
+    dagrun_timeout=timedelta(minutes=15),
+    default_args={"retries": 1, "retry_delay": timedelta(seconds=5)},
+    tags=["srm", "checkpoints"],
+    doc_md=__doc__,
+)
+def srm_checkpoints() -> None:
+    """Emit the checkpoints of all flows, one task each."""
+    for settings in EMITTING:
+        asset = checkpoints_asset(settings.flow)
+        task_id = f"emit_{flow_id(settings)}"
+        if settings.checkpoints_engine == "spark":
+            SparkSubmitOperator(
+                task_id=task_id,
+                conn_id=SPARK_CONNECTION,
+                name=f"srm-checkpoints {settings.flow}",
+                application=spark_job("checkpoints"),
+                application_args=["--config", str(config_path()), "--flow", str(settings.flow)],
+                outlets=[asset],
+            )
+        else:
+            emit.override(task_id=task_id, outlets=[asset])(str(settings.flow))
+
+
+srm_checkpoints()

@@ -1,0 +1,73 @@
+"""Writes translated offsets of idle consumer groups.
+
+Runs after each emission of checkpoints. A group without members on the target gets the offsets
+where it would continue there, so that it may simply be started on the other cluster. A group is
+never touched while it has members, nor where its consumers have committed themselves.
+
+**Where to look** - the task's return value names each group and partition with what was done.
+
+**When it is red** - a cluster does not answer or a right is missing: the message says which. Groups
+keep the offsets they have; the next run writes what is missing. A planned failover does not depend
+on this DAG.
+
+**By hand** - trigger it without parameters: it syncs all flows.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import dag, task
+
+from srm_airflow import engine_calls
+from srm_airflow.settings import (
+    SPARK_CONNECTION,
+    checkpoints_asset,
+    config_path,
+    flow_configs,
+    flow_id,
+    load,
+    spark_job,
+)
+
+SYNCING = [flow for flow in flow_configs(load()) if flow.sync_group_offsets_enabled]
+ASSETS = [checkpoints_asset(flow.flow) for flow in SYNCING if flow.emit_checkpoints_enabled]
+
+
+@task
+def sync(flows: list[str], *, triggering_asset_events: Any = None) -> dict[str, Any]:
+    """Sync the flows whose checkpoints have been emitted, all of them when run by hand."""
+    return engine_calls.sync_flows(engine_calls.flows_of_events(triggering_asset_events) or flows)
+
+
+@dag(
+    schedule=reduce(or_, ASSETS) if ASSETS else None,
+    max_active_runs=1,
+    catchup=False,
+    is_paused_upon_creation=False,
+    dagrun_timeout=timedelta(minutes=15),
+    default_args={"retries": 1, "retry_delay": timedelta(seconds=5)},
+    tags=["srm", "groups"],
+    doc_md=__doc__,
+)
+def srm_group_offset_sync() -> None:
+    """Sync group offsets, in one task or as Spark jobs."""
+    in_task = [str(flow.flow) for flow in SYNCING if flow.checkpoints_engine == "task"]
+    if in_task:
+        sync(in_task)
+    for settings in SYNCING:
+        if settings.checkpoints_engine == "spark":
+            SparkSubmitOperator(
+                task_id=f"sync_{flow_id(settings)}",
+                conn_id=SPARK_CONNECTION,
+                name=f"srm-group-sync {settings.flow}",
+                application=spark_job("group_sync"),
+                application_args=["--config", str(config_path()), "--flow", str(settings.flow)],
+            )
+
+
+srm_group_offset_sync()

@@ -1,0 +1,52 @@
+"""Keeps the replicator running.
+
+One task supervises one Spark application that copies all enabled flows. It starts the application
+with `spark-submit` (connection `srm_spark`) and finds it again by its heartbeat in
+`srm-replication.<SOURCE>.internal`, so neither a killed task nor a restart of Airflow interrupts
+copying or starts it twice. A run normally never ends.
+
+**Where to look** - state store of the task, key `progress`: state, process, log file, and for each
+flow its slots, partitions and the number of offsets not copied yet.
+
+**When it is red** - the last lines of the replicator's log are at the end of the task log. The next
+run starts by itself and goes on exactly where copying stopped; nothing is lost or copied twice. It
+stays red while the cause lasts: a cluster that does not answer, a wrong connection `srm_spark`, a
+configuration error. `STOPPED` partitions have a reason (data loss, foreign records): see
+`srm status`.
+
+**Restart on purpose** (a new configuration, say) - clear the running task. **Stop** - pause the
+DAG and mark its run as failed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import dag
+
+from srm_airflow.operators import ReplicationOperator
+from srm_airflow.settings import config_path, load
+
+CONFIG = load()
+
+
+@dag(
+    schedule="@continuous",
+    max_active_runs=1,
+    catchup=False,
+    is_paused_upon_creation=False,
+    tags=["srm", "replication"],
+    doc_md=__doc__,
+)
+def srm_replication() -> None:
+    """Supervise one replicator for all enabled flows."""
+    ReplicationOperator(
+        task_id="replicator",
+        flows=[str(flow) for flow in CONFIG.flows],
+        config_path=str(config_path()),
+        retries=3,
+        retry_delay=timedelta(seconds=1),
+    )
+
+
+srm_replication()

@@ -1,0 +1,75 @@
+"""The engine's use cases as tasks call them: flow by name in, JSON out, errors as Airflow's.
+
+Each call opens its own clients and closes them, so a task may be repeated at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from srm.config.loader import load_config
+from srm.domain.topics import Flow
+from srm.engine import checkpoints, group_sync, topic_sync
+from srm.engine.ports import FlowContext
+from srm.errors import SrmError
+from srm_airflow.outcome import as_json, engine_errors
+from srm_airflow.settings import config_path, wiring
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def opened(flow: str) -> Iterator[FlowContext]:
+    """Open one flow of the configuration, with srm's errors turned into Airflow's."""
+    with engine_errors():
+        config = load_config(config_path())
+        with wiring().open_flow(config, Flow.parse(flow)) as context:
+            yield context
+
+
+def emit_checkpoints(flow: str) -> dict[str, Any]:
+    """Write forward and reverse checkpoints of all selected groups of a flow."""
+    with opened(flow) as context:
+        return as_json(checkpoints.emit(context))
+
+
+def sync_group_offsets(flow: str) -> dict[str, Any]:
+    """Write translated offsets of the idle groups of a flow on its target."""
+    with opened(flow) as context:
+        return as_json(group_sync.sync(context))
+
+
+def flows_of_events(events: Mapping[Any, Sequence[Any]] | None) -> list[str]:
+    """Return the flows whose checkpoints assets started a run, none for a run by hand."""
+    found = (event.extra.get("flow") for many in (events or {}).values() for event in many)
+    return sorted({flow for flow in found if flow})
+
+
+def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
+    """Sync group offsets of several flows; one that fails does not keep the others waiting.
+
+    Raises:
+        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    """
+    summaries: dict[str, Any] = {}
+    failures: list[Exception] = []
+    for flow in flows:
+        try:
+            summaries[flow] = sync_group_offsets(flow)
+        except (SrmError, AirflowFailException) as error:
+            logger.error("%s: %s", flow, error)  # noqa: TRY400 - the message says it all
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return summaries
+
+
+def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
+    """Create and grow the remote topics of a flow."""
+    with opened(flow) as context:
+        return as_json(topic_sync.sync(context, dry_run=dry_run))

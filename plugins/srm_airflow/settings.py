@@ -1,0 +1,88 @@
+"""Where DAGs and operators find srm's configuration, clusters and Spark applications.
+
+Imported while DAG files are parsed, so it reads one local file and imports no client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from airflow.sdk import Asset
+
+from srm.config.loader import find_config, load_config
+from srm.config.model import Config, FlowConfig
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+
+SPARK_CONNECTION: Final = "srm_spark"
+"""Airflow connection of type ``spark`` that says where Spark applications run."""
+
+SHORTEST_INTERVAL: Final = timedelta(seconds=5)
+"""An Airflow run takes about two seconds, so schedules below this would only overlap."""
+
+
+def config_path() -> Path:
+    """Return the properties file that all DAGs are built from.
+
+    Raises:
+        ConfigError: neither $SRM_CONFIG nor ./srm.properties names one.
+    """
+    return find_config(None).absolute()
+
+
+def load() -> Config:
+    """Read the configuration, in a DAG file or in a task.
+
+    Raises:
+        ConfigError: there is no file, it cannot be used, or it enables no flow.
+    """
+    path = config_path()
+    config = load_config(path)
+    if not config.flows:
+        raise ConfigError(
+            f"{path} enables no replication flow, so the DAGs have nothing to do: "
+            "add a line such as 'P->B.enabled = true'"
+        )
+    return config
+
+
+def flow_configs(config: Config) -> tuple[FlowConfig, ...]:
+    """Return the settings of the enabled flows, in a stable order."""
+    return tuple(config.flow(flow) for flow in config.flows)
+
+
+def flow_id(settings: FlowConfig) -> str:
+    """Return the flow's name as a part of a task id, where ``>`` is not allowed."""
+    return f"{settings.flow.source}_to_{settings.flow.target}"
+
+
+def checkpoints_asset(flow: Flow) -> Asset:
+    """Return the asset that each emission of checkpoints of a flow updates."""
+    return Asset(
+        name=f"srm_checkpoints {flow}", uri=f"srm://checkpoints/{flow.source}/{flow.target}"
+    )
+
+
+def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_INTERVAL) -> Any:
+    """Return the shortest of the flows' intervals as a schedule, None (by hand) without any."""
+    found = min(intervals, default=None)
+    return None if found is None else max(found, shortest)
+
+
+def spark_job(name: str) -> str:
+    """Return the path of a spark-submit entry point of this project.
+
+    $SRM_SPARK_JOBS names the folder where it does not lie beside the plugins folder.
+    """
+    beside = Path(__file__).resolve().parents[2] / "spark_jobs"
+    return str(Path(os.environ.get("SRM_SPARK_JOBS") or beside) / f"{name}.py")
+
+
+def wiring() -> Any:
+    """Return the module srm.wiring, imported in tasks only: it brings the Kafka clients along."""
+    return import_module("srm.wiring")

@@ -1,0 +1,120 @@
+"""Trigger of a move's wait: looks at the gate without holding a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import SetXCom
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
+
+from srm.domain.move_gate import SyncStatus
+from srm.errors import SrmError
+from srm_airflow.move_text import progress_line
+from srm_airflow.move_watch import MoveWatch
+from srm_airflow.outcome import as_json
+
+PROGRESS_KEY: Final = "progress"
+"""XCom key of the latest look; triggers of Airflow 3.3 have no access to the task's state store."""
+REPEAT_LINE_S: Final = 10.0
+
+
+class MoveWaitTrigger(BaseTrigger):
+    """Ends its task successfully when a move is ready; wakes it up to fail otherwise.
+
+    Args:
+        config_path: srm's properties file, readable by the triggerer.
+        move_id: the move.
+        source: alias of the cluster that is left.
+        target: alias of the cluster that takes over.
+        deadline: epoch seconds at which waiting ends, whatever the clusters say.
+        poll_s: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        *,
+        config_path: str,
+        move_id: str,
+        source: str,
+        target: str,
+        deadline: float,
+        poll_s: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.config_path = config_path
+        self.move_id = move_id
+        self.source = source
+        self.target = target
+        self.deadline = deadline
+        self.poll_s = poll_s
+        self._line = ""
+        self._logged = float("-inf")
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return class and arguments, with which another triggerer goes on."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "config_path": self.config_path,
+                "move_id": self.move_id,
+                "source": self.source,
+                "target": self.target,
+                "deadline": self.deadline,
+                "poll_s": self.poll_s,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look at the gate until the move is ready, cannot become so, or time is up."""
+        watch = MoveWatch(self.config_path, self.move_id, self.source, self.target)
+        try:
+            yield await self._outcome(watch)
+        finally:
+            await asyncio.to_thread(watch.close)
+
+    async def _outcome(self, watch: MoveWatch) -> TriggerEvent:
+        status: SyncStatus | None = None
+        while True:
+            try:
+                # The triggerer's loop is shared by all triggers: clients block in threads only.
+                status = await asyncio.to_thread(watch.poll)
+            except SrmError as error:
+                if not error.retriable:
+                    return TriggerEvent({"state": "failed", "message": str(error)})
+                self._say(str(error))
+            else:
+                self._say(progress_line(status))
+                await self._publish(status)
+                if status.ready:
+                    return TaskSuccessEvent(xcoms={"return_value": as_json(status)})
+            if time.time() >= self.deadline or (status is not None and status.timed_out):
+                return TriggerEvent(
+                    {"state": "timeout", "status": as_json(status) if status else None}
+                )
+            await asyncio.sleep(self.poll_s)
+
+    def _say(self, line: str) -> None:
+        """Log what changed at once, the same line again only from time to time."""
+        now = time.monotonic()
+        if line != self._line or now - self._logged > REPEAT_LINE_S:
+            self._line, self._logged = line, now
+            self.log.info("%s", line)
+
+    async def _publish(self, status: SyncStatus) -> None:
+        ti = self.task_instance
+        if ti is None:
+            return
+        await task_runner.SUPERVISOR_COMMS.asend(
+            SetXCom(
+                key=PROGRESS_KEY,
+                value=as_json(status),
+                dag_id=ti.dag_id,
+                run_id=ti.run_id,
+                task_id=ti.task_id,
+                map_index=ti.map_index,
+            )
+        )
