@@ -1,0 +1,181 @@
+"""The librdkafka clients of one cluster: built when first needed, shared, closed together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
+
+from srm.errors import UnavailableError
+from srm.kafka.errors import kafka_errors
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+_T = TypeVar("_T")
+_FIRST_WAIT_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 1.0
+_SHORTEST_REQUEST_S: Final = 1.0
+_logger = logging.getLogger(__name__)
+
+
+class ClientLog:
+    """What librdkafka has to say, at debug level.
+
+    It reports each refused connection as an error, several times a second. What matters of that
+    comes back as the error of the call that needed the connection.
+    """
+
+    def log(self, _level: int, message: str, *values: object) -> None:
+        """Take one line of librdkafka's log."""
+        _logger.debug(message, *values)
+
+
+def reader_props(props: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings of a consumer that assigns partitions to itself and commits nothing.
+
+    The end of a partition is reported: after transaction markers the position alone never gets
+    there. The fetch wait is short because the end is only reported by the fetch after the last
+    record.
+    """
+    return {
+        "group.id": "srm-reader",
+        "fetch.wait.max.ms": 10,
+        **props,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+    }
+
+
+class Clients:
+    """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call."""
+
+    def __init__(
+        self,
+        alias: str,
+        admin_props: Mapping[str, str],
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.alias = alias
+        self.timeout_s = timeout_s
+        self.reader_lock = threading.RLock()
+        self._admin_props = dict(admin_props)
+        self._consumer_props = dict(consumer_props)
+        self._producer_props = dict(producer_props)
+        self._lock = threading.Lock()
+        self._admin: AdminClient | None = None
+        self._reader: Consumer | None = None
+        self._producer: Producer | None = None
+
+    def admin(self) -> AdminClient:
+        """Return the admin client."""
+        with self._lock, kafka_errors(self.where("creating an admin client")):
+            if self._admin is None:
+                self._admin = AdminClient(self._admin_props, logger=ClientLog())
+            return self._admin
+
+    def reader(self) -> Consumer:
+        """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
+        with self._lock, kafka_errors(self.where("creating a consumer")):
+            if self._reader is None:
+                self._reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+            return self._reader
+
+    def producer(self) -> Producer:
+        """Return the shared idempotent producer."""
+        with self._lock, kafka_errors(self.where("creating a producer")):
+            if self._producer is None:
+                props: dict[str, object] = {
+                    "linger.ms": 0,
+                    **self._producer_props,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "allow.auto.create.topics": False,
+                    "topic.metadata.propagation.max.ms": 5000,
+                    "delivery.timeout.ms": round(self.timeout_s * 1000),
+                }
+                self._producer = Producer(props, logger=ClientLog())
+            return self._producer
+
+    def discard_producer(self) -> None:
+        """Drop the producer after an error: an idempotent one may be of no more use."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def close(self) -> None:
+        """Close everything; the next call builds new clients."""
+        with self.reader_lock, self._lock:
+            if self._reader is not None:
+                self._reader.close()
+            if self._producer is not None:
+                self._producer.flush(self.timeout_s)
+            self._admin = self._reader = self._producer = None
+
+    def where(self, doing: str) -> str:
+        """Say what is done on which cluster, for error messages."""
+        return f"{doing} on cluster {self.alias}"
+
+    def call(self, doing: str, request: Callable[[float], _T]) -> _T:
+        """Run an idempotent request until it succeeds, fails for good, or the time is up.
+
+        Args:
+            doing: what is done, for the message.
+            request: is given the seconds it may take.
+
+        Raises:
+            SrmError: the last error of the request.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        retrying = Retrying(
+            retry=retry_if_exception_type(UnavailableError),
+            stop=_stop_at(deadline),
+            wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
+            reraise=True,
+        )
+
+        def attempt() -> _T:
+            with kafka_errors(self.where(doing)):
+                return request(max(_SHORTEST_REQUEST_S, deadline - time.monotonic()))
+
+        return retrying(attempt)
+
+    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Poll a condition until it holds.
+
+        Raises:
+            UnavailableError: it does not hold in time.
+        """
+        retrying = Retrying(
+            retry=retry_if_result(lambda held: not held),
+            stop=stop_after_delay(self.timeout_s),
+            wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
+            retry_error_callback=lambda _state: False,
+        )
+        if not retrying(condition):
+            raise UnavailableError(
+                f"{what} on cluster {self.alias}: not seen within {self.timeout_s:g} s; retry"
+            )
+
+
+def _stop_at(deadline: float) -> Callable[[RetryCallState], bool]:
+    return lambda _state: time.monotonic() >= deadline

@@ -1,0 +1,123 @@
+"""A real Kafka cluster behind the engine's port."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Self
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import GroupDescription, TopicDescription, TopicSpec
+from srm.kafka import groups as group_calls
+from srm.kafka import offsets as offset_calls
+from srm.kafka import topics as topic_calls
+from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
+from srm.kafka.compacted import KafkaCompactedTopic
+
+
+class KafkaCluster:
+    """One Kafka cluster (implements :class:`srm.engine.ports.Cluster`).
+
+    The constructor does no I/O. Each call ends within ``timeout_s`` or raises UnavailableError;
+    what a broker answers with "try again" is tried again until then. Threads may share it.
+
+    Args:
+        alias: name of the cluster in the configuration.
+        admin_props: librdkafka properties of the admin client, ``bootstrap.servers`` included.
+        consumer_props: the same for consumers.
+        producer_props: the same for producers.
+        timeout_s: seconds that each call may take.
+    """
+
+    def __init__(
+        self,
+        alias: str,
+        admin_props: Mapping[str, str],
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self._clients = Clients(alias, admin_props, consumer_props, producer_props, timeout_s)
+        self._id: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all clients."""
+        self._clients.close()
+
+    @property
+    def alias(self) -> str:
+        """Alias in the configuration."""
+        return self._clients.alias
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        if self._id is None:
+            self._id = self._clients.call(
+                "describing the cluster",
+                lambda timeout_s: str(
+                    self._clients.admin()
+                    .describe_cluster(request_timeout=timeout_s)
+                    .result()
+                    .cluster_id
+                ),
+            )
+        return self._id
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """Describe all topics, internal ones included."""
+        return topic_calls.describe(self._clients)
+
+    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the overrides of the topics; one that does not exist is left out."""
+        return topic_calls.overrides(self._clients, topics)
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> None:
+        """Create topics and wait until they are visible; one that exists is left as it is."""
+        topic_calls.create(self._clients, specs)
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Grow topics; one that is as large already is left alone."""
+        topic_calls.grow(self._clients, counts)
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set topic configs incrementally; None deletes an override."""
+        topic_calls.alter(self._clients, changes)
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset each partition still holds; unknown ones are left out."""
+        return offset_calls.log_starts(self._clients, partitions)
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each partition; unknown ones are left out."""
+        return offset_calls.log_ends(self._clients, partitions)
+
+    def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
+        """Describe all consumer groups, or the named ones; an absent group is ``dead``."""
+        return group_calls.describe(self._clients, names)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; an absent group has none."""
+        return group_calls.committed(self._clients, group)
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write offsets of a group without members.
+
+        Raises:
+            GroupActiveError: the group has members.
+        """
+        group_calls.commit_idle(self._clients, group, offsets)
+
+    def compacted(self, topic: str, partition: int = 0) -> KafkaCompactedTopic:
+        """Give access to one partition of a compacted topic."""
+        return KafkaCompactedTopic(self._clients, topic, partition)

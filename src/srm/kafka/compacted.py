@@ -1,0 +1,179 @@
+"""Compacted topics as tables: srm's only state store."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.engine.ports import Cluster, TopicSpec
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.clients import Clients
+from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.polling import drain, position_after
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES, names
+
+_POLL_S: Final = 1.0
+_QUEUE_FULL_POLL_S: Final = 0.1
+_logger = logging.getLogger(__name__)
+
+COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # The active segment is never compacted, and every reader reads all of it.
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(10 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Configs of a new compacted topic unless the caller gives others."""
+
+
+def ensure_compacted(
+    cluster: Cluster,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    extra_configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a compacted topic; several creators at once are fine.
+
+    A topic that exists keeps its settings but for one: without compaction the state in it would be
+    deleted after some days, so its cleanup policy is set.
+    """
+    configs = {**COMPACTED_CONFIGS, **(extra_configs or {})}
+    cluster.create_topics([TopicSpec(topic, partitions, replication_factor, configs)])
+    wanted = configs["cleanup.policy"]
+    found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
+    if found != wanted:
+        _logger.warning(
+            "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
+            topic,
+            cluster.alias,
+            found or "the broker's default",
+            wanted,
+        )
+        cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
+
+
+class KafkaCompactedTopic:
+    """One partition of a compacted topic as a table (implements the engine's CompactedTopic)."""
+
+    def __init__(self, clients: Clients, topic: str, partition: int) -> None:
+        self._clients = clients
+        self._topic = topic
+        self._partition = partition
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return the latest value of each key up to the end at call time; no topic reads empty.
+
+        Records without a key are no rows and are passed over. Records of open or aborted
+        transactions are not seen.
+        """
+        doing = f"reading {self._topic}-{self._partition}"
+        with self._clients.reader_lock:
+            return self._clients.call(doing, self._read)
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write in the given order and wait for all acknowledgements; None is a tombstone.
+
+        Raises:
+            SrmError: a record was not acknowledged; others of the call may have been.
+        """
+        if not records:
+            return
+        where = self._clients.where(f"writing {self._topic}-{self._partition}")
+        producer = self._clients.producer()
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        try:
+            with kafka_errors(where):
+                for key, value in records.items():
+                    self._produce(producer, key, value, delivered)
+                left = producer.flush(self._clients.timeout_s)
+            if failures:
+                raise translate(failures[0], where)
+            if left:
+                raise UnavailableError(f"{where}: no acknowledgement in time; retry")
+        except SrmError:
+            self._clients.discard_producer()
+            raise
+
+    def _produce(
+        self, producer: Producer, key: bytes, value: bytes | None, delivered: object
+    ) -> None:
+        deadline = time.monotonic() + self._clients.timeout_s
+        while True:
+            try:
+                producer.produce(
+                    self._topic, value, key, partition=self._partition, on_delivery=delivered
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise UnavailableError(
+                        f"writing {self._topic}-{self._partition} on cluster "
+                        f"{self._clients.alias}: the queue stays full; retry"
+                    ) from None
+                producer.poll(_QUEUE_FULL_POLL_S)
+            else:
+                return
+
+    def _read(self, timeout_s: float) -> dict[bytes, bytes]:
+        reader = self._clients.reader()
+        partition = KafkaTopicPartition(self._topic, self._partition)
+        try:
+            start, end = reader.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+        except KafkaException as error:
+            if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+                raise
+            self._require_absent()
+            return {}
+        if start >= end:
+            return {}
+        partition.offset = start
+        reader.assign([partition])
+        try:
+            return self._table(reader, end)
+        finally:
+            reader.unassign()
+
+    def _table(self, reader: Consumer, end: int) -> dict[bytes, bytes]:
+        table: dict[bytes, bytes] = {}
+        progress = time.monotonic()
+        while True:
+            messages = drain(reader, _POLL_S)
+            for message in messages:
+                offset = position_after(message, self._clients.where(f"reading {self._topic}"))
+                if message.error() is None:
+                    progress = time.monotonic()
+                    _apply(table, message.key(), message.value())
+                if offset is not None and offset >= end:
+                    return table
+            if time.monotonic() - progress > self._clients.timeout_s:
+                raise UnavailableError(
+                    f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
+                    f"no record for {self._clients.timeout_s:g} s; retry"
+                )
+
+    def _require_absent(self) -> None:
+        """Never read a table as empty because its partition has no leader for a moment."""
+        if self._partition < names(self._clients).get(self._topic, 0):
+            raise UnavailableError(
+                f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
+                "no leader yet; retry"
+            )
+
+
+def _apply(table: dict[bytes, bytes], key: bytes | None, value: bytes | None) -> None:
+    if key is None:
+        return
+    # A row moves to the end when it is written again, as in the log.
+    table.pop(key, None)
+    if value is not None:
+        table[key] = value

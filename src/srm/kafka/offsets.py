@@ -1,0 +1,69 @@
+"""First and last offsets of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from srm.domain.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.kafka import topics
+from srm.kafka.clients import Clients
+
+# _NOENT ("no leaders found") is the answer when not one of the partitions has a leader, which is
+# also the case when not one of them exists.
+_UNKNOWN = topics.UNKNOWN_TOPIC_CODES | {KafkaError._NOENT}  # noqa: SLF001 - local code
+
+
+def log_starts(
+    clients: Clients, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the first offset each partition still holds."""
+    return _list(clients, partitions, OffsetSpec.earliest())
+
+
+def log_ends(clients: Clients, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the last stable offset of each partition."""
+    return _list(clients, partitions, OffsetSpec.latest())
+
+
+def _list(
+    clients: Clients, partitions: Collection[TopicPartition], spec: OffsetSpec
+) -> dict[TopicPartition, int]:
+    if not partitions:
+        return {}
+    wanted = {KafkaTopicPartition(p.topic, p.partition): spec for p in sorted(set(partitions))}
+
+    def request(timeout_s: float) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        unknown: list[TopicPartition] = []
+        futures = clients.admin().list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
+        )
+        for raw, future in futures.items():
+            partition = TopicPartition(raw.topic, raw.partition)
+            try:
+                found[partition] = future.result().offset
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN:
+                    raise
+                unknown.append(partition)
+        _require_absent(clients, unknown)
+        return found
+
+    return clients.call("listing offsets", request)
+
+
+def _require_absent(clients: Clients, unknown: list[TopicPartition]) -> None:
+    """Tell partitions that do not exist from those whose leader is not known yet."""
+    if not unknown:
+        return
+    counts = topics.names(clients)
+    leaderless = [str(p) for p in unknown if p.partition < counts.get(p.topic, 0)]
+    if leaderless:
+        raise UnavailableError(
+            f"listing offsets on cluster {clients.alias}: no leader yet for {', '.join(leaderless)}"
+        )

@@ -1,0 +1,48 @@
+"""Taking messages from a consumer without waiting for more than there are."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message
+
+from srm.kafka.errors import ERROR_CLASSES, translate
+
+_BATCH: Final = 5000
+_logger = logging.getLogger(__name__)
+
+
+def drain(consumer: Consumer, wait_s: float) -> list[Message]:
+    """Return what is there, waiting up to ``wait_s`` seconds for the first message or event.
+
+    Consumer.consume(n, timeout) alone waits until n messages are there or the time is up.
+    """
+    first = consumer.poll(wait_s)
+    if first is None:
+        return []
+    return [first, *consumer.consume(_BATCH, 0)]
+
+
+def position_after(message: Message, where: str) -> int | None:
+    """Return the position after a record or an end-of-partition event, None after other events.
+
+    Raises:
+        SrmError: the event is an error that waiting does not cure.
+    """
+    error = message.error()
+    if error is None:
+        return int(message.offset()) + 1
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
+        return int(message.offset())
+    # A reader without a group needs no right to its group.id, and librdkafka reconnects by itself.
+    if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not _passes(code):
+        raise translate(error, where)
+    _logger.debug("%s: %s", where, error)
+    return None
+
+
+def _passes(code: int) -> bool:
+    cls = ERROR_CLASSES.get(code)
+    return cls is not None and cls.retriable

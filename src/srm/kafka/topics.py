@@ -1,0 +1,192 @@
+"""Topics of one cluster: what there is, their configs, creating and growing them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from srm.engine.ports import TopicDescription, TopicSpec
+from srm.errors import NotFoundError, SrmError
+from srm.kafka.clients import Clients
+from srm.kafka.errors import translate
+
+UNKNOWN_TOPIC_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's local codes are named so
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+    }
+)
+_logger = logging.getLogger(__name__)
+
+
+def names(clients: Clients) -> dict[str, int]:
+    """Return all topics with their partition counts, without ids: one cheap request."""
+
+    def request(timeout_s: float) -> dict[str, int]:
+        found = clients.admin().list_topics(timeout=timeout_s).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
+
+    return clients.call("listing topics", request)
+
+
+def describe(
+    clients: Clients, wanted: Collection[str] | None = None
+) -> dict[str, TopicDescription]:
+    """Describe all or the given topics; one that does not exist is left out."""
+    if wanted is None:
+        wanted = names(clients)
+    if not wanted:
+        return {}
+    collection = TopicCollection(sorted(wanted))
+
+    def request(timeout_s: float) -> dict[str, TopicDescription]:
+        futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
+        found = _results(futures, missing_ok=UNKNOWN_TOPIC_CODES)
+        return {
+            name: TopicDescription(name, str(topic.topic_id), len(topic.partitions))
+            for name, topic in found.items()
+        }
+
+    return clients.call("describing topics", request)
+
+
+def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return what was set on the topics themselves; a topic that does not exist is left out."""
+    if not topics:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
+
+    def request(timeout_s: float) -> dict[str, dict[str, str]]:
+        futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
+        found = _results(futures, missing_ok=UNKNOWN_TOPIC_CODES)
+        return {
+            resource.name: {
+                name: entry.value for name, entry in entries.items() if _is_override(entry)
+            }
+            for resource, entries in found.items()
+        }
+
+    return clients.call("reading topic configs", request)
+
+
+def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
+    """Create topics and wait until they are visible; one that exists is left as it is."""
+    if not specs:
+        return
+    new = [
+        NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=dict(spec.configs),
+        )
+        for spec in specs
+    ]
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_topics(new, request_timeout=timeout_s)
+        _results(futures, missing_ok={KafkaError.TOPIC_ALREADY_EXISTS})
+
+    wanted = {spec.name for spec in specs}
+    clients.call(f"creating topics {_listed(wanted)}", request)
+    clients.wait_until(
+        f"new topics {_listed(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
+    )
+
+
+def grow(clients: Clients, counts: Mapping[str, int]) -> None:
+    """Grow topics and wait until that is visible; one that is as large already is left alone."""
+    current = describe(clients, counts.keys()) if counts else {}
+    absent = counts.keys() - current.keys()
+    if absent:
+        raise NotFoundError(
+            f"growing topics on cluster {clients.alias}: {_listed(absent)} does not exist"
+        )
+    larger = {name: count for name, count in counts.items() if count > current[name].partitions}
+    if not larger:
+        return
+    new = [NewPartitions(name, count) for name, count in larger.items()]
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
+        _results(futures, missing_ok=frozenset())
+
+    def visible() -> bool:
+        now = describe(clients, larger.keys())
+        return all(name in now and now[name].partitions >= n for name, n in larger.items())
+
+    clients.call(f"growing topics {_listed(larger)}", request)
+    clients.wait_until(f"new partitions of {_listed(larger)}", visible)
+
+
+def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Set or (None) delete overrides one by one; what is not named stays."""
+    resources = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            topic,
+            incremental_configs=[_operation(name, value) for name, value in entries.items()],
+        )
+        for topic, entries in changes.items()
+        if entries
+    ]
+    if not resources:
+        return
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
+        _results(futures, missing_ok=frozenset())
+
+    clients.call(f"changing configs of {_listed(changes)}", request)
+
+
+def _operation(name: str, value: str | None) -> ConfigEntry:
+    if value is None:
+        return ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+
+
+def _is_override(entry: ConfigEntry) -> bool:
+    return (
+        ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        and not entry.is_read_only
+        and not entry.is_sensitive
+        and entry.value is not None
+    )
+
+
+def _results(futures: Mapping[Any, Future[Any]], *, missing_ok: Collection[int]) -> dict[Any, Any]:
+    """Collect results; an error that is not expected is raised once all answers are in."""
+    found: dict[Any, Any] = {}
+    failures: list[tuple[Any, SrmError]] = []
+    for key, future in futures.items():
+        try:
+            found[key] = future.result()
+        except KafkaException as error:
+            if error.args[0].code() not in missing_ok:
+                failures.append((key, translate(error, f"{key}")))
+    if failures:
+        final = [error for _, error in failures if not error.retriable]
+        raise (final or [error for _, error in failures])[0]
+    return found
+
+
+def _listed(topics: Iterable[str], most: int = 5) -> str:
+    ordered = sorted(topics)
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more
