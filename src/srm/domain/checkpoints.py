@@ -26,7 +26,7 @@ from typing import Literal
 from srm.domain.filters import NameFilter
 from srm.domain.ledger import Ledger
 from srm.domain.mm2_records import Checkpoint
-from srm.domain.offset_map import NoMap, NotCopiedYet, OffsetMap, Translated
+from srm.domain.offset_map import NoMap, NotCopiedYet, OffsetMap, Translated, Translation
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow, TopicPartition
 
@@ -225,21 +225,16 @@ def _forward(
             state="past-end",
             reason=f"the commit {commit} is past the end {own_bounds.end} of {blank.upstream}",
         )
-    return _unfinished(blank, "not-copied-yet", offsets, found, bounds)
+    end = offsets.forward(commit - found.remaining, bounds.start)
+    return _unfinished(blank, "not-copied-yet", found, end)
 
 
 def _unfinished(
     blank: CheckpointOutcome,
     state: Literal["not-copied-yet", "map-behind"],
-    offsets: OffsetMap,
     found: NotCopiedYet,
-    bounds: Bounds,
+    end: Translation,
 ) -> CheckpointOutcome:
-    reached = blank.upstream_offset - found.remaining
-    if state == "not-copied-yet":
-        end = offsets.forward(reached, bounds.start)
-    else:
-        end = offsets.backward(reached)
     named = replace(
         blank,
         state=state,
@@ -248,19 +243,20 @@ def _unfinished(
     )
     if not isinstance(end, Translated):
         return named
+    reached = blank.upstream_offset - found.remaining
     return replace(named, downstream_offset=end.offset, lost=end.lost, reached=reached)
 
 
 def _reverse(blank: CheckpointOutcome, offsets: OffsetMap, bounds: Bounds) -> CheckpointOutcome:
     commit = blank.upstream_offset
-    known = offsets.known_target_end
-    if known is not None and commit > known:
-        outcome = _unfinished(blank, "map-behind", offsets, NotCopiedYet(commit - known), bounds)
-    else:
-        found = offsets.backward(commit)
-        if not isinstance(found, Translated):
-            return replace(blank, reason=f"the map knows no record of {blank.upstream}")
+    found = offsets.backward(commit)
+    if isinstance(found, NoMap):
+        return replace(blank, reason=f"the map knows no record of {blank.upstream}")
+    if isinstance(found, Translated):
         outcome = replace(_translated(blank, found), reached=commit)
+    else:
+        end = offsets.backward(commit - found.remaining)
+        outcome = _unfinished(blank, "map-behind", found, end)
     back = outcome.downstream_offset
     if back is None or back >= bounds.start:
         return outcome

@@ -9,10 +9,10 @@ the group's offset on the target          decision for a translated offset t
 ========================================  ====================================================
 none                                      write
 equal to t                                unchanged
-own write from the same cluster           write, lower ones too (the group was rewound there)
-lower than what srm wrote last            leave: an operator rewound the group here
+not ours, lower than srm's last write     leave: an operator rewound the group here
+lower than t                              write: own write or consumers, both are behind t
+higher than t, own write for this flow    write: the group was rewound on the source
 higher than t                             leave: consumers (or another flow) are ahead here
-anything else                             write: consumers here are behind the other cluster
 ========================================  ====================================================
 
 Only idle groups are written to at all, and every decision is taken again from the offsets read
@@ -75,7 +75,7 @@ def decide(
             outcome.group, partition, "not-translated", current, reason=_why(outcome)
         )
     offset = checkpoint.downstream_offset
-    action, reason = _action(offset, outcome.state == "translated", current, entry, source)
+    action, reason = _action(outcome, offset, current, entry, source)
     return SyncDecision(outcome.group, partition, action, current, offset, reason)
 
 
@@ -84,18 +84,28 @@ def _why(outcome: CheckpointOutcome) -> str:
 
 
 def _action(
-    offset: int, exact: bool, current: int | None, entry: LedgerEntry | None, source: str
+    outcome: CheckpointOutcome,
+    offset: int,
+    current: int | None,
+    entry: LedgerEntry | None,
+    source: str,
 ) -> tuple[SyncAction, str]:
     if current is None:
         return "write", "the group has no offset here"
     if current == offset:
         return "unchanged", ""
-    if entry is not None and entry.owns(current) and entry.origin == source:
-        if offset > current or exact:
-            return "write", f"replaces srm's own write of {current}"
-        return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
-    if entry is not None and current < entry.intended and not entry.owns(current):
+    if entry is not None and not entry.owns(current) and current < entry.intended:
         return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
-    if current > offset:
+    if current < offset:
+        return "write", f"replaces {current}"
+    return _lower(outcome, offset, current, entry, source)
+
+
+def _lower(
+    outcome: CheckpointOutcome, offset: int, current: int, entry: LedgerEntry | None, source: str
+) -> tuple[SyncAction, str]:
+    if entry is None or entry.origin != source or not entry.may_lower(current):
         return "consumer-ahead", f"the group's own {current} is further than {offset}"
-    return "write", f"consumers here stopped at {current}"
+    if outcome.state != "translated":
+        return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
+    return "write", f"the group was rewound on {source}, srm's own {current} follows"

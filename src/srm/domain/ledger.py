@@ -25,9 +25,9 @@ from srm.errors import IntegrityError
 class LedgerEntry:
     """One write of a group offset by srm.
 
-    ``previous`` is the offset found before (None: the group had none), ``origin`` the alias of the
-    cluster whose commit was carried over, ``operation`` the run or move that wrote it, ``settled``
-    whether the write was read back.
+    ``previous`` is the offset found before (None: the group had none) and ``previous_own`` whether
+    srm had written that one too; ``origin`` is the alias of the cluster whose commit was carried
+    over, ``operation`` the run or move that wrote it, ``settled`` whether the write was read back.
     """
 
     group: str
@@ -37,11 +37,16 @@ class LedgerEntry:
     origin: str
     operation: str
     time_ms: int
+    previous_own: bool = False
     settled: bool = False
 
     def owns(self, offset: int) -> bool:
         """Whether a committed offset is this write, not a commit of a consumer or an operator."""
         return offset == self.intended or (not self.settled and offset == self.previous)
+
+    def may_lower(self, offset: int) -> bool:
+        """Whether a committed offset may be lowered: surely no commit of a consumer is undone."""
+        return offset == self.intended or (self.previous_own and self.owns(offset))
 
     def as_settled(self) -> LedgerEntry:
         """Return the entry after its write was read back."""
@@ -59,6 +64,7 @@ class LedgerEntry:
             "origin": self.origin,
             "operation": self.operation,
             "time_ms": self.time_ms,
+            "previous_own": self.previous_own,
             "settled": self.settled,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -82,6 +88,7 @@ class LedgerEntry:
                 _text(raw["origin"]),
                 _text(raw["operation"]),
                 int(raw["time_ms"]),
+                bool(raw["previous_own"]),
                 bool(raw["settled"]),
             )
         except (ValueError, TypeError, KeyError) as error:

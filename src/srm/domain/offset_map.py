@@ -74,7 +74,7 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class NotCopiedYet:
-    """The copy has not reached the offset; it is ``remaining`` source offsets away."""
+    """The map does not reach the offset yet; its end is ``remaining`` offsets away."""
 
     remaining: int
 
@@ -143,12 +143,26 @@ class OffsetMap:
         return cls(tuple(joined), position)
 
     @property
+    def known_source_end(self) -> int | None:
+        """Source offset up to which the map is complete, None where nothing is known.
+
+        A position ahead of the runs (a block that is not written yet) proves nothing about the
+        records between: they are left to the next reading.
+        """
+        end = self.runs[-1].source_end if self.runs else None
+        if self.position is None:
+            return end
+        if end is None:
+            return self.position.source_next
+        covers = self.position.target_next <= self.runs[-1].target_end
+        return max(end, self.position.source_next) if covers else end
+
+    @property
     def known_target_end(self) -> int | None:
         """Target offset up to which the map is complete, None where nothing is known."""
-        ends = [self.runs[-1].target_end] if self.runs else []
-        if self.position is not None:
-            ends.append(self.position.target_next)
-        return max(ends, default=None)
+        if self.runs:
+            return self.runs[-1].target_end
+        return None if self.position is None else self.position.target_next
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Target offset at which a reader of the source at ``committed`` goes on.
@@ -157,16 +171,14 @@ class OffsetMap:
             committed: source offset of the next record to read.
             target_log_start: first offset the target still holds.
         """
-        if self.position is None and not self.runs:
+        reached = self.known_source_end
+        if reached is None:
             return NoMap()
         index = bisect_right(self._source_ends, committed)
         if index < len(self.runs):
             run = self.runs[index]
             offset = run.target_start + max(0, committed - run.source_start)
             return self._clamped(offset, target_log_start)
-        reached = self.runs[-1].source_end if self.runs else 0
-        if self.position is not None:
-            reached = max(reached, self.position.source_next)
         if committed > reached:
             return NotCopiedYet(committed - reached)
         if self.runs:
@@ -179,6 +191,11 @@ class OffsetMap:
         Args:
             committed: target offset of the next record to read.
         """
+        known = self.known_target_end
+        if known is None:
+            return NoMap()
+        if committed > known:
+            return NotCopiedYet(committed - known)
         if not self.runs:
             if self.position is None or committed < self.position.target_next:
                 return NoMap()
