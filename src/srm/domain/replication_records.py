@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import Position
+from srm.errors import IntegrityError
 
 DRIVER_KEY = b"driver"
 
@@ -29,6 +32,14 @@ State = Literal["claiming", "copying", "waiting", "stopped"]
 _REPORT_HEAD = struct.Struct(">BqqI")
 _ENTRY = struct.Struct(">16siqqqiqh")
 _FORMAT = 1
+
+
+@contextmanager
+def _damage(kind: str, value: bytes) -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, ValueError, TypeError, KeyError) as error:
+        raise IntegrityError(f"{kind} {value[:60]!r} is damaged: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,10 +71,15 @@ class Assignment:
 
     @classmethod
     def decode(cls, value: bytes) -> Assignment:
-        """Decode a record value."""
-        raw = json.loads(value)
-        partitions = tuple(AssignedPartition(**entry) for entry in raw["partitions"])
-        return cls(raw["slot"], raw["generation"], partitions)
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not an assignment.
+        """
+        with _damage("assignment", value):
+            raw = json.loads(value)
+            partitions = tuple(AssignedPartition(**entry) for entry in raw["partitions"])
+            return cls(raw["slot"], raw["generation"], partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +98,13 @@ class DriverHeartbeat:
 
     @classmethod
     def decode(cls, value: bytes) -> DriverHeartbeat:
-        """Decode a record value."""
-        return cls(**json.loads(value))
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a driver heartbeat.
+        """
+        with _damage("driver heartbeat", value):
+            return cls(**json.loads(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +152,32 @@ class SlotReport:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> SlotReport:
-        """Decode a record."""
-        _, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
-        positions = []
-        for index in range(count):
-            raw = _ENTRY.unpack_from(value, _REPORT_HEAD.size + index * _ENTRY.size)
-            topic_id, partition, source_next, target_next, source_end, leader, pid, epoch = raw
-            positions.append(
-                PartitionPosition(
-                    topic_id_text(topic_id),
-                    partition,
-                    Position(source_next, target_next, source_end),
-                    leader,
-                    pid,
-                    epoch,
-                )
+        """Decode a record.
+
+        Raises:
+            IntegrityError: the bytes are not a report of a format this version knows.
+        """
+        with _damage("slot report", value):
+            version, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
+            raw = [
+                _ENTRY.unpack_from(value, _REPORT_HEAD.size + index * _ENTRY.size)
+                for index in range(count)
+            ]
+        if version != _FORMAT:
+            raise IntegrityError(
+                f"slot report has format {version}, this version of srm knows {_FORMAT}"
             )
+        positions = [
+            PartitionPosition(
+                topic_id_text(topic_id),
+                partition,
+                Position(source_next, target_next, source_end),
+                leader,
+                pid,
+                epoch,
+            )
+            for topic_id, partition, source_next, target_next, source_end, leader, pid, epoch in raw
+        ]
         return cls(key.decode().removeprefix("slot:"), generation, time_ms, tuple(positions))
 
 
@@ -172,5 +203,10 @@ class PartitionStatus:
 
     @classmethod
     def decode(cls, value: bytes) -> PartitionStatus:
-        """Decode a record value."""
-        return cls(**json.loads(value))
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a status.
+        """
+        with _damage("status", value):
+            return cls(**json.loads(value))

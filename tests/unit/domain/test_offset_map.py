@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ class Copied:
 
 @st.composite
 def histories(draw: st.DrawFn, min_records: int = 0) -> Copied:
-    """Copies with holes on either side: markers, aborted or compacted records, claims."""
+    """Draw copies with holes on either side: markers, aborted or compacted records, claims."""
     source = draw(st.integers(0, 1000))
     target = draw(st.integers(0, 1000))
     steps = draw(
@@ -165,7 +166,7 @@ def test_neighbouring_runs_keep_the_invariants(copied: Copied) -> None:
     runs = coalesce(copied.runs())
 
     assert sum(run.count for run in runs) == len(copied.pairs)
-    for left, right in zip(runs, runs[1:], strict=False):
+    for left, right in pairwise(runs):
         assert left.source_end <= right.source_start
         assert left.target_end <= right.target_start
         assert (left.source_end, left.target_end) != (right.source_start, right.target_start)

@@ -1,0 +1,111 @@
+"""Records of the replication state topic survive their encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.map_records import topic_id_text
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.errors import IntegrityError
+
+names = st.text(max_size=40)
+int16 = st.integers(-(2**15), 2**15 - 1)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
+positions = st.builds(
+    PartitionPosition,
+    topic_id=topic_ids,
+    partition=int32,
+    position=st.builds(Position, int64, int64, int64),
+    source_leader_epoch=int32,
+    producer_id=int64,
+    producer_epoch=int16,
+)
+slots = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+@given(slots, int64, int64, st.lists(positions, max_size=8).map(tuple))
+def test_slot_reports_survive_a_round_trip(
+    slot: str, generation: int, time_ms: int, entries: tuple[PartitionPosition, ...]
+) -> None:
+    report = SlotReport(slot, generation, time_ms, entries)
+
+    assert SlotReport.decode(report.key(), report.value()) == report
+
+
+def test_a_slot_named_like_its_key_prefix_keeps_its_name() -> None:
+    report = SlotReport("slot:0", 1, 2, ())
+
+    assert SlotReport.decode(report.key(), report.value()).slot == "slot:0"
+
+
+assigned = st.builds(AssignedPartition, names, int32, topic_ids, names, topic_ids)
+
+
+@given(names, int64, st.lists(assigned, max_size=5).map(tuple))
+def test_assignments_survive_a_round_trip(
+    slot: str, generation: int, partitions: tuple[AssignedPartition, ...]
+) -> None:
+    assignment = Assignment(slot, generation, partitions)
+
+    assert Assignment.decode(assignment.value()) == assignment
+
+
+@given(names, names, names, int32, int64)
+def test_driver_heartbeats_survive_a_round_trip(
+    driver: str, application: str, host: str, pid: int, time_ms: int
+) -> None:
+    heartbeat = DriverHeartbeat(driver, application, host, pid, time_ms)
+
+    assert DriverHeartbeat.decode(heartbeat.value()) == heartbeat
+
+
+statuses = st.builds(
+    PartitionStatus,
+    names,
+    int32,
+    st.sampled_from(["claiming", "copying", "waiting", "stopped"]),
+    names,
+    st.none() | int64,
+    st.none() | int64,
+    int64,
+)
+
+
+@given(statuses)
+def test_statuses_survive_a_round_trip(status: PartitionStatus) -> None:
+    assert PartitionStatus.decode(status.value()) == status
+
+
+@given(st.binary(max_size=90))
+def test_a_damaged_slot_report_is_an_integrity_error(value: bytes) -> None:
+    try:
+        report = SlotReport.decode(b"slot:0", value)
+    except IntegrityError:
+        return
+
+    assert report.value() == value[: len(report.value())]
+
+
+@pytest.mark.parametrize(
+    "decode", [Assignment.decode, DriverHeartbeat.decode, PartitionStatus.decode]
+)
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"7", b"\xff", b'{"slot":1}'])
+def test_a_damaged_json_record_is_an_integrity_error(
+    decode: Callable[[bytes], object], value: bytes
+) -> None:
+    with pytest.raises(IntegrityError, match="damaged"):
+        decode(value)
