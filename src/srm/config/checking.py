@@ -68,13 +68,13 @@ def _hint(line: Property, clusters: Sequence[str]) -> str:
     if line.value.startswith("->"):
         return f"; write a flow without blanks: {line.key}{line.value.replace('-> ', '->', 1)}"
     prefix, rest = _split_prefixes(line.key, clusters)
+    head, dot, tail = rest.partition(".")
+    if dot and not prefix and _is_known(tail):
+        return f"; {head} is not among the clusters {', '.join(clusters)}"
     names = [*KEYS, *CLIENT_KEYS]
     near = difflib.get_close_matches(rest, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {prefix}{near[0]}?"
-    head, dot, tail = rest.partition(".")
-    if dot and not prefix and _is_known(tail):
-        return f"; {head} is not among the clusters {', '.join(clusters)}"
     return "; docs/configuration.md lists all keys"
 
 

@@ -332,7 +332,6 @@ IGNORED_KEYS: Final = (
     _ignored("plugin.discovery", "It is for Java classes."),
     _ignored("name", _NO_WORKERS),
     _ignored("connector.class", _NO_WORKERS),
-    _ignored("group.id", "Partitions are assigned without a consumer group."),
     _ignored("scheduled.rebalance.max.delay.ms", "Slots take over partitions at once."),
     _ignored("connect.protocol", _NO_WORKERS),
     _ignored("connector.client.config.override.policy", "Every client setting may be set."),

@@ -1,0 +1,183 @@
+"""Writes docs/configuration.md from the tables of keys: ``python -m srm.config.docs [FILE]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from srm.config.client_keys import CLIENT_KEYS, TRANSLATED, ClientKey
+from srm.config.keys import (
+    CLASS_KEYS,
+    FILE_KEYS,
+    FLOW_KEYS,
+    IGNORED_KEYS,
+    IGNORED_PREFIXES,
+    ConfigKey,
+)
+
+DEFAULT_PATH: Final = Path("docs/configuration.md")
+
+_ORIGINS: Final = {
+    "mm2": "MirrorMaker 2",
+    "srm": "SRM",
+    "connect": "Kafka Connect",
+    "ours": "srm",
+}
+_LEVELS: Final = {"file": "no prefix only", "flow": "any", "replication": "`A->B.` only"}
+
+_HEAD: Final = """\
+# Configuration
+
+<!-- Written by `python -m srm.config.docs`; change the tables in src/srm/config instead. -->
+
+srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. A file
+that starts MirrorMaker 2 is taken as it is. Commands look for it at `--config FILE`, then
+`$SRM_CONFIG`, then `./srm.properties`.
+
+```properties
+clusters = P, B
+P.bootstrap.servers = primary:9092
+B.bootstrap.servers = backup:9092
+P->B.enabled = true
+B->P.enabled = true
+topics = Payments.*
+groups = .*
+reverse.checkpointing.enabled = true
+```
+
+- `srm config check` reads the file and says what is wrong with it: an unknown key is an error, a
+  key that has no meaning here a warning.
+- `srm config explain KEY --flow 'P->B'` shows a value, the line that decided it and the lines that
+  were overruled.
+
+## Precedence
+
+From weak to strong:
+
+| level | written as | reaches |
+|---|---|---|
+| default | | everything |
+| global | `tasks.max` | everything |
+| workers | `workers.tasks.max` | everything |
+| connectors | `connectors.tasks.max` | everything |
+| cluster | `B.tasks.max` | the flows that target B; for client settings: all clients of B |
+| replication | `P->B.tasks.max` | the flow P->B |
+
+Within one level the more specific line wins (`B.consumer.fetch.min.bytes` over
+`B.fetch.min.bytes`), then the later one. `A->B = true` is short for `A->B.enabled = true`.
+
+Values kept elsewhere are written as for Kafka: `${file:/etc/secret.properties:key}`,
+`${directory:/run/secrets:name}`, `${env:NAME}`, each after
+`config.providers = file, directory, env`.
+
+Lists are separated by commas; each entry of a list of patterns is a name or a regular expression
+that has to match the whole name. Intervals are seconds; fractions are taken.
+
+## Differences from MirrorMaker 2
+
+- `topics` and `groups` have no match-all default: where neither they nor the lists of `srm-control`
+  name anything for a flow, nothing is copied.
+- New topics are looked for every 2 seconds, new groups every 10.
+- Two aliases with a common address are refused: they would be one cluster.
+- Only the DefaultReplicationPolicy is supported.
+"""
+
+_CLIENTS_HEAD: Final = """\
+## Client settings
+
+Written without a prefix for all clients of all clusters, with `consumer.`, `producer.` (or
+`producer.override.`) or `admin.` for one kind, with `A.` for one cluster, and with
+`A->B.consumer.` (consumer on the source), `A->B.producer.` (producer on the target) or
+`A->B.admin.` (both) for one flow. `A->B.source.consumer.` and `A->B.target.producer.` name the side
+as well. Names of the Java clients and of librdkafka are taken.
+"""
+
+
+def render() -> str:
+    """Return the whole page."""
+    return "\n".join(
+        (
+            _HEAD,
+            "## Keys\n",
+            *_key_table((*FILE_KEYS, *FLOW_KEYS, *CLASS_KEYS)),
+            "",
+            "`stack.*` keys configure the embedded stack of `srm stack`.\n",
+            "## Keys without meaning here\n",
+            "They are understood and answered with a warning.\n",
+            *_ignored_table((*IGNORED_KEYS, *IGNORED_PREFIXES)),
+            "",
+            _CLIENTS_HEAD,
+            *_client_tables(),
+            "",
+        )
+    )
+
+
+def _key_table(keys: Iterable[ConfigKey]) -> Iterable[str]:
+    yield "| key | values | default | level | from | meaning |"
+    yield "|---|---|---|---|---|---|"
+    for key in keys:
+        values = ", ".join(f"`{c}`" for c in key.choices) or key.kind
+        default = f"`{_cell(key.default)}`" if key.default else ""
+        yield (
+            f"| `{key.name}` | {values} | {default} | {_LEVELS[key.scope]} | "
+            f"{_ORIGINS[key.origin]} | {_cell(key.doc)}{_other_names(key)} |"
+        )
+
+
+def _other_names(key: ConfigKey) -> str:
+    names = [f" Also written `{name}`." for name in key.synonyms]
+    return "".join(names + [f" Old name: `{name}`." for name in key.deprecated])
+
+
+def _ignored_table(keys: Iterable[ConfigKey]) -> Iterable[str]:
+    yield "| key | from | why |"
+    yield "|---|---|---|"
+    for key in keys:
+        name = f"{key.name}*" if key in IGNORED_PREFIXES else key.name
+        quiet = f" No warning for `{', '.join(key.quiet)}`." if key.quiet else ""
+        yield f"| `{name}` | {_ORIGINS[key.origin]} | {_cell(key.doc)}{quiet} |"
+
+
+def _client_tables() -> Iterable[str]:
+    keys = [key for key in CLIENT_KEYS.values() if key.name not in TRANSLATED]
+    yield "| setting | librdkafka's name | clients |"
+    yield "|---|---|---|"
+    for key in keys:
+        if key.librdkafka is not None and key.librdkafka != key.name:
+            yield f"| `{key.name}` | `{key.librdkafka}` | {key.users} |"
+    for name in TRANSLATED:
+        yield f"| `{name}` | the settings that say the same | all |"
+    yield ""
+    yield "These pass under their own name:\n"
+    for users in ("all", "consumer", "producer"):
+        names = [k.name for k in keys if k.librdkafka == k.name and k.users == users]
+        yield f"- {users} clients: {', '.join(f'`{name}`' for name in names)}"
+    yield ""
+    yield "These have no meaning here and are answered with a warning:\n"
+    for reason, names in _by_reason(keys).items():
+        yield f"- {reason}: {', '.join(f'`{name}`' for name in names)}"
+
+
+def _by_reason(keys: Iterable[ClientKey]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for key in keys:
+        if key.librdkafka is None:
+            reasons.setdefault(key.reason, []).append(key.name)
+    return reasons
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> None:
+    """Write the page to the given file, by default into docs/."""
+    path = Path(arguments[0]) if arguments else DEFAULT_PATH
+    path.write_text(render(), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

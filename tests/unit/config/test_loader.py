@@ -1,0 +1,344 @@
+"""From a properties file to a Config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from srm.config.loader import find_config, load_config
+from srm.config.model import Config
+from srm.config.values import NEVER
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+
+MINIMAL = """\
+clusters = P, B
+P.bootstrap.servers = p:9092
+B.bootstrap.servers = b:9092
+P->B.enabled = true
+"""
+
+Load = Callable[..., Config]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def write_and_load(more: str = "", head: str = MINIMAL) -> Config:
+        file = tmp_path / "srm.properties"
+        file.write_text(head + more, "utf-8")
+        return load_config(file)
+
+    return write_and_load
+
+
+class TestDefaults:
+    def test_every_ordered_pair_has_a_flow_and_only_the_named_one_is_enabled(
+        self, load: Load
+    ) -> None:
+        config = load("")
+
+        assert set(config.flow_configs) == {Flow("P", "B"), Flow("B", "P")}
+        assert config.flows == (Flow("P", "B"),)
+
+    def test_defaults_are_mirror_makers_but_for_selection_and_discovery(self, load: Load) -> None:
+        flow = load("").flow(Flow("P", "B"))
+
+        assert (flow.topics, flow.groups) == ((), ())
+        assert flow.topics_exclude == (r".*[\-\.]internal", r".*\.replica", "__.*")
+        assert flow.groups_exclude == ("console-consumer-.*", "connect-.*", "__.*")
+        assert flow.refresh_topics_interval == timedelta(seconds=2)
+        assert flow.refresh_groups_interval == timedelta(seconds=10)
+        assert flow.replication_factor == 2
+        assert flow.checkpoints_replication_factor == 3
+        assert flow.emit_checkpoints_interval == timedelta(seconds=60)
+        assert flow.sync_group_offsets_enabled is False
+        assert flow.emit_heartbeats_interval == timedelta(seconds=1)
+        assert flow.offset_syncs_location == "source"
+        assert flow.tasks_max == 1
+        assert flow.data_loss_policy == "stop"
+        assert flow.checkpoints_engine == "task"
+
+    def test_internal_topics_follow_the_offset_syncs_topic_unless_set(self, load: Load) -> None:
+        flow = Flow("P", "B")
+
+        assert load("").flow(flow).internal_replication_factor == 3
+        one = load("offset-syncs.topic.replication.factor = 1\n").flow(flow)
+        assert one.internal_replication_factor == 1
+        two = load(
+            "offset-syncs.topic.replication.factor = 1\ninternal.topic.replication.factor = 2\n"
+        ).flow(flow)
+        assert two.internal_replication_factor == 2
+
+
+class TestMirrorMakerFile:
+    """A file as people run MirrorMaker 2 with."""
+
+    @pytest.fixture(scope="class")
+    def config(self) -> Config:
+        return load_config(Path(__file__).with_name("mirror-maker.properties"))
+
+    def test_it_is_taken_as_it_is(self, config: Config) -> None:
+        east_west = config.flow(Flow("us-east", "us-west"))
+
+        assert config.flows == (Flow("us-east", "us-west"), Flow("us-west", "us-east"))
+        assert east_west.topics == ("orders", r"payments\..*", "customers-[a-z]+")
+        assert east_west.topics_exclude == (".*-internal", "__.*", r".*\.tmp")
+        assert east_west.groups_exclude == ("console-consumer-.*",)
+        assert east_west.tasks_max == 4
+        assert east_west.replication_factor == 3
+        assert east_west.refresh_topics_interval == timedelta(minutes=10)
+        assert east_west.sync_group_offsets_enabled is True
+        assert east_west.emit_heartbeats_interval == timedelta(seconds=1)
+        west_east = config.flow(Flow("us-west", "us-east"))
+        assert west_east.emit_heartbeats_interval == timedelta(seconds=5)
+
+    def test_client_settings_become_librdkafkas(self, config: Config) -> None:
+        assert config.client("us-east", "admin") == {
+            "bootstrap.servers": (
+                "east-1.example.com:9093,east-2.example.com:9093,east-3.example.com:9093"
+            ),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "mirror",
+            "sasl.password": 'p=a;ss "word"',
+            "ssl.ca.location": "/etc/kafka/ca.pem",
+        }
+        consumer = config.client("us-east", "consumer")
+        assert consumer["isolation.level"] == "read_committed"
+        assert consumer["socket.timeout.ms"] == "45000"
+        assert config.client("us-west", "producer")["linger.ms"] == "20"
+
+    def test_lines_of_a_flow_reach_only_its_clients(self, config: Config) -> None:
+        flow = Flow("us-east", "us-west")
+        producer = config.flow_client(flow, "us-west", "producer")
+
+        assert producer == {
+            **config.client("us-west", "producer"),
+            "compression.type": "zstd",
+        }
+        assert config.flow_client(flow, "us-east", "consumer")["fetch.wait.max.ms"] == "250"
+        assert "fetch.wait.max.ms" not in config.client("us-east", "consumer")
+        assert config.flow_client(flow.reversed, "us-east", "producer") == config.client(
+            "us-east", "producer"
+        )
+
+    def test_keys_without_meaning_are_warnings_with_line_and_reason(self, config: Config) -> None:
+        warned = {re.split(": ", text, maxsplit=2)[1] for text in config.warnings}
+
+        assert warned == {
+            "groups.blacklist",
+            "offset.storage.replication.factor",
+            "status.storage.replication.factor",
+            "config.storage.replication.factor",
+            "offset.lag.max",
+            "offset.flush.interval.ms",
+            "key.converter",
+            "value.converter",
+            "dedicated.mode.enable.internal.rest",
+            "listeners",
+            "us-west.exactly.once.source.support",
+            "us-west.producer.buffer.memory",
+            "us-east->us-west.consumer.max.poll.records",
+        }
+        assert any(
+            re.search(r"properties line \d+: offset\.lag\.max: has no meaning here: \w", text)
+            for text in config.warnings
+        )
+
+
+class TestOurKeys:
+    def test_reverse_checkpointing_by_either_name(self, load: Load) -> None:
+        back = Flow("B", "P")
+
+        ours = load("B->P.reverse.checkpointing.enabled = true\n")
+        assert ours.flow(back).reverse_checkpointing_enabled is True
+        assert ours.flow(back.reversed).reverse_checkpointing_enabled is False
+        cloudera = load("cloudera.reverse.checkpointing.enabled = true\n")
+        assert cloudera.flow(back).reverse_checkpointing_enabled is True
+        assert cloudera.warnings == ()
+
+    def test_the_other_keys_of_ours(self, load: Load) -> None:
+        flow = load(
+            "reverse.checkpointed.topics = P.Payments\ncheckpoints.engine = spark\n"
+            "metrics.interval.seconds = 0.5\ndata.loss.policy = continue\n"
+        ).flow(Flow("P", "B"))
+
+        assert flow.reverse_checkpointed_topics == ("P.Payments",)
+        assert flow.checkpoints_engine == "spark"
+        assert flow.metrics_interval == timedelta(milliseconds=500)
+        assert flow.data_loss_policy == "continue"
+
+    def test_stack_keys_pass(self, load: Load) -> None:
+        assert load("stack.airflow.port = 8080\n").stack == {"stack.airflow.port": "8080"}
+
+    def test_a_flow_is_enabled_by_its_name_alone(self, load: Load) -> None:
+        assert Flow("B", "P") in load("B->P = true\n").flows
+
+    def test_discovery_that_is_switched_off_never_comes_due(self, load: Load) -> None:
+        flow = load("refresh.topics.enabled = false\n").flow(Flow("P", "B"))
+
+        assert flow.refresh_topics_interval == NEVER
+        assert flow.refresh_groups_interval < NEVER
+
+    def test_separator(self, load: Load) -> None:
+        flow = load("replication.policy.separator = __\n").flow(Flow("P", "B"))
+
+        assert flow.policy.format_remote_topic("P", "Payments") == "P__Payments"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "taks.max = 1",
+            r"srm\.properties line 5: unknown key taks\.max; did you mean tasks\.max\?",
+        ),
+        ("P->B.topic = x", r"unknown key P->B\.topic; did you mean P->B\.topics\?"),
+        ("P.consumer.fetch.mn.bytes = 1", r"did you mean P\.consumer\.fetch\.min\.bytes\?"),
+        ("X.bootstrap.servers = x:1", "X is not among the clusters P, B"),
+        ("P->X.enabled = true", "P->X.enabled is no flow between two of the clusters P, B"),
+        ("B -> P.enabled = true", "write a flow without blanks: B->P.enabled = true"),
+        ("colour = blue", r"unknown key colour; docs/configuration\.md lists all keys"),
+        ("tasks.max = many", r"line 5: tasks\.max: 'many' is not a whole number above 0"),
+        ("tasks.max = 0", "'0' is not a whole number above 0"),
+        ("P->B.emit.checkpoints.interval.seconds = -1", "'-1' is not a number of seconds above 0"),
+        ("refresh.topics.interval.seconds = nan", "is not a number of seconds"),
+        ("sync.group.offsets.enabled = yes", "'yes' is neither true nor false"),
+        ("data.loss.policy = ignore", "'ignore' is none of stop, continue"),
+        ("topics = a(b", r"topics: 'a\(b' is not a regular expression"),
+        ("B.bootstrap.servers = P:9092", "P and B are the same cluster: both name p:9092"),
+        ("B.bootstrap.servers = b", r"'b' is not of the form host:port"),
+        (
+            "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            "IdentityReplicationPolicy is not supported yet",
+        ),
+        ("replication.policy.class = com.example.Mine", "Mine is a Java class"),
+        ("topic.filter.class = com.example.Mine", r"topic\.filter\.class: com\.example\.Mine is a"),
+        ("replication.policy.separator = /", "cannot stand in a topic name"),
+        ("P.ssl.keystore.location = /k.jks", "cluster P: .*k.jks is a JKS store.*keytool"),
+        ("P.ssl.truststore.location = /t.jks", "t.jks is a JKS store.*keytool"),
+        ("P.sasl.jaas.config = com.example.Login required;", "login module Login has no equiv"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_do(load: Load, line: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(line + "\n")
+
+    assert "\n" not in str(caught.value)
+    assert "srm.properties" in str(caught.value)
+
+
+def test_several_unknown_keys_are_told_at_once(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"line 5.*line 6.*line 7.*and 2 more"):
+        load("".join(f"unknown{number} = 1\n" for number in range(5)))
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("tasks.max = 1\n", "key clusters is missing"),
+        ("clusters =\n", "key clusters is missing"),
+        ("clusters = a.b, c\n", "'a.b' cannot be the alias of a cluster"),
+        ("clusters = admin, c\n", "'admin' cannot be the alias"),
+        ("clusters = P, B\nP.bootstrap.servers = p:1\n", r"add B\.bootstrap\.servers = host:port"),
+    ],
+)
+def test_clusters_have_to_be_named_and_addressed(load: Load, head: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("", head)
+
+
+@pytest.mark.parametrize(
+    ("line", "warning"),
+    [
+        ("topics.blacklist = x", "is an old name; write topics.exclude"),
+        ("P->B.topics.blacklist = x", "is an old name; write P->B.topics.exclude"),
+        ("enabled = true", "write it for a flow: A->B.enabled"),
+        ("P->B.security.protocol = SSL", "has no effect on a replication; set it for a cluster"),
+        ("P.consumer.max.poll.records = 1", "has no meaning here"),
+        ("consumer.key.deserializer = x", "records are copied byte for byte"),
+        ("workers.rest.port = 1", "no Connect REST server"),
+        ("P->B.worker.offset.flush.timeout.ms = 1", "has no meaning here"),
+        ("sync.topic.acls.enabled = true", "ACLs are not copied"),
+    ],
+)
+def test_a_line_without_effect_is_a_warning(load: Load, line: str, warning: str) -> None:
+    warnings = load(line + "\n").warnings
+
+    assert len(warnings) == 1
+    assert warning in warnings[0]
+    assert "srm.properties line 5" in warnings[0]
+
+
+def test_a_line_that_says_what_happens_anyway_needs_no_warning(load: Load) -> None:
+    assert load("sync.topic.acls.enabled = false\n").warnings == ()
+
+
+def test_a_global_enabled_line_enables_nothing(load: Load) -> None:
+    """MirrorMaker 2 looks for it at the replication level only."""
+    assert load("enabled = true\n").flows == (Flow("P", "B"),)
+
+
+def test_values_can_come_from_declared_providers(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.properties").write_text("password = s3cret\n")
+    (tmp_path / "user").write_text("mirror\n")
+    monkeypatch.setenv("SRM_TEST_RACK", "r1")
+
+    client = load(
+        "config.providers = file, directory, env\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"P.sasl.password = ${{file:{tmp_path}/secret.properties:password}}\n"
+        f"P.sasl.username = ${{directory:{tmp_path}:user}}\n"
+        "P.client.rack = ${env:SRM_TEST_RACK}\n"
+    ).client("P", "admin")
+
+    assert client["sasl.password"] == "s3cret"
+    assert client["sasl.username"] == "mirror"
+    assert client["client.rack"] == "r1"
+
+
+def test_a_value_that_a_provider_does_not_have_is_named(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"line 6: P\.client\.rack: environment variable NOPE"):
+        load("config.providers = env\nP.client.rack = ${env:NOPE}\n")
+
+
+class TestFindConfig:
+    def test_the_option_wins_over_the_variable_over_the_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("option", "variable", "srm.properties"):
+            (tmp_path / name).write_text("")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("SRM_CONFIG", str(tmp_path / "variable"))
+
+        assert find_config(tmp_path / "option") == tmp_path / "option"
+        assert find_config() == tmp_path / "variable"
+        monkeypatch.delenv("SRM_CONFIG")
+        assert find_config() == Path("srm.properties")
+
+    def test_without_a_file_the_message_says_where_to_put_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("SRM_CONFIG", raising=False)
+
+        with pytest.raises(ConfigError, match=r"--config or \$SRM_CONFIG"):
+            load_config()
+
+
+def test_overrides_count_as_lines_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(MINIMAL)
+
+    config = load_config(file, {"P->B.tasks.max": "3", "P.bootstrap.servers": "other:1"})
+
+    assert config.flow(Flow("P", "B")).tasks_max == 3
+    assert config.client("P", "admin")["bootstrap.servers"] == "other:1"
+    with pytest.raises(ConfigError, match="override: unknown key nope"):
+        load_config(file, {"nope": "1"})
