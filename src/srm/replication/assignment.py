@@ -80,11 +80,14 @@ def rebalance(
     """
     everything = [partition for held in current.values() for partition in held]
     loads = _kept(everything, tuple(current), current, weights)
-    for _ in range(max_moves if loads else 0):
+    mean = sum(load.total for load in loads) / max(1, len(loads))
+    if not loads or max(load.total for load in loads) <= tolerance * mean:
+        return _result(loads)
+    goal = 1 + (tolerance - 1) / 4  # once started, get well below what starts it
+    for _ in range(max_moves):
         heaviest = max(loads, key=lambda load: load.total)
         lightest = min(loads, key=lambda load: load.total)
-        mean = sum(load.total for load in loads) / len(loads)
-        if heaviest.total <= tolerance * mean or not _move(heaviest, lightest):
+        if heaviest.total <= goal * mean or not _move(heaviest, lightest):
             break
     return _result(loads)
 

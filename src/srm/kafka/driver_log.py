@@ -1,0 +1,197 @@
+"""The replication state topic as the driver uses it: followed live, written in transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.domain import internal_topics
+from srm.domain.topics import Flow
+from srm.errors import FencedError, SrmError, UnavailableError
+from srm.kafka.clients import ClientLog, reader_props
+from srm.kafka.errors import translate
+from srm.replication.driver_log import LogRecord
+
+TIMEOUT_S: Final = 10.0
+_BATCH: Final = 5000
+_SLICE_S: Final = 0.5
+# Errors the consumer recovers from by itself; the driver sees an outage by its missing heartbeats.
+_PASSING: Final = frozenset(
+    {
+        KafkaError._PARTITION_EOF,  # noqa: SLF001 -- the client's public constants
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+
+
+def driver_transactional_id(flow: Flow) -> str:
+    """Transactional id that all drivers of a flow share: the latest to initialise it is the one."""
+    return f"srm-driver-{flow}"
+
+
+class KafkaDriverLog:
+    """The state topic of one flow (implements :class:`srm.replication.driver_log.DriverLog`).
+
+    For one thread. Nothing is connected before the first call.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Remember how to reach the flow's target.
+
+        Args:
+            flow: the flow.
+            consumer_props: librdkafka properties of consumers of the target.
+            producer_props: librdkafka properties of producers of the target.
+            timeout_s: seconds that a call may take.
+        """
+        self._topic = internal_topics.replication(flow.source)
+        self._metrics = internal_topics.raw_metrics(flow.source)
+        self._transactional_id = driver_transactional_id(flow)
+        self._where = f"{self._topic} on cluster {flow.target}"
+        self._consumer_props = dict(consumer_props)
+        self._producer_props = dict(producer_props)
+        self._timeout_s = timeout_s
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+
+    def read(self) -> list[LogRecord]:
+        """Return the latest record of each key up to the end of the state topic.
+
+        Raises:
+            UnavailableError: the end is not reached in time.
+        """
+        self._close_consumer()
+        self._consumer = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+        self._consumer.assign(
+            [
+                KafkaTopicPartition(self._topic, 0, OFFSET_BEGINNING),
+                KafkaTopicPartition(self._metrics, 0, OFFSET_END),
+            ]
+        )
+        latest: dict[bytes, LogRecord] = {}
+        deadline = time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
+            for message in self._consumer.consume(_BATCH, _SLICE_S):
+                error = message.error()
+                if error is None and message.topic() == self._topic:
+                    record = _record(message)
+                    latest[record.key] = record
+                elif error is not None and self._at_end(error, message):
+                    return [record for record in latest.values() if record.value is not None]
+        raise UnavailableError(f"reading {self._where}: the end is not reached in time; retry")
+
+    def fence(self) -> None:
+        """Shut out every older driver of the flow, aborting what it has left open."""
+        self._drop_producer()
+        producer = Producer(
+            {
+                "linger.ms": 0,
+                **self._producer_props,
+                "transactional.id": self._transactional_id,
+                "enable.idempotence": True,
+                "acks": "all",
+                # An abandoned transaction hides the slots' reports until it is aborted.
+                "transaction.timeout.ms": round(self._timeout_s * 1000),
+                "delivery.timeout.ms": round(self._timeout_s * 1000),
+                "allow.auto.create.topics": False,
+            },
+            logger=ClientLog(),
+        )
+        try:
+            producer.init_transactions(self._timeout_s)
+        except KafkaException as error:
+            raise self._failure(error, "taking over the driver's role in") from error
+        self._producer = producer
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        """Return new records of the state topic and of the raw metrics topic."""
+        if self._consumer is None:
+            raise UnavailableError(f"following {self._where}: not opened")
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(_BATCH, 0)]
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            else:
+                self._at_end(error, message)
+        return records
+
+    def publish(self, records: Mapping[bytes, bytes]) -> None:
+        """Write all records in one transaction.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+            UnavailableError: it is not known whether they were written; open the log anew.
+        """
+        producer = self._producer
+        if producer is None:
+            raise UnavailableError(f"writing {self._where}: not opened")
+        try:
+            producer.begin_transaction()
+            for key, value in records.items():
+                producer.produce(self._topic, value, key, partition=0)
+            producer.commit_transaction(self._timeout_s)
+        except KafkaException as error:
+            self._drop_producer()
+            raise self._failure(error, "writing") from error
+
+    def close(self) -> None:
+        """Close both clients."""
+        self._close_consumer()
+        self._drop_producer()
+
+    def _at_end(self, error: KafkaError, message: Message) -> bool:
+        if error.code() not in _PASSING:
+            raise translate(error, f"reading {self._where}")
+        ended = error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+        return ended and message.topic() == self._topic
+
+    def _failure(self, error: KafkaException, doing: str) -> SrmError:
+        failure = translate(error.args[0], f"{doing} {self._where}")
+        if isinstance(failure, FencedError):
+            return FencedError(f"{failure}: another replicator drives this flow now")
+        if error.args[0].retriable() or error.args[0].txn_requires_abort():
+            return UnavailableError(str(failure))
+        return failure
+
+    def _close_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _drop_producer(self) -> None:
+        # What it still holds is part of no committed transaction, and a fenced one cannot abort:
+        # the transaction is ended by the next init_transactions or by its time-out.
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+
+def _record(message: Message) -> LogRecord:
+    return LogRecord(message.topic() or "", message.key() or b"", message.value())

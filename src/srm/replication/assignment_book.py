@@ -1,0 +1,48 @@
+"""The assignment in force, and what has to be published to change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from srm.domain.replication_records import AssignedPartition, Assignment
+
+
+class AssignmentBook:
+    """What each slot was last told to copy.
+
+    Invariant: ``generation`` is at least that of every assignment ever published for the flow, so
+    that a slot can tell a newer one from one that it has already seen.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing published."""
+        self._held: dict[str, tuple[AssignedPartition, ...]] = {}
+        self._generation = 0
+
+    @property
+    def held(self) -> Mapping[str, tuple[AssignedPartition, ...]]:
+        """Partitions by slot, slots that are dead or gone included."""
+        return self._held
+
+    def load(self, assignment: Assignment) -> None:
+        """Take over what an earlier driver published."""
+        self._held[assignment.slot] = assignment.partitions
+        self._generation = max(self._generation, assignment.generation)
+
+    def changes(
+        self,
+        wanted: Mapping[str, tuple[AssignedPartition, ...]],
+        again: Iterable[str] = (),
+    ) -> tuple[Assignment, ...]:
+        """Return the assignments to publish together; a slot that is not wanted gets nothing.
+
+        Args:
+            wanted: partitions by live slot.
+            again: slots that need a newer generation although their partitions stay.
+        """
+        repeated = set(again)
+        return tuple(
+            Assignment(slot, self._generation + 1, wanted.get(slot, ()))
+            for slot in sorted(self._held.keys() | wanted.keys())
+            if slot in repeated or wanted.get(slot, ()) != self._held.get(slot, ())
+        )

@@ -1,0 +1,201 @@
+"""One round of discovery: which partitions a flow copies now, and the topics that needs.
+
+Rounds are seconds apart and idempotent. What cannot be assigned yet, because the target has only
+just been asked for the topic, is left to the next round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.map_records import MAP_PARTITIONS
+from srm.domain.replication_records import AssignedPartition
+from srm.engine import control_lists, topic_sync
+from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
+from srm.errors import AuthorizationError
+
+logger = logging.getLogger(__name__)
+
+_COMPACT: Final = {"cleanup.policy": "compact"}
+_SMALL_SEGMENTS: Final = {
+    "cleanup.policy": "compact",
+    # One record per slot and second: without small segments a reader would wade through days.
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(10 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What a flow copies now. ``pending`` are source topics whose remote topic is not ready yet."""
+
+    partitions: tuple[AssignedPartition, ...] = ()
+    pending: tuple[str, ...] = ()
+
+
+class Discovery:
+    """Discovery of one flow."""
+
+    def __init__(self, context: FlowContext, configured: FlowConfig) -> None:
+        """Remember the flow.
+
+        Args:
+            context: the flow's clusters.
+            configured: its settings as the file has them; each round adds the control lists of the
+                moment, so that srm-control takes effect while the flow runs.
+        """
+        self._context = context
+        self._configured = configured
+
+    def prepare(self) -> None:
+        """Create the internal topics that the flow needs on its target."""
+        specs, _ = internal_topic_specs(self._configured)
+        _create_missing(self._context.target, specs, self._context.target.topics())
+
+    def round(self) -> Discovered:
+        """Find the flow's topics, create what is missing, and say what can be copied."""
+        configured = self._configured
+        lists = control_lists.load(self._context.target, configured.flow)
+        context = replace(self._context, config=control_lists.effective(configured, lists))
+        source_topics, target_topics = context.source.topics(), context.target.topics()
+        ensure_offset_syncs(context, source_topics, target_topics)
+        selected = selected_topics(source_topics, context.config)
+        if outgrown(selected, target_topics, context.config):
+            create_remote_topics(context, selected, target_topics)
+            target_topics = context.target.topics()
+        return assignable(selected, target_topics, context.config)
+
+
+def selected_topics(
+    source_topics: Mapping[str, TopicDescription], config: FlowConfig
+) -> tuple[TopicDescription, ...]:
+    """Return the source topics the flow copies, by name."""
+    chosen = NameFilter(config.topics, config.topics_exclude)
+    return tuple(
+        source_topics[name]
+        for name in sorted(source_topics)
+        if should_replicate_topic(name, config, chosen)
+    )
+
+
+def outgrown(
+    selected: Iterable[TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    config: FlowConfig,
+) -> tuple[str, ...]:
+    """Return the source topics whose remote topic is missing or has too few partitions."""
+    return tuple(
+        topic.name
+        for topic in selected
+        if (remote := target_topics.get(_remote(topic.name, config))) is None
+        or remote.partitions < topic.partitions
+    )
+
+
+def assignable(
+    selected: Iterable[TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    config: FlowConfig,
+) -> Discovered:
+    """Pair source partitions with the target partitions of the same number that exist."""
+    selected = tuple(selected)
+    remotes = ((topic, target_topics.get(_remote(topic.name, config))) for topic in selected)
+    partitions = tuple(
+        AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
+        for topic, remote in remotes
+        if remote is not None
+        for number in range(min(topic.partitions, remote.partitions))
+    )
+    return Discovered(partitions, outgrown(selected, target_topics, config))
+
+
+def create_remote_topics(
+    context: FlowContext,
+    selected: Iterable[TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+) -> None:
+    """Create and grow remote topics; settings of those that exist are left to topic sync."""
+    selected = tuple(selected)
+    names = set(outgrown(selected, target_topics, context.config))
+    wanted = {topic.name: topic for topic in selected if topic.name in names}
+    configs = context.source.topic_configs(tuple(sorted(wanted)))
+    plan = topic_sync.plan_remote_topics(wanted, target_topics, context.config, configs)
+    topic_sync.apply(context, plan)
+
+
+def internal_topic_specs(config: FlowConfig) -> tuple[tuple[TopicSpec, ...], TopicSpec | None]:
+    """Return the internal topics of the flow on its target, and its offset syncs topic."""
+    flow, own = config.flow, config.internal_replication_factor
+    on_target = (
+        TopicSpec(internal_topics.replication(flow.source), 1, own, _SMALL_SEGMENTS),
+        TopicSpec(internal_topics.offset_map(flow.source), MAP_PARTITIONS, own, _SMALL_SEGMENTS),
+        TopicSpec(internal_topics.raw_metrics(flow.source), 1, own, _ONE_DAY),
+        TopicSpec(
+            internal_topics.checkpoints(flow.source, config.policy.separator),
+            1,
+            config.checkpoints_replication_factor,
+            _COMPACT,
+        ),
+        TopicSpec(internal_topics.HEARTBEATS, 1, config.heartbeats_replication_factor, _COMPACT),
+    )
+    if not config.emit_offset_syncs_enabled:
+        return on_target, None
+    other = flow.target if config.offset_syncs_location == "source" else flow.source
+    name = internal_topics.offset_syncs(other, config.policy.separator)
+    return on_target, TopicSpec(name, 1, config.offset_syncs_replication_factor, _COMPACT)
+
+
+def ensure_offset_syncs(
+    context: FlowContext,
+    source_topics: Mapping[str, TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+) -> None:
+    """Create the flow's offset syncs topic where ``offset-syncs.topic.location`` wants it."""
+    _, offset_syncs = internal_topic_specs(context.config)
+    if offset_syncs is None:
+        return
+    if context.config.offset_syncs_location == "target":
+        _create_missing(context.target, (offset_syncs,), target_topics)
+        return
+    try:
+        _create_missing(context.source, (offset_syncs,), source_topics)
+    except AuthorizationError as error:
+        _offset_syncs_on_target(context, offset_syncs, target_topics, error)
+
+
+def _offset_syncs_on_target(
+    context: FlowContext,
+    refused: TopicSpec,
+    target_topics: Mapping[str, TopicDescription],
+    error: AuthorizationError,
+) -> None:
+    """Keep offset syncs on the target where the source only lets us read."""
+    config = context.config
+    name = internal_topics.offset_syncs(config.flow.source, config.policy.separator)
+    if name not in target_topics:
+        logger.warning(
+            "%s: offset syncs go to %s on %s, because %s on %s cannot be created: %s",
+            *(config.flow, name, config.flow.target, refused.name, config.flow.source, error),
+        )
+    _create_missing(context.target, (replace(refused, name=name),), target_topics)
+
+
+def _create_missing(
+    cluster: Cluster, specs: Collection[TopicSpec], existing: Collection[str]
+) -> None:
+    missing = [spec for spec in specs if spec.name not in existing]
+    if missing:
+        logger.info("%s: creating %s", cluster.alias, ", ".join(spec.name for spec in missing))
+        cluster.create_topics(missing)
+
+
+def _remote(topic: str, config: FlowConfig) -> str:
+    return config.policy.format_remote_topic(config.flow.source, topic)

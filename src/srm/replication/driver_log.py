@@ -1,0 +1,50 @@
+"""What the driver needs of the replication state topic; srm.kafka.driver_log fulfils it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of the state topic or of the raw metrics topic; None is a tombstone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+
+
+class DriverLog(Protocol):
+    """The flow's state topic, read by anyone and written by one driver at a time.
+
+    Every call raises UnavailableError or AuthorizationError as they occur.
+    """
+
+    def read(self) -> list[LogRecord]:
+        """Return the latest record of each key of the state topic; :meth:`poll` goes on from here.
+
+        The raw metrics topic is only followed, from its end.
+        """
+        ...
+
+    def fence(self) -> None:
+        """Become the driver: every older one can write no more."""
+        ...
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        """Return what has been committed since the last call, waiting while there is nothing."""
+        ...
+
+    def publish(self, records: Mapping[bytes, bytes]) -> None:
+        """Write all records to the state topic, or none of them.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of all connections; the next :meth:`read` opens new ones."""
+        ...

@@ -1,0 +1,72 @@
+"""Which slots are alive, judged by when their reports arrive here.
+
+Clocks of other machines are not compared with ours: what counts is the driver's own monotonic
+clock at arrival. A log that cannot be read makes every slot look silent, so silence only counts
+while the driver's own heartbeats come back through the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+SLOT_TIMEOUT_S: Final = 5.0
+ECHO_TIMEOUT_S: Final = 2.5
+
+
+class Liveness:
+    """Arrival times of slot reports. All times are monotonic seconds."""
+
+    def __init__(
+        self,
+        expected: Collection[str],
+        now: float,
+        *,
+        timeout_s: float = SLOT_TIMEOUT_S,
+        grace_s: float = 10.0,
+    ) -> None:
+        """Begin with every slot unknown.
+
+        Args:
+            expected: slots of this application; reports of others are ignored.
+            now: current time.
+            timeout_s: a slot that is silent for longer is dead.
+            grace_s: how long the first assignment waits for all slots, counted from the first one.
+        """
+        self._expected = frozenset(expected)
+        self._timeout_s = timeout_s
+        self._grace_s = grace_s
+        self._seen: dict[str, float] = {}
+        self._first: float | None = None
+        self._echo = now
+
+    def observe(self, slot: str, now: float) -> None:
+        """Note that a report of the slot has arrived."""
+        if slot in self._expected:
+            self._seen[slot] = now
+            self._first = now if self._first is None else self._first
+
+    def echo(self, now: float) -> None:
+        """Note that the driver's own heartbeat came back: the log can be written and read.
+
+        After a gap the slots were unable to report just as we were, so their silence starts anew.
+        """
+        gap = now - self._echo
+        if gap > ECHO_TIMEOUT_S:
+            self._seen = {slot: min(now, seen + gap) for slot, seen in self._seen.items()}
+        self._echo = now
+
+    def alive(self, now: float) -> tuple[str, ...]:
+        """Return the slots whose silence is short, in stable order."""
+        return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
+
+    def judged(self, now: float) -> bool:
+        """Whether the set of live slots may be acted on.
+
+        Not while the log does not carry our own heartbeats, nor at the start before all slots have
+        reported or the grace is over: otherwise the first slot to report gets everything.
+        """
+        if self._first is None or now - self._echo > ECHO_TIMEOUT_S:
+            return False
+        complete = self._seen.keys() == self._expected
+        return bool(self.alive(now)) and (complete or now - self._first >= self._grace_s)

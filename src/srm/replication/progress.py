@@ -1,0 +1,144 @@
+"""How far one flow's copy is, as its slots report it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    AssignedPartition,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.topics import TopicPartition
+
+_SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known before
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProgress:
+    """One flow at one moment.
+
+    ``records`` and ``bytes`` count what was copied since the driver started (records from
+    positions, bytes from raw metrics, which come every ``metrics.interval.seconds``); ``lag``
+    is how many source offsets are not copied yet in the ``reported`` partitions.
+    """
+
+    flow: str
+    topics: int
+    partitions: int
+    reported: int
+    lag: int
+    records: int
+    bytes: int
+    slots_alive: int
+    slots: int
+    stopped: tuple[PartitionStatus, ...] = ()
+
+
+class ProgressBook:
+    """Gathers reports, statuses and raw metrics; written by one thread, read by any."""
+
+    def __init__(self, flow: str, slots: Collection[str]) -> None:
+        """Begin with nothing known."""
+        self._flow = flow
+        self._slots = len(slots)
+        self._lock = threading.Lock()
+        self._alive = 0
+        self._partitions: dict[tuple[str, int], AssignedPartition] = {}
+        self._positions: dict[tuple[str, int], Position] = {}
+        self._statuses: dict[TopicPartition, PartitionStatus] = {}
+        self._rates: dict[TopicPartition, float] = {}
+        self._records = 0
+        self._bytes = 0
+
+    def set_partitions(self, partitions: Collection[AssignedPartition]) -> None:
+        """Replace what the flow copies; positions of everything else are forgotten."""
+        with self._lock:
+            self._partitions = {(p.topic_id, p.partition): p for p in partitions}
+            names = {TopicPartition(p.topic, p.partition) for p in partitions}
+            self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
+            self._statuses = {k: v for k, v in self._statuses.items() if k in names}
+            self._rates = {k: v for k, v in self._rates.items() if k in names}
+
+    def set_alive(self, slots: Collection[str]) -> None:
+        """Note which slots are alive."""
+        with self._lock:
+            self._alive = len(slots)
+
+    def report(self, report: SlotReport) -> None:
+        """Take in one slot report."""
+        with self._lock:
+            for entry in report.positions:
+                self._position(entry)
+
+    def status(self, status: PartitionStatus) -> None:
+        """Take in one status."""
+        with self._lock:
+            self._statuses[TopicPartition(status.topic, status.partition)] = status
+
+    def metric(self, value: bytes) -> None:
+        """Take in one raw metrics record."""
+        raw = json.loads(value)
+        partition = TopicPartition(raw["topic"], raw["partition"])
+        rate = raw["bytes"] * 1000 / max(1, raw["interval_ms"])
+        with self._lock:
+            self._bytes += raw["bytes"]
+            known = self._rates.get(partition, rate)
+            self._rates[partition] = known + _SMOOTHING * (rate - known)
+
+    def rates(self) -> dict[AssignedPartition, float]:
+        """Return the smoothed bytes per second of the partitions where they are known."""
+        with self._lock:
+            named = {TopicPartition(p.topic, p.partition): p for p in self._partitions.values()}
+            return {named[key]: rate for key, rate in self._rates.items() if key in named}
+
+    def behind(self, goal: Mapping[AssignedPartition, int]) -> tuple[AssignedPartition, ...]:
+        """Return the partitions whose position has not reached the given source offset."""
+        with self._lock:
+            return tuple(
+                partition
+                for partition, offset in goal.items()
+                if self._next(partition) < offset
+                and (partition.topic_id, partition.partition) in self._partitions
+            )
+
+    def stopped(self) -> dict[TopicPartition, PartitionStatus]:
+        """Return the partitions that have stopped, with their reasons."""
+        with self._lock:
+            return {k: v for k, v in self._statuses.items() if v.state == "stopped"}
+
+    def snapshot(self) -> FlowProgress:
+        """Return the state of the flow."""
+        with self._lock:
+            stopped = (status for status in self._statuses.values() if status.state == "stopped")
+            lag = sum(max(0, p.source_end - p.source_next) for p in self._positions.values())
+            return FlowProgress(
+                flow=self._flow,
+                topics=len({partition.topic for partition in self._partitions.values()}),
+                partitions=len(self._partitions),
+                reported=len(self._positions),
+                lag=lag,
+                records=self._records,
+                bytes=self._bytes,
+                slots_alive=self._alive,
+                slots=self._slots,
+                stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
+            )
+
+    def _next(self, partition: AssignedPartition) -> int:
+        position = self._positions.get((partition.topic_id, partition.partition))
+        return -1 if position is None else position.source_next
+
+    def _position(self, entry: PartitionPosition) -> None:
+        key = (entry.topic_id, entry.partition)
+        if key not in self._partitions:
+            return
+        known = self._positions.get(key)
+        if known is not None:
+            self._records += max(0, entry.position.target_next - known.target_next)
+        self._positions[key] = entry.position
