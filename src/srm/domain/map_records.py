@@ -74,6 +74,19 @@ class MapBlock:
         )
 
 
+def decode_block_key(key: bytes) -> tuple[str, int]:
+    """Return the source topic id and partition that a record key belongs to.
+
+    Raises:
+        IntegrityError: the bytes are not a key of this topic.
+    """
+    try:
+        _, topic_id, partition, _ = _KEY.unpack(key)
+    except struct.error as error:
+        raise IntegrityError(f"offset map key {key.hex()} is damaged: {error}") from error
+    return topic_id_text(topic_id), partition
+
+
 def decode_block(key: bytes, value: bytes) -> MapBlock:
     """Decode one record of the offset map topic.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from srm.config.model import FlowConfig
@@ -121,11 +121,15 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class FlowMaps:
-    """The offset maps of one flow, by partition of the source topic."""
+    """The offset maps of one flow, by partition of the source topic.
+
+    A partition whose map cannot be trusted is not in ``maps`` but, with the reason, in ``errors``.
+    """
 
     maps: Mapping[TopicPartition, OffsetMap]
     reports: tuple[SlotReport, ...] = ()
     statuses: Mapping[TopicPartition, PartitionStatus] | None = None
+    errors: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def get(self, partition: TopicPartition) -> OffsetMap:
         """Return the map of one source partition, an empty one where nothing is known."""

@@ -1,0 +1,138 @@
+"""Following one partition of a topic from its start: for readers that live long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.kafka.clients import ClientLog, reader_props
+from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.polling import drain, position_after
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES
+
+_LOOK_AGAIN_S: Final = 1.0
+_SHORTEST_LOOK_S: Final = 1.0
+_FETCH_WAIT_MS: Final = 100
+_logger = logging.getLogger(__name__)
+
+
+class KafkaTopicTail:
+    """Reads one partition from its start and goes on as records arrive.
+
+    One thread at a time. The topic may come into being later. Records of aborted transactions are
+    not seen. A cluster that does not answer for a while only delays; an error that waiting does not
+    cure is raised by :meth:`poll`.
+
+    Args:
+        consumer_props: librdkafka properties of a consumer, ``bootstrap.servers`` included.
+        topic: name of the topic.
+        partition: its partition.
+    """
+
+    def __init__(self, consumer_props: Mapping[str, str], topic: str, partition: int = 0) -> None:
+        # After a transaction marker at the end, the end is only seen by one fetch more.
+        self._props = {**reader_props(consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._topic = topic
+        self._partition = partition
+        self._where = f"following {topic}-{partition}"
+        self._consumer: Consumer | None = None
+        self._assigned = False
+        self._end: int | None = None
+        self._caught_up = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the consumer."""
+        consumer, self._consumer = self._consumer, None
+        self._assigned = False
+        if consumer is not None:
+            consumer.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was in the topic at the first successful look was returned.
+
+        True as well for a topic that does not exist. Stays true: what comes later is news.
+        """
+        return self._caught_up
+
+    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        """Return new (key, value) pairs in their order, waiting up to ``timeout_s`` for the first.
+
+        Returns early, perhaps with nothing, when the tail catches up. Records without a key are
+        passed over.
+
+        Raises:
+            SrmError: the cluster refuses the read.
+        """
+        deadline = time.monotonic() + timeout_s
+        behind = not self._caught_up
+        with kafka_errors(self._where):
+            consumer = self._open()
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                if not self._assigned:
+                    self._look(consumer, left)
+                    left = min(left, _LOOK_AGAIN_S)
+                pairs = self._take(consumer, left)
+                if pairs or (behind and self._caught_up) or time.monotonic() >= deadline:
+                    return pairs
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(self._props, logger=ClientLog())
+        return self._consumer
+
+    def _look(self, consumer: Consumer, left_s: float) -> None:
+        """Assign the partition if it exists; a cluster that does not answer is asked again."""
+        partition = KafkaTopicPartition(self._topic, self._partition)
+        timeout_s = max(_SHORTEST_LOOK_S, left_s)
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() in UNKNOWN_TOPIC_CODES:
+                self._caught_up = self._caught_up or self._absent(consumer, timeout_s)
+                return
+            if not translate(error, self._where).retriable:
+                raise
+            _logger.debug("%s: %s", self._where, cause)
+            return
+        self._end = end
+        self._caught_up = self._caught_up or start >= end
+        partition.offset = start
+        consumer.assign([partition])
+        self._assigned = True
+
+    def _absent(self, consumer: Consumer, timeout_s: float) -> bool:
+        """Tell a topic that does not exist from one whose leader is not known for a moment."""
+        topic = consumer.list_topics(self._topic, timeout=timeout_s).topics.get(self._topic)
+        return topic is None or self._partition not in topic.partitions
+
+    def _take(self, consumer: Consumer, wait_s: float) -> list[tuple[bytes, bytes | None]]:
+        pairs: list[tuple[bytes, bytes | None]] = []
+        for message in drain(consumer, wait_s):
+            position = position_after(message, self._where)
+            if position is None:
+                continue
+            if message.error() is None and message.key() is not None:
+                pairs.append((message.key(), message.value()))
+            if self._end is not None and position >= self._end:
+                self._caught_up = True
+        return pairs
