@@ -1,0 +1,148 @@
+"""Keep the remote topics of a flow like their sources: existence, partitions, settings.
+
+Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
+differ from the source's defaults, less the excluded ones; nothing is deleted. Planning is pure,
+so that a dry run shows exactly what a run would do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from srm.config.model import FlowConfig
+from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.errors import SrmError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TopicSyncPlan:
+    """What has to be done on a flow's target, by name of the remote topic.
+
+    Attributes:
+        create: remote topics that are missing.
+        grow: new partition counts.
+        configs: settings to change, None deletes an override.
+        surplus: remote topics with more partitions than their source: (source's, target's) count.
+            They are left as they are, Kafka cannot shrink a topic.
+        selected: how many source topics the flow selects.
+    """
+
+    create: tuple[TopicSpec, ...] = ()
+    grow: Mapping[str, int] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    selected: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.create or self.grow or self.configs)
+
+
+def selected_topics(topics: Collection[str], config: FlowConfig) -> tuple[str, ...]:
+    """Return the source topics the flow copies, in order."""
+    chosen = NameFilter(config.topics, config.topics_exclude)
+    return tuple(name for name in sorted(topics) if should_replicate_topic(name, config, chosen))
+
+
+def plan_remote_topics(
+    source_topics: Mapping[str, TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    flow_config: FlowConfig,
+    source_configs: Mapping[str, Mapping[str, str]],
+    target_configs: Mapping[str, Mapping[str, str]] | None = None,
+) -> TopicSyncPlan:
+    """Plan what makes the remote topics like their sources; pure.
+
+    Args:
+        source_topics: topics of the source; those the flow does not select are passed over.
+        target_topics: topics of the target.
+        flow_config: settings of the flow, control lists included.
+        source_configs: non-default settings by source topic.
+        target_configs: the same by remote topic. Without it, or where sync.topic.configs.enabled is
+            false, settings of topics that exist are left alone.
+    """
+    create: list[TopicSpec] = []
+    grow: dict[str, int] = {}
+    configs: dict[str, Mapping[str, str | None]] = {}
+    surplus: dict[str, tuple[int, int]] = {}
+    selected = selected_topics(source_topics, flow_config)
+    for name in selected:
+        remote = flow_config.policy.format_remote_topic(flow_config.flow.source, name)
+        wanted = _copied_configs(source_configs.get(name, {}), flow_config)
+        partitions = source_topics[name].partitions
+        found = target_topics.get(remote)
+        if found is None:
+            create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            continue
+        if found.partitions < partitions:
+            grow[remote] = partitions
+        elif found.partitions > partitions:
+            surplus[remote] = (partitions, found.partitions)
+        if target_configs is not None and flow_config.sync_topic_configs_enabled:
+            current = _copied_configs(target_configs.get(remote, {}), flow_config)
+            if changes := _differences(wanted, current):
+                configs[remote] = changes
+    return TopicSyncPlan(tuple(create), grow, configs, surplus, len(selected))
+
+
+def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
+    """Carry out a plan. A topic that fails keeps none of the others from being done.
+
+    Raises:
+        SrmError: after everything was tried; the message names all failures.
+    """
+    target = context.target
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if plan.create:
+        steps.append(("creating topics", lambda: target.create_topics(plan.create)))
+    if plan.grow:
+        steps.append(("adding partitions", lambda: target.create_partitions(plan.grow)))
+    if plan.configs:
+        steps.append(("changing settings", lambda: target.alter_topic_configs(plan.configs)))
+    failures: list[tuple[str, SrmError]] = []
+    for what, step in steps:
+        try:
+            step()
+        except SrmError as error:
+            logger.warning("%s: %s failed: %s", context.config.flow, what, error)
+            failures.append((what, error))
+    if failures:
+        text = "; ".join(f"{what}: {error}" for what, error in failures)
+        raise type(failures[0][1])(f"topic sync of {context.config.flow}: {text}")
+
+
+def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
+    """Create, grow and configure the remote topics of a flow; return what was (or would be) done.
+
+    Raises:
+        SrmError: a cluster does not answer, or a part of the plan failed.
+    """
+    config = context.config
+    source_topics, target_topics = context.source.topics(), context.target.topics()
+    selected = selected_topics(source_topics, config)
+    remote = {config.policy.format_remote_topic(config.flow.source, name) for name in selected}
+    source_configs = context.source.topic_configs(selected)
+    target_configs = context.target.topic_configs(sorted(remote & target_topics.keys()))
+    plan = plan_remote_topics(source_topics, target_topics, config, source_configs, target_configs)
+    if not dry_run:
+        apply(context, plan)
+    return plan
+
+
+def _copied_configs(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
+    excluded = NameFilter(flow_config.config_properties_exclude)
+    return {name: value for name, value in sorted(configs.items()) if not excluded.matches(name)}
+
+
+def _differences(wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {
+        name: value for name, value in wanted.items() if current.get(name) != value
+    }
+    changes.update({name: None for name in current if name not in wanted})
+    return changes
