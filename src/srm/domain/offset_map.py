@@ -57,6 +57,10 @@ class Position:
     ``source_next`` also passes what is never copied (markers, aborted and compacted records), so
     it can be ahead of the end of the last run. ``source_end`` is the source's last stable offset
     when the position was taken: equal to ``source_next`` means nothing is left to copy.
+
+    A slot reports a position only after every run before it is in the map (see
+    :mod:`srm.replication.reporting`), so a position proves that no run before it is missing, even
+    when it stands behind a marker and touches no run.
     """
 
     source_next: int
@@ -144,25 +148,19 @@ class OffsetMap:
 
     @property
     def known_source_end(self) -> int | None:
-        """Source offset up to which the map is complete, None where nothing is known.
-
-        A position ahead of the runs (a block that is not written yet) proves nothing about the
-        records between: they are left to the next reading.
-        """
-        end = self.runs[-1].source_end if self.runs else None
-        if self.position is None:
-            return end
-        if end is None:
-            return self.position.source_next
-        covers = self.position.target_next <= self.runs[-1].target_end
-        return max(end, self.position.source_next) if covers else end
+        """Source offset up to which the map is complete, None where nothing is known."""
+        ends = [run.source_end for run in self.runs[-1:]]
+        if self.position is not None:
+            ends.append(self.position.source_next)
+        return max(ends, default=None)
 
     @property
     def known_target_end(self) -> int | None:
         """Target offset up to which the map is complete, None where nothing is known."""
-        if self.runs:
-            return self.runs[-1].target_end
-        return None if self.position is None else self.position.target_next
+        ends = [run.target_end for run in self.runs[-1:]]
+        if self.position is not None:
+            ends.append(self.position.target_next)
+        return max(ends, default=None)
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Target offset at which a reader of the source at ``committed`` goes on.

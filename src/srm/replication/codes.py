@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 NONE: Final = 0
+NO_ANSWER: Final = -1000
+"""Ours: the connection broke, so nobody knows what became of the batch."""
+UNEXPECTED_OFFSET: Final = -1001
+"""Ours: acknowledged, but not at the offset after our last record."""
+UNREADABLE: Final = -1002
+"""Ours: the fetched bytes are not a batch that can be copied."""
 OFFSET_OUT_OF_RANGE: Final = 1
 
 FENCED: Final = frozenset({47, 49, 90})

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from srm.domain.map_records import RUNS_PER_BLOCK, MapBlock
-from srm.domain.offset_map import Run
+from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.replication_records import AssignedPartition
 
 
 class MapLog:
     """Collects runs and hands out the blocks that changed.
 
-    A run that only grows changes nothing: its end follows from the slot's position report. So a
-    topic that is copied in one stretch costs one small record, however long it runs.
+    A run that only grows changes nothing while its end follows from the position in the slot's
+    report: so a topic that is copied in one stretch costs one small record, however long it runs.
+    Where the position stands elsewhere (markers or aborted records came after the run), the block
+    is written again with the run's length.
     """
 
     def __init__(self, assigned: AssignedPartition, producer_ids: Iterable[int]) -> None:
@@ -22,6 +24,7 @@ class MapLog:
         self._runs: list[Run] = []
         self._full: list[MapBlock] = []
         self._changed = False
+        self._written: Run | None = None
 
     @property
     def producer_ids(self) -> frozenset[int]:
@@ -31,7 +34,7 @@ class MapLog:
     def begin_claim(self, producer_id: int) -> None:
         """Start a block of our own: blocks of former owners are left as they are."""
         self._producer_ids.add(producer_id)
-        self._close()
+        self.close_block()
 
     def add(self, run: Run) -> None:
         """Add acknowledged records, in target order."""
@@ -40,23 +43,35 @@ class MapLog:
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + run.count)
             return
         if len(self._runs) >= RUNS_PER_BLOCK:
-            self._close()
+            self.close_block()
         self._runs.append(run)
         self._changed = True
 
-    def changed_blocks(self) -> list[MapBlock]:
-        """Return the blocks to write now; what a crash loses of them is found again by resume."""
+    def changed_blocks(self, position: Position) -> list[MapBlock]:
+        """Return the blocks to write before the position is reported.
+
+        What a crash loses of them is found again by resume.
+        """
         blocks, self._full = self._full, []
-        if self._changed:
+        if self._changed or not self._follows_from(position):
             blocks.append(self._block())
             self._changed = False
+            self._written = self._runs[-1]
         return blocks
 
-    def _close(self) -> None:
+    def _follows_from(self, position: Position) -> bool:
+        """Whether a reader gets the true end of the open run from what is written."""
+        if not self._runs or self._written is None:
+            return True
+        return OffsetMap.of([self._written], position).runs == (self._runs[-1],)
+
+    def close_block(self) -> None:
+        """End the open block with the final lengths of its runs."""
         if self._runs:
             self._full.append(self._block())
         self._runs = []
         self._changed = False
+        self._written = None
 
     def _block(self) -> MapBlock:
         assigned = self._assigned

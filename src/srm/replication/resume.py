@@ -4,7 +4,7 @@ The map is written once a second, so after a crash the target can hold records t
 know of. From the end of the last known run, each of our batches on the target must be the next
 batch the source would give; the walk ends at the marker of the new claim, after which nobody else
 can append. Batches are compared by their bytes, else by their records: the target may have
-recompressed them, and compaction may have taken some away on the source since they were copied.
+recompressed them, and a rebuilt batch need not align with one of the source.
 
 A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
 does not match is undecidable: the partition stops and says where.

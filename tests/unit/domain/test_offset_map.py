@@ -181,13 +181,15 @@ def test_the_open_run_grows_with_the_position(copied: Copied, data: st.DataObjec
     assert OffsetMap.of([*closed, written], position).runs == (*closed, last)
 
 
-def test_a_position_ahead_of_the_runs_proves_nothing_about_the_records_between() -> None:
-    """The block of a new run was not read yet: its records may not be skipped, nor re-read."""
+def test_a_position_ahead_of_the_runs_has_only_holes_before_it() -> None:
+    """Every run before a position is in the map: a claim's marker alone may stand between."""
     offsets = OffsetMap.of([Run(0, 0, 10)], Position(source_next=20, target_next=19, source_end=20))
 
     assert offsets.forward(10) == Translated(10)
-    assert offsets.forward(15) == NotCopiedYet(5)
-    assert offsets.backward(15) == NotCopiedYet(5)
+    assert offsets.forward(15) == Translated(10)
+    assert offsets.forward(21) == NotCopiedYet(1)
+    assert offsets.backward(15) == Translated(10)
+    assert offsets.backward(20) == NotCopiedYet(1)
 
 
 def test_a_group_behind_trailing_markers_is_caught_up() -> None:

@@ -1,0 +1,188 @@
+"""The internal topics as a slot uses them: its assignment, its starting points, its reports."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from srm.domain import internal_topics
+from srm.domain.map_records import MapBlock, decode_block, map_partition
+from srm.domain.offset_map import Position, coalesce
+from srm.domain.replication_records import AssignedPartition, Assignment, SlotReport
+from srm.domain.topics import Flow
+from srm.engine.ports import Cluster
+from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.kafka.clients import ClientLog
+from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.tail import KafkaTopicTail
+from srm.replication.resume import Start
+
+logger = logging.getLogger(__name__)
+
+_ADMIN_S: Final = 20.0
+_SLOT_PREFIX: Final = b"slot:"
+
+
+class KafkaStateLog:
+    """Fire-and-forget writes through one idempotent producer (implements StateLog)."""
+
+    def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
+        self._where = f"writing state to cluster {alias}"
+        self._failures: list[KafkaError] = []
+        with kafka_errors(self._where):
+            self._producer = Producer(
+                {
+                    "linger.ms": 0,
+                    **properties,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "allow.auto.create.topics": False,
+                },
+                logger=ClientLog(),
+            )
+
+    def write(self, topic: str, key: bytes, value: bytes, partition: int = 0) -> None:
+        """See the port."""
+        try:
+            self._producer.produce(
+                topic, value, key, partition=partition, on_delivery=self._delivered
+            )
+        except BufferError as error:
+            raise UnavailableError(f"{self._where}: the queue is full") from error
+        except KafkaException as error:
+            raise translate(error, self._where) from error
+
+    def flush(self, timeout_s: float) -> None:
+        """See the port."""
+        left = self._producer.flush(timeout_s)
+        failures, self._failures = self._failures, []
+        if failures:
+            raise translate(failures[0], self._where)
+        if left:
+            raise UnavailableError(f"{self._where}: {left} records not acknowledged in time")
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+
+class KafkaAssignmentFeed:
+    """Follows ``assignment:<slot>`` (implements AssignmentFeed); for one thread."""
+
+    def __init__(self, flow: Flow, slot: str, consumer_props: Mapping[str, str]) -> None:
+        self._key = f"assignment:{slot}".encode()
+        self._tail = KafkaTopicTail(consumer_props, internal_topics.replication(flow.source))
+        self._pause = threading.Event()
+
+    def poll(self, timeout_s: float) -> Assignment | None:
+        """See the port; a cluster that does not answer looks like no news."""
+        started = time.monotonic()
+        try:
+            records = self._tail.poll(timeout_s)
+        except SrmError as error:
+            logger.warning("assignment cannot be followed: %s", error)
+            self._pause.wait(max(0.0, timeout_s - (time.monotonic() - started)))
+            return None
+        newest = None
+        for key, value in records:
+            if key == self._key and value is not None:
+                newest = Assignment.decode(value)
+        return newest
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._tail.close()
+
+
+class KafkaStartReader:
+    """Reads where partitions were left from the offset map (implements StartReader)."""
+
+    def __init__(self, flow: Flow, target: Cluster) -> None:
+        self._flow = flow
+        self._target = target
+
+    def load(self, partitions: Sequence[AssignedPartition]) -> dict[AssignedPartition, Start]:
+        """See the port."""
+        source = self._flow.source
+        state = self._target.compacted(internal_topics.replication(source)).read()
+        reports = [
+            SlotReport.decode(key, value)
+            for key, value in state.items()
+            if key.startswith(_SLOT_PREFIX)
+        ]
+        # Reports first: a position is written after its blocks, so it has to be read before them.
+        map_topic = internal_topics.offset_map(source)
+        blocks: list[MapBlock] = []
+        for number in sorted({map_partition(p.topic_id, p.partition) for p in partitions}):
+            table = self._target.compacted(map_topic, number).read()
+            blocks.extend(_readable(table.items()))
+        return starts(partitions, blocks, reports)
+
+
+def _readable(records: Iterable[tuple[bytes, bytes]]) -> Iterable[MapBlock]:
+    """Decode what can be decoded: resume finds the rest again in the logs."""
+    for key, value in records:
+        try:
+            yield decode_block(key, value)
+        except IntegrityError as error:
+            logger.warning("left out while resuming: %s", error)
+
+
+def starts(
+    partitions: Sequence[AssignedPartition],
+    blocks: Sequence[MapBlock],
+    reports: Sequence[SlotReport],
+) -> dict[AssignedPartition, Start]:
+    """Find the furthest known position of each partition, and the producer ids that wrote it.
+
+    A position is only ever reported after the runs before it, so both a run's end and a position
+    are safe places to start from; the one further along the target wins. A topic that was created
+    anew (another id) goes on behind what its former self left on the target.
+    """
+    found: dict[AssignedPartition, Start] = {}
+    positions: dict[tuple[str, int], Position] = {}
+    for report in reports:
+        for entry in report.positions:
+            key = (entry.topic_id, entry.partition)
+            best = positions.get(key)
+            if best is None or entry.position.target_next > best.target_next:
+                positions[key] = entry.position
+    for wanted in partitions:
+        same_target = [
+            b
+            for b in blocks
+            if (b.topic, b.partition) == (wanted.topic, wanted.partition)
+            and b.target_topic_id == wanted.target_topic_id
+        ]
+        producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
+        runs = coalesce(run for b in same_target if b.topic_id == wanted.topic_id for run in b.runs)
+        places = [(run.target_end, run.source_end) for run in runs[-1:]]
+        position = positions.get((wanted.topic_id, wanted.partition))
+        if position is not None:
+            places.append((position.target_next, position.source_next))
+        if places:
+            target_next, source_next = max(places)
+            found[wanted] = Start(source_next, target_next, producer_ids)
+        elif same_target:
+            behind = max(run.target_end for b in same_target for run in b.runs)
+            found[wanted] = Start(0, behind, producer_ids)
+    return found
+
+
+def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the configs of one broker; empty when srm has no right to see them."""
+    try:
+        admin = AdminClient(dict(properties), logger=ClientLog())
+        node = next(iter(admin.list_topics(timeout=_ADMIN_S).brokers))
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
+        [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
+        return {name: entry.value for name, entry in answer.result().items() if entry.value}
+    except (KafkaException, StopIteration) as error:
+        logger.warning("broker settings cannot be read, assuming Kafka's defaults: %s", error)
+        return {}

@@ -1,0 +1,245 @@
+"""One source partition on its way to its target partition.
+
+::
+
+    IDLE --(a batch to write)--> CLAIMING --(resumed)--> COPYING --(claim lapses)--> CLAIMING
+                                    ^  |                    |
+              (back-off passed)     |  v                    v
+                                  STOPPED <----(error)------+----(fenced)---> FENCED
+                                                   (newer assignment) FENCED --> IDLE
+
+Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
+and no guessing about what a lost answer may have meant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from srm.domain.map_records import topic_id_bytes
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.topics import TopicPartition
+from srm.replication.batch import next_sequence, rewrite
+from srm.replication.claim import Claim
+from srm.replication.map_log import MapLog
+from srm.replication.ports import FetchedPartition
+from srm.replication.resume import Resumed, Start
+from srm.replication.units import Unit, units
+
+QUEUE_BYTES: Final = 16 << 20
+"""Bytes waiting for the target before a partition is left out of fetches."""
+
+
+class Phase(Enum):
+    """Where a partition stands, see the picture above."""
+
+    IDLE = "idle"
+    CLAIMING = "claiming"
+    COPYING = "copying"
+    FENCED = "fenced"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was copied since the last metrics record; latencies are those of whole batches."""
+
+    records: int = 0
+    bytes: int = 0
+    latency_ms_min: int = 0
+    latency_ms_max: int = 0
+    latency_ms_sum: int = 0
+    latency_count: int = 0
+
+    def add(self, unit: Unit, now_ms: int) -> None:
+        """Count an acknowledged batch."""
+        latency = max(0, now_ms - unit.max_timestamp)
+        first = self.latency_count == 0
+        self.records += unit.count
+        self.bytes += len(unit.view)
+        self.latency_ms_min = latency if first else min(self.latency_ms_min, latency)
+        self.latency_ms_max = max(self.latency_ms_max, latency)
+        self.latency_ms_sum += latency * unit.count
+        self.latency_count += unit.count
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """First record of a new run, which MM2's offset syncs mark too."""
+
+    upstream: int
+    downstream: int
+
+
+@dataclass(eq=False)
+class PartitionCopy:
+    """State of one partition. ``attempt`` tells answers of this claim from those of older ones."""
+
+    assigned: AssignedPartition
+    start: Start
+    phase: Phase = Phase.IDLE
+    reason: str = ""
+    attempt: int = 0
+    fetch_offset: int = 0
+    source_next: int = 0
+    source_end: int = 0
+    target_next: int = 0
+    claim: Claim | None = None
+    failures: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    has_position: bool = True
+    run_start: RunStart | None = None
+    last_copied: RunStart | None = None
+
+    def __post_init__(self) -> None:
+        """Stand at the known position, unproven until there is something to write."""
+        assigned = self.assigned
+        self.source = TopicPartition(assigned.topic, assigned.partition)
+        self.target = TopicPartition(assigned.target_topic, assigned.partition)
+        self.source_id = topic_id_bytes(assigned.topic_id)
+        self.target_id = topic_id_bytes(assigned.target_topic_id)
+        self.map = MapLog(assigned, self.start.producer_ids)
+        self.fetch_offset = self.source_next = self.start.source_next
+        self.target_next = self.start.target_next
+        self._sequence = 0
+        self._expected = 0
+        self._queue: deque[Unit] = deque()
+        self._in_flight: deque[Unit] = deque()
+        self._waiting_bytes = 0
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether a fetch should include the partition."""
+        if self.phase is Phase.IDLE:
+            return not self._queue
+        return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether only the target's pace keeps the partition from being fetched."""
+        return self.phase is Phase.COPYING and self._waiting_bytes >= QUEUE_BYTES
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a batch may be sent now."""
+        return self.phase is Phase.COPYING and bool(self._queue)
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether there is something to write but no claim in force."""
+        if self.phase is Phase.IDLE:
+            return bool(self._queue)
+        lapsed = self.claim is None or not self.claim.holds()
+        return self.phase is Phase.COPYING and lapsed and bool(self._queue)
+
+    def accept(
+        self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
+    ) -> None:
+        """Queue the batches of a fetch that was asked from ``requested``.
+
+        Raises:
+            IntegrityError: a batch cannot be read.
+        """
+        self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
+            return  # the answer belongs to a position that resume has replaced meanwhile
+        for unit in units(fetched, self.fetch_offset, owner, read_committed=read_committed):
+            if isinstance(unit, Unit):
+                self._queue.append(unit)
+                self._waiting_bytes += len(unit.view)
+                self.fetch_offset = unit.source_next
+            else:
+                self.fetch_offset = unit
+        if not self._queue and not self._in_flight:
+            self.source_next = self.fetch_offset
+
+    def send_next(self) -> Unit:
+        """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
+        unit = self._queue.popleft()
+        claim = self.claim
+        if claim is None:
+            raise RuntimeError(f"{self.target}: sending without a claim")
+        rewrite(unit.view, claim.producer.id, claim.producer.epoch, self._sequence)
+        self._sequence = next_sequence(self._sequence, unit.count)
+        self._in_flight.append(unit)
+        return unit
+
+    def acknowledged(self, unit: Unit, base_offset: int, now_ms: int) -> bool:
+        """Record an acknowledged batch; False when the target put it somewhere unexpected."""
+        if base_offset != self.target_next or self._in_flight[0] is not unit:
+            return False
+        self._in_flight.popleft()
+        self._waiting_bytes -= len(unit.view)
+        target = base_offset
+        for first, count in unit.stretches:
+            self._mapped(Run(first, target, count))
+            target += count
+        self.target_next = target
+        drained = not self._queue and not self._in_flight
+        self.source_next = self.fetch_offset if drained else unit.source_next
+        self.failures = 0
+        self.traffic.add(unit, now_ms)
+        return True
+
+    def begin_claiming(self) -> None:
+        """Forget what is queued: resume decides where to go on."""
+        self.phase = Phase.CLAIMING
+        self.attempt += 1
+        self._forget()
+
+    def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
+        """Go on from the proven position."""
+        self.claim = claim
+        self.map.begin_claim(claim.producer.id)
+        for run in resumed.runs:
+            self._mapped(run)
+        self.fetch_offset = self.source_next = resumed.source_next
+        self.target_next = resumed.target_next
+        self._sequence = 0
+        self.phase = Phase.COPYING
+        self.reason = ""
+
+    def stop(self, phase: Phase, reason: str) -> None:
+        """Leave the copy path (STOPPED or FENCED) until the slot tries again."""
+        self.phase = phase
+        self.reason = reason
+        self.claim = None
+        self.attempt += 1
+        self.failures += 1
+        self._forget()
+
+    def known_start(self) -> Start:
+        """Where the next walk begins: the end of what is acknowledged."""
+        return Start(self.source_next, self.target_next, self.map.producer_ids)
+
+    def position(self) -> PartitionPosition:
+        """Return the position for the slot's report."""
+        return PartitionPosition(
+            self.assigned.topic_id,
+            self.assigned.partition,
+            Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
+            -1,
+            self.claim.producer.id if self.claim else -1,
+            self.claim.producer.epoch if self.claim else -1,
+        )
+
+    def _mapped(self, run: Run) -> None:
+        last = self.last_copied
+        self.map.add(run)
+        if (
+            last is None
+            or run.source_start != last.upstream + 1
+            or run.target_start != last.downstream + 1
+        ):
+            self.run_start = RunStart(run.source_start, run.target_start)
+        self.last_copied = RunStart(run.source_end - 1, run.target_end - 1)
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self._in_flight.clear()
+        self._waiting_bytes = 0
+        self.fetch_offset = self.source_next

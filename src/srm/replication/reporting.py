@@ -1,0 +1,211 @@
+"""What a slot writes down each second: map blocks, then positions, then what follows from them.
+
+The order matters to readers: a position is written only after the map blocks it rests on are
+acknowledged, so whoever sees a position finds every run before it. All positions and blocks of one
+report are taken at the same moment, between two steps of the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.map_records import MapBlock, map_partition
+from srm.domain.mm2_records import OffsetSync
+from srm.domain.replication_records import PartitionStatus, SlotReport, State
+from srm.errors import SrmError
+from srm.replication.partition import PartitionCopy, Phase, RunStart, Traffic
+from srm.replication.ports import Clock, StateLog
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_S: Final = 20.0
+_STATES: Final[dict[Phase, State]] = {
+    Phase.IDLE: "copying",
+    Phase.COPYING: "copying",
+    Phase.CLAIMING: "claiming",
+    Phase.FENCED: "waiting",
+    Phase.STOPPED: "stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sync:
+    copy: PartitionCopy
+    at: RunStart
+
+
+class Reporter:
+    """Writes the state of one slot to the flow's internal topics."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        slot: str,
+        state: StateLog,
+        offset_syncs: StateLog,
+        now_ms: Clock,
+    ) -> None:
+        self._config = config
+        self._slot = slot
+        self._state = state
+        self._offset_syncs = offset_syncs
+        self._now_ms = now_ms
+        source = config.flow.source
+        separator = config.policy.separator
+        self._map_topic = internal_topics.offset_map(source)
+        self._replication_topic = internal_topics.replication(source)
+        self._metrics_topic = internal_topics.raw_metrics(source)
+        other = config.flow.target if config.offset_syncs_location == "source" else source
+        self._syncs_topic = internal_topics.offset_syncs(other, separator)
+        self._statuses: dict[tuple[str, int], PartitionStatus] = {}
+        self._notes: dict[tuple[str, int], PartitionStatus] = {}
+        self._synced: dict[PartitionCopy, RunStart] = {}
+        self._metrics_at = time.monotonic()
+        self._metrics_ms = now_ms()
+
+    @property
+    def goes_on_after_loss(self) -> bool:
+        """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
+        return self._config.data_loss_policy == "continue"
+
+    def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
+        """Note that source records in a range can never be copied."""
+        logger.error("%s: records %s to %s are lost: %s", copy.source, lost_from, lost_to, what)
+        self._note(copy, f"lost: {what}", lost_from, lost_to)
+
+    def foreign(self, copy: PartitionCopy, target_from: int, target_to: int) -> None:
+        """Note that somebody else wrote to the remote topic."""
+        what = f"foreign records at target offsets {target_from} to {target_to}"
+        logger.error("%s: %s", copy.target, what)
+        self._note(copy, what, None, None)
+
+    def prepare(
+        self, generation: int, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy]
+    ) -> Callable[[], None]:
+        """Take a snapshot now; the returned call writes it, and blocks while it does."""
+        now_ms = self._now_ms()
+        blocks = [
+            block
+            for copy in (*leaving, *copies)
+            for block in copy.map.changed_blocks(copy.position().position)
+        ]
+        positions = tuple(copy.position() for copy in copies if copy.has_position)
+        report = SlotReport(self._slot, generation, now_ms, positions)
+        statuses = self._changed_statuses(copies, now_ms)
+        syncs = self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else []
+        metrics = self._due_metrics(copies, now_ms)
+
+        def write() -> None:
+            try:
+                self._write(blocks, report, statuses, syncs, metrics)
+            except SrmError as error:
+                # Everything handed over is still on its way; only the report has to wait.
+                logger.warning("slot %s: report is late: %s", self._slot, error)
+
+        return write
+
+    def report(
+        self, generation: int, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy]
+    ) -> None:
+        """Write a last report before the slot ends."""
+        self.prepare(generation, copies, leaving)()
+
+    def _write(
+        self,
+        blocks: list[MapBlock],
+        report: SlotReport,
+        statuses: list[PartitionStatus],
+        syncs: list[_Sync],
+        metrics: list[tuple[bytes, bytes]],
+    ) -> None:
+        for block in blocks:
+            partition = map_partition(block.topic_id, block.partition)
+            self._state.write(self._map_topic, block.key(), block.value(), partition)
+        if blocks:
+            self._state.flush(_FLUSH_S)
+        self._state.write(self._replication_topic, report.key(), report.value())
+        for status in statuses:
+            self._state.write(self._replication_topic, status.key(), status.value())
+        for key, value in metrics:
+            self._state.write(self._metrics_topic, key, value)
+        for sync in syncs:
+            record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
+            self._offset_syncs.write(self._syncs_topic, record.key(), record.value())
+        self._state.flush(_FLUSH_S)
+
+    def _note(
+        self, copy: PartitionCopy, reason: str, lost_from: int | None, lost_to: int | None
+    ) -> None:
+        source = copy.source
+        self._notes[source.topic, source.partition] = PartitionStatus(
+            source.topic, source.partition, "copying", reason, lost_from, lost_to
+        )
+
+    def _changed_statuses(
+        self, copies: Sequence[PartitionCopy], now_ms: int
+    ) -> list[PartitionStatus]:
+        changed = []
+        for copy in copies:
+            key = (copy.source.topic, copy.source.partition)
+            note = self._notes.get(key, PartitionStatus(*key, "copying"))
+            reason = "; ".join(part for part in (copy.reason, note.reason) if part)
+            status = replace(note, state=_STATES[copy.phase], reason=reason)
+            if status != self._statuses.get(key):
+                self._statuses[key] = status
+                changed.append(replace(status, time_ms=now_ms))
+        return changed
+
+    def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
+        """Collect MM2 offset syncs: the newest run start and the newest copied record."""
+        syncs = []
+        for copy in copies:
+            run_start, copy.run_start = copy.run_start, None
+            newest = copy.last_copied
+            for at in (run_start, newest):
+                if at is not None and at != self._synced.get(copy):
+                    self._synced[copy] = at
+                    syncs.append(_Sync(copy, at))
+        return syncs
+
+    def _due_metrics(
+        self, copies: Sequence[PartitionCopy], now_ms: int
+    ) -> list[tuple[bytes, bytes]]:
+        if time.monotonic() - self._metrics_at < self._config.metrics_interval.total_seconds():
+            return []
+        self._metrics_at = time.monotonic()
+        interval_ms, self._metrics_ms = now_ms - self._metrics_ms, now_ms
+        records = []
+        for copy in copies:
+            traffic, copy.traffic = copy.traffic, Traffic()
+            lag = max(0, copy.source_end - copy.source_next)
+            if traffic.records or lag:
+                records.append(self._metric(copy, traffic, lag, now_ms, interval_ms))
+        return records
+
+    def _metric(
+        self, copy: PartitionCopy, traffic: Traffic, lag: int, now_ms: int, interval_ms: int
+    ) -> tuple[bytes, bytes]:
+        value = {
+            "time_ms": now_ms,
+            "interval_ms": interval_ms,
+            "source": self._config.flow.source,
+            "target": self._config.flow.target,
+            "topic": copy.source.topic,
+            "remote_topic": copy.target.topic,
+            "partition": copy.source.partition,
+            "records": traffic.records,
+            "bytes": traffic.bytes,
+            "latency_ms_min": traffic.latency_ms_min,
+            "latency_ms_max": traffic.latency_ms_max,
+            "latency_ms_sum": traffic.latency_ms_sum,
+            "latency_count": traffic.latency_count,
+            "lag_records": lag,
+        }
+        return str(copy.source).encode(), json.dumps(value, separators=(",", ":")).encode()

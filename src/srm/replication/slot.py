@@ -1,0 +1,380 @@
+"""A slot: one event loop that copies many partitions, inside one long-lived Spark task.
+
+The slot follows its assignment live. Each partition is placed (leaders found), claimed when there
+is a batch to write, resumed, and copied; whatever goes wrong, the cure is to claim and resume
+again after a back-off, while the other partitions go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from srm.config.model import FlowConfig
+from srm.domain.replication_records import AssignedPartition, Assignment
+from srm.domain.topics import Flow
+from srm.errors import DataLossError, FencedError, SrmError
+from srm.replication import codes
+from srm.replication.claim import take
+from srm.replication.fetching import SourceLoop
+from srm.replication.partition import PartitionCopy, Phase
+from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.reporting import Reporter
+from srm.replication.resume import LogReader, Start, resume
+from srm.replication.sending import TargetLink
+
+logger = logging.getLogger(__name__)
+
+_REPORT_EVERY_S: Final = 1.0
+_CLAIMS_AT_ONCE: Final = 16
+_STOPPED_RETRY_S: Final = 30.0
+_FENCED_RETRY_S: Final = 10.0
+_FIRST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 10.0
+_STALE_ASSIGNMENT_S: Final = 3.0
+_POLL_S: Final = 0.25
+_AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """What a Spark task needs to be a slot; ``source`` and ``target`` are librdkafka properties."""
+
+    flow_config: FlowConfig
+    slot: str
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+
+
+class AssignmentFeed(Protocol):
+    """The assignment of one slot, as the driver publishes it. Calls block."""
+
+    def poll(self, timeout_s: float) -> Assignment | None:
+        """Return the newest assignment that arrived since the last call, if any."""
+        ...
+
+
+class StartReader(Protocol):
+    """Reads from the offset map where partitions were left. Calls block."""
+
+    def load(self, partitions: Sequence[AssignedPartition]) -> dict[AssignedPartition, Start]:
+        """Return where to start each partition; one without a map is left out."""
+        ...
+
+
+class Slot:
+    """Copies what it is assigned until told to stop."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        source: Wire,
+        target: Wire,
+        feed: AssignmentFeed,
+        starts: StartReader,
+        reporter: Reporter,
+        now_ms: Clock,
+        claim_lifetime_s: float,
+        *,
+        read_committed: bool = True,
+    ) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._feed = feed
+        self._starts = starts
+        self._reporter = reporter
+        self._now_ms = now_ms
+        self._claim_lifetime_s = claim_lifetime_s
+        self._read_committed = read_committed
+        self._copies: dict[AssignedPartition, PartitionCopy] = {}
+        self._leaving: list[PartitionCopy] = []
+        self._loops: dict[int, SourceLoop] = {}
+        self._links: dict[int, TargetLink] = {}
+        self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
+        self._generation = -1
+        self._heard_at = float("-inf")
+        self._heard = asyncio.Event()
+        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="srm-slot")
+        self._failure: BaseException | None = None
+
+    async def run(self, stop: threading.Event) -> None:
+        """Copy until ``stop`` is set, then write the last positions.
+
+        Raises:
+            SrmError: an internal task failed; the Spark job is started again.
+        """
+        self._spawn(self._follow_assignments())
+        self._spawn(self._report())
+        loop = asyncio.get_running_loop()
+        try:
+            while self._failure is None:
+                if await loop.run_in_executor(None, stop.wait, _POLL_S):
+                    break
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._threads.shutdown(wait=False)
+        if self._failure is not None:
+            raise self._failure
+        self._reporter.report(self._generation, list(self._copies.values()), self._leaving)
+
+    # ----- assignments
+
+    async def _follow_assignments(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            newest = await loop.run_in_executor(self._threads, self._feed.poll, _POLL_S)
+            self._heard_at = time.monotonic()
+            self._heard.set()
+            self._heard.clear()
+            if newest is not None and newest.generation > self._generation:
+                await self._apply(newest)
+
+    async def _apply(self, assignment: Assignment) -> None:
+        wanted = set(assignment.partitions)
+        for assigned in [a for a in self._copies if a not in wanted]:
+            self._release(self._copies.pop(assigned))
+        for copy in self._copies.values():
+            if copy.phase is Phase.FENCED:
+                copy.phase = Phase.IDLE
+                self._spawn(self._place(copy))
+        added = [a for a in assignment.partitions if a not in self._copies]
+        self._generation = assignment.generation
+        if not added:
+            return
+        loop = asyncio.get_running_loop()
+        starts = await loop.run_in_executor(self._threads, self._starts.load, added)
+        for assigned in added:
+            self._spawn(self._begin(assigned, starts.get(assigned)))
+
+    async def _begin(self, assigned: AssignedPartition, start: Start | None) -> None:
+        """Bring a new partition to IDLE at its known, or first, position."""
+        copy = PartitionCopy(assigned, start or Start(0, 0), has_position=start is not None)
+        self._copies[assigned] = copy
+        if copy.has_position:
+            await self._place(copy)
+        else:
+            await self._first_position(copy)
+
+    async def _first_position(self, copy: PartitionCopy) -> None:
+        """Begin a partition that was never copied at the start of both logs."""
+        try:
+            source_start, _ = await self._source.log_range(copy.source)
+            target_start, _ = await self._target.log_range(copy.target)
+        except SrmError as error:
+            self._stop(copy, str(error))
+            return
+        copy.fetch_offset = copy.source_next = source_start
+        copy.target_next = target_start
+        copy.has_position = True
+        await self._place(copy)
+
+    def _release(self, copy: PartitionCopy) -> None:
+        self._unplace(copy)
+        copy.stop(Phase.FENCED, "")
+        copy.map.close_block()
+        self._leaving.append(copy)
+
+    # ----- placing: which brokers lead the partition
+
+    async def _place(self, copy: PartitionCopy) -> None:
+        try:
+            source_node = await self._source.leader(copy.source)
+            target_node = await self._target.leader(copy.target)
+            await self._target.connect(target_node)
+        except SrmError as error:
+            self._stop(copy, str(error))
+            return
+        if self._copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
+            return
+        self._unplace(copy)
+        loop = self._loops.get(source_node)
+        if loop is None:
+            loop = self._loops[source_node] = SourceLoop(
+                self._source,
+                source_node,
+                self._on_data,
+                self._on_fetch_trouble,
+                read_committed=self._read_committed,
+            )
+            self._spawn(loop.run())
+        link = self._links.get(target_node)
+        if link is None:
+            link = self._links[target_node] = TargetLink(
+                self._target,
+                target_node,
+                self._now_ms,
+                self._on_progress,
+                self._claim,
+                self._on_refused,
+            )
+        self._placed[copy] = (loop, link)
+        loop.add(copy)
+        if copy.phase is Phase.IDLE and copy.needs_claim:
+            self._claim(copy)
+
+    def _unplace(self, copy: PartitionCopy) -> None:
+        placed = self._placed.pop(copy, None)
+        if placed is not None:
+            placed[0].remove(copy)
+
+    # ----- copying
+
+    def _on_data(self, copy: PartitionCopy) -> None:
+        if copy.needs_claim:
+            self._claim(copy)
+        elif copy.can_send and copy in self._placed:
+            self._placed[copy][1].data_waits(copy)
+
+    def _on_progress(self, copy: PartitionCopy) -> None:
+        placed = self._placed.get(copy)
+        if placed is not None and copy.wants_data:
+            placed[0].wake()
+
+    def _claim(self, copy: PartitionCopy) -> None:
+        if copy.phase is not Phase.CLAIMING:
+            copy.begin_claiming()
+            self._spawn(self._claim_and_resume(copy, copy.attempt))
+
+    async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
+        try:
+            async with self._claiming:
+                await self._assignment_is_fresh()
+                if copy.attempt != attempt:
+                    return
+                claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
+                resumed = await resume(
+                    LogReader(
+                        self._source,
+                        copy.source,
+                        copy.source_id,
+                        read_committed=self._read_committed,
+                    ),
+                    LogReader(self._target, copy.target, copy.target_id, read_committed=False),
+                    copy.known_start(),
+                    claim,
+                )
+        except FencedError as error:
+            self._fenced(copy, str(error))
+        except SrmError as error:
+            if copy.attempt == attempt:
+                self._stop(copy, str(error), retriable=error.retriable)
+        else:
+            if copy.attempt == attempt:
+                for start, end in resumed.foreign:
+                    self._reporter.foreign(copy, start, end)
+                copy.begin_copying(claim, resumed)
+                await self._place(copy)
+
+    async def _assignment_is_fresh(self) -> None:
+        """Wait for news of the assignment after a pause: it may be somebody else's by now."""
+        while time.monotonic() - self._heard_at > _STALE_ASSIGNMENT_S:
+            await self._heard.wait()
+
+    # ----- trouble
+
+    def _on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
+        if produced.error in codes.FENCED:
+            self._fenced(copy, f"fenced by another owner (error {produced.error})")
+        elif produced.error in codes.REFUSED:
+            reason = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
+            where = f"source offset {copy.source_next}"
+            self._stop(copy, f"target refused {copy.target} at {where}: {reason}", retriable=False)
+        else:
+            if produced.error in codes.LEADERSHIP or produced.error == codes.NO_ANSWER:
+                self._target.leaders_changed()
+            self._stop(copy, f"produce error {produced.error} {produced.message}".strip())
+
+    def _on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
+        if error == codes.OFFSET_OUT_OF_RANGE:
+            self._unplace(copy)
+            self._spawn(self._out_of_range(copy))
+        elif error in codes.TOPIC_GONE:
+            self._stop(
+                copy,
+                f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
+                "deleted or created anew; the driver assigns it again if it exists",
+                retriable=False,
+            )
+        elif error == codes.UNREADABLE or error in codes.REFUSED:
+            self._stop(copy, text or codes.REFUSED[error], retriable=False)
+        else:
+            self._source.leaders_changed()
+            self._stop(copy, text or f"fetch error {error}")
+
+    async def _out_of_range(self, copy: PartitionCopy) -> None:
+        """Name what is gone: the source no longer holds the offset the copy stands at."""
+        try:
+            start, end = await self._source.log_range(copy.source)
+        except SrmError as error:
+            self._stop(copy, str(error))
+            return
+        at = copy.fetch_offset
+        passed = at < start
+        lost_to, what = (start, "retention passed it") if passed else (end, "truncated")
+        self._reporter.lost(copy, at, lost_to, what)
+        if self._reporter.goes_on_after_loss and passed:
+            copy.fetch_offset = copy.source_next = start
+            copy.phase = Phase.IDLE if copy.claim is None else copy.phase
+            await self._place(copy)
+            return
+        error = DataLossError(
+            f"{copy.source}: records {at} to {lost_to} can no longer be copied ({what}); "
+            "set data.loss.policy=continue to record the loss and go on"
+        )
+        self._stop(copy, str(error), retriable=False)
+
+    def _fenced(self, copy: PartitionCopy, reason: str) -> None:
+        self._unplace(copy)
+        copy.stop(Phase.FENCED, reason)
+        logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
+        # Who fenced us may be gone again, and the assignment still right: then it is ours.
+        asyncio.get_running_loop().call_later(_FENCED_RETRY_S, self._retry, copy, copy.attempt)
+
+    def _stop(self, copy: PartitionCopy, reason: str, *, retriable: bool = True) -> None:
+        self._unplace(copy)
+        back_off = _STOPPED_RETRY_S
+        if retriable:
+            back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
+            back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
+        copy.stop(Phase.STOPPED, reason)
+        logger.warning("%s: %s; next try in %.1f s", copy.source, reason, back_off)
+        asyncio.get_running_loop().call_later(back_off, self._retry, copy, copy.attempt)
+
+    def _retry(self, copy: PartitionCopy, attempt: int) -> None:
+        if copy.attempt != attempt or self._copies.get(copy.assigned) is not copy:
+            return
+        copy.phase = Phase.IDLE
+        self._spawn(self._place(copy) if copy.has_position else self._first_position(copy))
+
+    # ----- reporting and tasks
+
+    async def _report(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            leaving, self._leaving = self._leaving, []
+            copies = list(self._copies.values())
+            write = self._reporter.prepare(self._generation, copies, leaving)
+            await loop.run_in_executor(self._threads, write)
+            await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = self._failure or failure

@@ -1,0 +1,63 @@
+"""Compose a slot inside a Spark task: one event loop, one source and one target cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.slot_state import (
+    KafkaAssignmentFeed,
+    KafkaStartReader,
+    KafkaStateLog,
+    broker_configs,
+)
+from srm.kafka.wire.cluster import WireCluster
+from srm.replication.claim import claim_lifetime_s
+from srm.replication.reporting import Reporter
+from srm.replication.slot import Slot, SlotSpec
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
+    """Copy what the slot is assigned until ``stop`` is set; blocks.
+
+    Raises:
+        SrmError: the slot cannot go on; whoever runs it starts it again.
+    """
+    asyncio.run(_run(spec, stop))
+
+
+async def _run(spec: SlotSpec, stop: threading.Event) -> None:
+    config = spec.flow_config
+    flow = config.flow
+    target_state = KafkaStateLog(flow.target, spec.target)
+    syncs = target_state
+    if config.offset_syncs_location == "source":
+        syncs = KafkaStateLog(flow.source, spec.source)
+    feed = KafkaAssignmentFeed(flow, spec.slot, spec.target)
+    cluster = KafkaCluster(flow.target, spec.target, spec.target, spec.target)
+    source, target = WireCluster(flow.source, spec.source), WireCluster(flow.target, spec.target)
+    try:
+        await source.start()
+        await target.start()
+        slot = Slot(
+            flow,
+            source,
+            target,
+            feed,
+            KafkaStartReader(flow, cluster),
+            Reporter(config, spec.slot, target_state, syncs, _now_ms),
+            _now_ms,
+            claim_lifetime_s(broker_configs(spec.target)),
+        )
+        await slot.run(stop)
+    finally:
+        await source.close()
+        await target.close()
+        feed.close()
+        cluster.close()
