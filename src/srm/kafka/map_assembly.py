@@ -11,9 +11,7 @@ What makes a map wrong without looking wrong, and what is done about it here:
 
 from __future__ import annotations
 
-import json
 import logging
-import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -70,7 +68,7 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
                 reports.append(SlotReport.decode(key, value))
             elif key.startswith(b"status:"):
                 statuses.append(PartitionStatus.decode(value))
-        except (ValueError, KeyError, TypeError, struct.error, json.JSONDecodeError) as error:
+        except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
     return ReplicationState(tuple(assignments), tuple(reports), tuple(statuses))
 
