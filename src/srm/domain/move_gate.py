@@ -171,6 +171,9 @@ def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
     return tuple(
         f"topic {topic} is still written to on {facts.request.source} ({offsets} offsets since the "
         f"hold): stop its producers"
+        if offsets
+        else f"topic {topic} has to stand still on {facts.request.source} for "
+        f"{facts.request.quiet_seconds:g} s"
         for topic, offsets in sorted(facts.moving.items())
     )
 

@@ -42,8 +42,8 @@ class MoveProgress:
     """State of one move; every change raises ``revision``, the highest one is the state.
 
     ``times_ms`` has the epoch milliseconds at which a step was first completed. ``log_ends`` are
-    the last stable offsets on the source by ``topic-partition`` as last seen to change, at
-    ``log_ends_ms``. ``intended`` are the offsets on the target at go, by group.
+    the last stable offsets on the source by ``topic-partition`` as last seen, ``log_ends_ms`` when
+    each topic was last seen to grow. ``intended`` are the offsets on the target at go, by group.
     """
 
     move_id: str
@@ -54,7 +54,7 @@ class MoveProgress:
     members_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends: Mapping[str, int] = field(default_factory=dict)
-    log_ends_ms: int = 0
+    log_ends_ms: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
     intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     skipped_at_go: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,241 @@
+"""Plan a move: which groups go on where, and what stands in the way. Changes nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from srm.config.model import FlowConfig
+from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.move import GroupPlan, MovePlan, MoveRequest, fingerprint, position_problem
+from srm.domain.routing import Route, group_subject, topic_subject
+from srm.engine.move_facts import MoveFacts, read_facts
+from srm.engine.move_store import MoveContext, MoveStore, ensure_topics
+from srm.engine.ports import TopicDescription
+from srm.errors import ConflictError, NotFoundError, UsageError
+
+
+def plan(
+    context: MoveContext,
+    request: MoveRequest,
+    move_id: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> MovePlan:
+    """Plan a move and keep the plan under its id; the first step, safe to repeat.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: what to move.
+        move_id: id to plan under; with the same id again the plan is made anew, unless the move
+            has gone on since, then the stored plan is returned.
+        dry_run: only compute; nothing is written to either cluster.
+
+    Raises:
+        UsageError: the request contradicts itself or the flow.
+        NotFoundError: a topic or group that was named does not exist.
+        ConflictError: the id belongs to a move of something else.
+    """
+    if request.flow != context.forward.config.flow:
+        raise UsageError(
+            f"the move goes {request.flow}, the flow given is {context.forward.config.flow}"
+        )
+    if dry_run:
+        return compute_plan(context, request, move_id or new_move_id(context, request))
+    ensure_topics(context)
+    store = MoveStore(context)
+    if move_id is not None:
+        known = store.find_plan(move_id)
+        if known is not None and known.request != request:
+            raise ConflictError(
+                f"move {move_id!r} was planned for something else: choose another id, or repeat "
+                f"the same request"
+            )
+        if known is not None and store.progress(move_id).step not in {"planned", "released"}:
+            return known
+    fresh = compute_plan(context, request, move_id or new_move_id(context, request))
+    store.save_plan(fresh)
+    return fresh
+
+
+def new_move_id(context: MoveContext, request: MoveRequest) -> str:
+    """Make an id that sorts by time and says what the move is."""
+    time = datetime.fromtimestamp(context.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
+
+
+def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
+    """Read both clusters and compute the plan.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic or group that was named does not exist.
+    """
+    topics = _topics(context, request)
+    facts = read_facts(context, topics, _groups(context, request, topics))
+    groups = tuple(
+        GroupPlan(group, facts.source_group(group).members, facts.positions(group))
+        for group in sorted(facts.source_groups)
+    )
+    blocking = (
+        *_topic_problems(context, facts),
+        *_route_problems(facts, request, move_id),
+        *(reason for group in groups for reason in _group_problems(group, facts, request)),
+    )
+    return MovePlan(
+        move_id=move_id,
+        created_ms=context.now_ms(),
+        request=request,
+        topics=topics,
+        groups=groups,
+        blocking=blocking or _empty(groups, topics),
+        warnings=tuple(_warnings(groups, facts, request)),
+        fingerprint=config_fingerprint(context),
+    )
+
+
+def config_fingerprint(context: MoveContext) -> str:
+    """Identify the settings of both flows."""
+    return fingerprint(context.forward.config, context.reverse.config)
+
+
+def _topics(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
+    policy, flow = context.forward.config.policy, context.forward.config.flow
+    on_source, on_target = context.source.topics(), context.target.topics()
+    if not request.topics:
+        selected = _originals(on_source, context.forward.config)
+        return tuple(sorted(selected | _originals(on_target, context.reverse.config)))
+    for topic in request.topics:
+        if policy.topic_source(topic) in {flow.source, flow.target}:
+            raise UsageError(
+                f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}, "
+                f"its copies move with it"
+            )
+        if topic not in on_source and topic not in on_target:
+            raise NotFoundError(
+                f"topic {topic!r} exists neither on {flow.source} nor on {flow.target}"
+            )
+    return tuple(sorted(request.topics))
+
+
+def _originals(topics: Mapping[str, TopicDescription], config: FlowConfig) -> set[str]:
+    selection = NameFilter(config.topics, config.topics_exclude)
+    aliases = {config.flow.source, config.flow.target}
+    return {
+        topic
+        for topic in topics
+        if should_replicate_topic(topic, config, selection)
+        and config.policy.topic_source(topic) not in aliases
+        and not config.policy.is_heartbeats_topic(topic)
+    }
+
+
+def _groups(context: MoveContext, request: MoveRequest, topics: tuple[str, ...]) -> tuple[str, ...]:
+    if request.groups:
+        described = context.source.groups(request.groups)
+        for group in request.groups:
+            state = described[group].state if group in described else "dead"
+            if state == "dead" and not context.source.committed(group):
+                raise NotFoundError(
+                    f"consumer group {group!r} does not exist on {request.source}: "
+                    f"name a group that has offsets there"
+                )
+        return tuple(sorted(request.groups))
+    policy, flow = context.forward.config.policy, request.flow
+    ours = set(topics) | {policy.format_remote_topic(flow.target, topic) for topic in topics}
+    config = context.forward.config
+    selection = NameFilter(config.groups, config.groups_exclude)
+    return tuple(
+        sorted(
+            group
+            for group in context.source.groups()
+            if selection.matches(group)
+            and any(tp.topic in ours for tp in context.source.committed(group))
+        )
+    )
+
+
+def _topic_problems(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    config = context.forward.config
+    selection = NameFilter(config.topics, config.topics_exclude)
+    for topic in facts.topics:
+        if topic not in facts.source_topics:
+            continue
+        remote = config.policy.format_remote_topic(config.flow.source, topic)
+        if not should_replicate_topic(topic, config, selection):
+            yield (
+                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
+                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
+            )
+        elif remote not in facts.target_topics:
+            yield f"topic {remote} does not exist on {config.flow.target}: is the replicator on?"
+
+
+def _route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Iterator[str]:
+    merged = facts.routing.merged
+    subjects = [topic_subject(topic) for topic in facts.topics]
+    subjects += [group_subject(group) for group in facts.source_groups]
+    for subject in subjects:
+        reason = _route_problem(subject, merged.get(subject), request, move_id)
+        if reason is not None:
+            yield reason
+
+
+def _route_problem(
+    subject: str, route: Route | None, request: MoveRequest, move_id: str
+) -> str | None:
+    if route is None:
+        return None
+    if route.state == "hold" and route.move_id != move_id:
+        return f"{subject} is held by move {route.move_id}: finish or release that one first"
+    if route.cluster != request.source:
+        return f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+    return None
+
+
+def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
+    there = facts.target_group(group.group)
+    if there.state not in {"empty", "dead"}:
+        yield (
+            f"group {group.group} is active on {request.target} "
+            f"({', '.join(there.members) or there.state}): stop it there"
+        )
+    stray = facts.stray_topics(group.group)
+    if stray:
+        yield (
+            f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
+            f"them to the topics, or delete these offsets"
+        )
+    for position in group.positions:
+        problem = position_problem(group.group, position, request)
+        if problem is not None:
+            yield problem
+
+
+def _empty(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> tuple[str, ...]:
+    if not topics:
+        return ("the flow replicates no topic: add one with 'srm-control topics --add'",)
+    if not groups:
+        return (f"no group has offsets on {', '.join(topics)}: name the groups to move",)
+    return ()
+
+
+def _warnings(
+    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest
+) -> Iterator[str]:
+    behind: dict[str, int] = {}
+    for partition in facts.replication():
+        behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield f"replication of {topic} is {remaining} records behind: the move will wait for it"
+    for group in groups:
+        for position in group.positions:
+            if position.skipped and request.accept_skips:
+                yield f"group {group.group} will skip {position.skipped} records of {position.name}"
+            if position.state == "conflict" and request.overwrite:
+                yield (
+                    f"group {group.group} will read {position.re_read} records of "
+                    f"{position.target_topic}-{position.partition} again"
+                )

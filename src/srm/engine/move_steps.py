@@ -1,0 +1,317 @@
+"""The steps of a move after its plan: hold, wait, apply, go, and release instead of go.
+
+Each step takes a move id, looks at the clusters anew and can be run again after a crash at any
+point. What a step has decided is written down before it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from srm.domain import internal_topics
+from srm.domain.move import MovePlan
+from srm.domain.move_gate import GateFacts, GroupFacts, SyncStatus, decide
+from srm.domain.move_progress import DECIDED, MoveProgress
+from srm.domain.routing import Route, group_subject, topic_subject
+from srm.domain.topics import TopicPartition
+from srm.engine.group_sync import apply_exact
+from srm.engine.move_facts import MoveFacts, partitions, read_facts
+from srm.engine.move_plan import compute_plan, config_fingerprint
+from srm.engine.move_store import (
+    MoveContext,
+    MoveStore,
+    Redirect,
+    RoutingTables,
+    is_set,
+    redirect,
+)
+from srm.errors import ConflictError, GateClosedError
+
+log = logging.getLogger(__name__)
+
+_MAY_HOLD = frozenset({"planned", "released", "holding"})
+_OVER = DECIDED - {"going"}
+
+
+def subjects(plan: MovePlan) -> tuple[str, ...]:
+    """Return the routing subjects of a move: producers' topics, then groups."""
+    return (
+        *(topic_subject(topic) for topic in plan.topics),
+        *(group_subject(group) for group in plan.group_names),
+    )
+
+
+def hold(context: MoveContext, move_id: str) -> MoveProgress:
+    """Tell all clients of the move to stop, finish and leave. RTO counts from here.
+
+    The plan is computed again first: what stands in its way now stops the move before any client
+    is touched. Clients see the hold on the source first: that is where they are.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: something blocks it, or settings changed since the plan, or it is over.
+    """
+    store = MoveStore(context)
+    plan, progress = store.plan(move_id), store.progress(move_id)
+    if progress.decided:
+        raise ConflictError(f"move {move_id} has sent its clients to {plan.request.target} already")
+    if progress.step in _MAY_HOLD:
+        progress = _begin_hold(context, store, plan, progress)
+    change = Redirect(move_id, subjects(plan), plan.request.source, "hold")
+    routes = redirect(context, change, first=context.source)
+    _forget_old_acks(context, routes)
+    if progress.step != "holding":
+        return progress
+    log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
+    return store.save(progress.at("held", context.now_ms()))
+
+
+def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
+    """Look once whether the move is synchronised; maps and positions are read anew.
+
+    ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``.
+
+    Raises:
+        NotFoundError: there is no such move.
+    """
+    store = MoveStore(context)
+    return _look(context, store, store.plan(move_id), store.progress(move_id)).status
+
+
+def apply(context: MoveContext, move_id: str) -> SyncStatus:
+    """Write the translated offsets on the target, read them back, and return the gate's answer.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: it is not synchronised; nothing was written.
+        ConflictError: what was written is not what is there.
+    """
+    store = MoveStore(context)
+    plan, progress = store.plan(move_id), store.progress(move_id)
+    if progress.decided:
+        raise ConflictError(f"move {move_id} has sent its clients to {plan.request.target} already")
+    look = _look(context, store, plan, progress)
+    _require(look.status.blocking, plan, "offsets may not be applied")
+    for group in look.facts.groups:
+        offsets = {
+            TopicPartition(p.target_topic, p.partition): p.resume
+            for p in group.positions
+            if p.resume is not None and not p.applied
+        }
+        if offsets:
+            apply_exact(context.forward, group.group, offsets)
+            log.info("move %s: group %s, %d offsets applied", move_id, group.group, len(offsets))
+    after = _look(context, store, plan, look.progress)
+    if after.status.unapplied:
+        differing = "; ".join(after.status.unapplied)
+        raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
+    if after.progress.step in {"held", "holding"}:
+        store.save(after.progress.at("applied", context.now_ms()))
+    return after.status
+
+
+def go(context: MoveContext, move_id: str) -> MoveProgress:
+    """Send all clients to the target, if the gate is open: it is checked here, from the clusters.
+
+    The decision is written down first, then the target's routes, then the source's. As soon as one
+    route is visible a client may have gone, so from then on a repeated call finishes what was
+    begun and asks no more; before that it asks again.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: a group is not synchronised; clients stay where they are.
+    """
+    store = MoveStore(context)
+    plan, progress = store.plan(move_id), store.progress(move_id)
+    change = Redirect(move_id, subjects(plan), plan.request.target, "go")
+    has_gone = _has_gone(context, change)
+    if progress.step in _OVER and not has_gone:
+        return progress  # later moves have taken the clients elsewhere
+    if not has_gone:
+        look = _look(context, store, plan, progress)
+        status = look.status
+        _require(status.blocking + status.unapplied, plan, "clients may not go")
+        progress = store.save(_decision(context, look))
+    redirect(context, change, first=context.target, tolerate_source=True)
+    if progress.step not in {"applied", "going"}:
+        return progress
+    log.info("move %s: clients go to %s", move_id, plan.request.target)
+    return store.save(progress.at("gone", context.now_ms()))
+
+
+def release(context: MoveContext, move_id: str) -> MoveProgress:
+    """End the hold and send clients back to the source: the way out before go, safe to repeat.
+
+    Offsets already applied on the target stay; they are srm's own by the ledger, so the next move
+    or group offset sync replaces them.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: clients have been sent to the target already.
+    """
+    store = MoveStore(context)
+    plan, progress = store.plan(move_id), store.progress(move_id)
+    gone = Redirect(move_id, subjects(plan), plan.request.target, "go")
+    if progress.step in _OVER or _has_gone(context, gone):
+        raise ConflictError(
+            f"move {move_id} has sent clients to {plan.request.target} already: move them back "
+            f"with a move from {plan.request.target} to {plan.request.source}"
+        )
+    merged = RoutingTables.read(context).merged
+    ours = [s for s in subjects(plan) if s in merged and merged[s].move_id == move_id]
+    change = Redirect(move_id, ours, plan.request.source, "go")
+    redirect(context, change, first=context.source)
+    if progress.step in {"planned", "released"} and not ours:
+        return progress
+    log.info("move %s: released, clients go on on %s", move_id, plan.request.source)
+    return store.save(progress.at("released", context.now_ms()))
+
+
+@dataclass(frozen=True)
+class _Look:
+    facts: GateFacts
+    status: SyncStatus
+    progress: MoveProgress
+    clusters: MoveFacts
+
+
+def _begin_hold(
+    context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress
+) -> MoveProgress:
+    if plan.fingerprint != config_fingerprint(context):
+        raise ConflictError(
+            f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
+            f"was planned: plan it again"
+        )
+    # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
+    pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
+    fresh = compute_plan(context, pinned, plan.move_id)
+    if fresh.blocking:
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
+    if progress.step == "released":
+        progress = replace(MoveProgress(plan.move_id), revision=progress.revision)
+    here = partitions(context.source.topics(), plan.topics)
+    now, ends = context.now_ms(), _by_name(context.source.log_ends(here))
+    return store.save(
+        progress.at(
+            "holding",
+            now,
+            lag_at_hold={group.group: group.lag for group in fresh.groups},
+            # A repeated hold may come after members have left.
+            members_at_hold={
+                group.group: max(len(group.members), progress.members_at_hold.get(group.group, 0))
+                for group in fresh.groups
+            },
+            log_ends_at_hold=ends,
+            log_ends=ends,
+            log_ends_ms=dict.fromkeys(plan.topics, now),
+            samples=(),
+        )
+    )
+
+
+def _forget_old_acks(context: MoveContext, routes: Mapping[str, Route]) -> None:
+    """Delete what clients said about earlier routes; their client ids may never come back."""
+    tables = RoutingTables.read(context)
+    old = {
+        ack.key(): None
+        for ack in tables.acks
+        if ack.subject in routes and ack.generation < routes[ack.subject].generation
+    }
+    if old:
+        for cluster in (context.source, context.target):
+            cluster.compacted(internal_topics.ROUTING).write(old)
+
+
+def _look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> _Look:
+    """Read the clusters, decide, and remember what the next look needs."""
+    clusters = read_facts(context, plan.topics, plan.group_names)
+    now = context.now_ms()
+    held = progress.step in {"holding", "held", "applied", "going"}
+    if held:
+        remaining = sum(partition.remaining for partition in clusters.replication())
+        progress = store.save(
+            _noting_writers(progress, _by_name(clusters.original_ends()), now).noting(
+                samples=progress.sampled(now, remaining)
+            )
+        )
+    facts = GateFacts(
+        move_id=plan.move_id,
+        request=plan.request,
+        topics=plan.topics,
+        groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
+        replication=clusters.replication(),
+        routes=clusters.routing.merged,
+        moving=_moving(plan, progress, now) if held else {},
+        now_ms=now,
+        held_ms=progress.times_ms.get("holding") if held else None,
+        report_age_ms=clusters.report_age_ms(now),
+        samples=progress.samples,
+    )
+    return _Look(facts, decide(facts), progress, clusters)
+
+
+def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
+    here, there = clusters.source_group(group), clusters.target_group(group)
+    return GroupFacts(
+        group, here.state, here.members, there.state, there.members, clusters.positions(group)
+    )
+
+
+def _by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(tp): offset for tp, offset in offsets.items()}
+
+
+def _noting_writers(progress: MoveProgress, ends: Mapping[str, int], now: int) -> MoveProgress:
+    """Remember when each topic on the source was last seen to grow."""
+    changed = {
+        partition.rpartition("-")[0]
+        for partition, end in ends.items()
+        if progress.log_ends.get(partition) != end
+    }
+    times = {**progress.log_ends_ms, **dict.fromkeys(changed, now)}
+    return replace(progress, log_ends=ends, log_ends_ms=times)
+
+
+def _moving(plan: MovePlan, progress: MoveProgress, now: int) -> dict[str, int]:
+    quiet_ms = plan.request.quiet_seconds * 1000
+    moving = {}
+    for topic, last in progress.log_ends_ms.items():
+        if now - last < quiet_ms:
+            moving[topic] = sum(
+                end - progress.log_ends_at_hold.get(partition, 0)
+                for partition, end in progress.log_ends.items()
+                if partition.rpartition("-")[0] == topic
+            )
+    return moving
+
+
+def _decision(context: MoveContext, look: _Look) -> MoveProgress:
+    groups = look.facts.groups
+    return look.progress.at(
+        "going",
+        context.now_ms(),
+        rpo_records=look.status.remaining_records,
+        intended={
+            group.group: {
+                f"{p.target_topic}-{p.partition}": p.resume
+                for p in group.positions
+                if p.resume is not None
+            }
+            for group in groups
+        },
+        skipped_at_go={g.group: sum(p.skipped for p in g.positions) for g in groups},
+        re_read_at_go={g.group: sum(p.re_read for p in g.positions) for g in groups},
+    )
+
+
+def _has_gone(context: MoveContext, change: Redirect) -> bool:
+    merged = RoutingTables.read(context).merged
+    return any(s in merged and is_set(merged[s], change) for s in change.subjects)
+
+
+def _require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
+    if reasons:
+        raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(reasons)}")

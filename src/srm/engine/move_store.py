@@ -1,0 +1,253 @@
+"""State of moves and routes on both clusters: what survives a crash of whatever runs a move.
+
+Both topics exist on both clusters with the same content. What differs after a crash or an absence
+is settled by number: the highest revision of a move's progress, the highest generation of a route.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from srm.domain import internal_topics, routing
+from srm.domain.move import MovePlan
+from srm.domain.move_progress import MoveProgress
+from srm.domain.move_report import MoveReport
+from srm.domain.routing import Ack, Route, RouteState
+from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.errors import NotFoundError, UnavailableError, UsageError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MoveContext:
+    """Both flows between the clusters of a move: ``forward`` X->Y, ``reverse`` Y->X."""
+
+    forward: FlowContext
+    reverse: FlowContext
+
+    def __post_init__(self) -> None:
+        if self.forward.config.flow.reversed != self.reverse.config.flow:
+            raise UsageError(
+                f"a move needs a flow and its opposite, not {self.forward.config.flow} and "
+                f"{self.reverse.config.flow}"
+            )
+
+    @property
+    def source(self) -> Cluster:
+        """Cluster X, which clients leave."""
+        return self.forward.source
+
+    @property
+    def target(self) -> Cluster:
+        """Cluster Y, which clients go to."""
+        return self.forward.target
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The clock, epoch milliseconds."""
+        return self.forward.now_ms
+
+
+def ensure_topics(context: MoveContext) -> None:
+    """Create the topics for moves and routes on both clusters where they are missing."""
+    for cluster, config in (
+        (context.target, context.forward.config),
+        (context.source, context.reverse.config),
+    ):
+        existing = cluster.topics()
+        specs = [
+            TopicSpec(name, 1, config.internal_replication_factor, {"cleanup.policy": "compact"})
+            for name in (internal_topics.MOVES, internal_topics.ROUTING)
+            if name not in existing
+        ]
+        if specs:
+            cluster.create_topics(specs)
+
+
+class MoveStore:
+    """Plans, progress and reports of moves, by move id."""
+
+    def __init__(self, context: MoveContext) -> None:
+        self._context = context
+
+    def plan(self, move_id: str) -> MovePlan:
+        """Return a plan.
+
+        Raises:
+            NotFoundError: no cluster has a move of that id.
+        """
+        plan = self.find_plan(move_id)
+        if plan is None:
+            raise NotFoundError(
+                f"move {move_id!r} is not known on {self._context.target.alias} or "
+                f"{self._context.source.alias}: see 'srm failover status', or plan it"
+            )
+        return plan
+
+    def find_plan(self, move_id: str) -> MovePlan | None:
+        """Return a plan, None where there is none of that id."""
+        plans = [MovePlan.decode(value) for value in self._values(f"plan:{move_id}")]
+        return max(plans, key=lambda plan: plan.created_ms, default=None)
+
+    def progress(self, move_id: str) -> MoveProgress:
+        """Return how far a move is; one that was only planned is at its first step."""
+        known = [MoveProgress.decode(value) for value in self._values(f"progress:{move_id}")]
+        return max(known, key=lambda one: one.revision, default=MoveProgress(move_id))
+
+    def report(self, move_id: str) -> MoveReport | None:
+        """Return the stored report of a move, None before there is one."""
+        for value in self._values(f"report:{move_id}"):
+            return MoveReport.decode(value)
+        return None
+
+    def html(self, move_id: str) -> str | None:
+        """Return the stored HTML report of a move, None before there is one."""
+        for value in self._values(f"html:{move_id}"):
+            return value.decode()
+        return None
+
+    def move_ids(self) -> tuple[str, ...]:
+        """Return the ids of all known moves, oldest plan first."""
+        plans: dict[str, MovePlan] = {}
+        for records in self._tables():
+            for key, value in records.items():
+                if key.startswith(b"plan:"):
+                    plan = MovePlan.decode(value)
+                    plans[plan.move_id] = plan
+        return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
+
+    def save_plan(self, plan: MovePlan) -> None:
+        """Write a plan to both clusters."""
+        self._write({f"plan:{plan.move_id}": plan.value()}, decided=False)
+
+    def save(self, progress: MoveProgress) -> MoveProgress:
+        """Write progress to both clusters; once decided, a source that is away is passed over."""
+        self._write({f"progress:{progress.move_id}": progress.value()}, decided=progress.decided)
+        return progress
+
+    def save_report(self, report: MoveReport, html: str) -> None:
+        """Write a report to both clusters; a source that is away is passed over."""
+        records = {
+            f"report:{report.move_id}": report.value(),
+            f"html:{report.move_id}": html.encode(),
+        }
+        self._write(records, decided=True)
+
+    def _write(self, records: Mapping[str, bytes], *, decided: bool) -> None:
+        encoded = {key.encode(): value for key, value in records.items()}
+        self._context.target.compacted(internal_topics.MOVES).write(encoded)
+        try:
+            self._context.source.compacted(internal_topics.MOVES).write(encoded)
+        except UnavailableError as error:
+            if not decided:
+                raise
+            log.warning("move state is kept on %s only: %s", self._context.target.alias, error)
+
+    def _values(self, key: str) -> list[bytes]:
+        encoded = key.encode()
+        return [records[encoded] for records in self._tables() if encoded in records]
+
+    def _tables(self) -> list[dict[bytes, bytes]]:
+        return read_both(self._context, internal_topics.MOVES)
+
+
+def read_both(context: MoveContext, topic: str) -> list[dict[bytes, bytes]]:
+    """Read a compacted topic on target and source; one of them may be away.
+
+    Raises:
+        UnavailableError: neither cluster answers.
+    """
+    tables: list[dict[bytes, bytes]] = []
+    missing: list[UnavailableError] = []
+    for cluster in (context.target, context.source):
+        try:
+            tables.append(cluster.compacted(topic).read())
+        except UnavailableError as error:
+            missing.append(error)
+    if not tables:
+        raise missing[0]
+    return tables
+
+
+@dataclass(frozen=True)
+class RoutingTables:
+    """Routes on the target and on the source (None: away), and all acknowledgements."""
+
+    target: Mapping[str, Route]
+    source: Mapping[str, Route] | None
+    acks: tuple[Ack, ...]
+
+    @property
+    def merged(self) -> dict[str, Route]:
+        """Routes as clients see them."""
+        return routing.merge_tables([self.target, self.source or {}])
+
+    @classmethod
+    def read(cls, context: MoveContext) -> RoutingTables:
+        """Read both clusters; a source that is away is passed over."""
+        target = context.target.compacted(internal_topics.ROUTING).read()
+        try:
+            source = context.source.compacted(internal_topics.ROUTING).read()
+        except UnavailableError as error:
+            log.warning("routes of %s cannot be read: %s", context.source.alias, error)
+            return cls(routing.routes_of(target), None, routing.acks_of(target))
+        acks = routing.acks_of(target) + routing.acks_of(source)
+        return cls(routing.routes_of(target), routing.routes_of(source), acks)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Routes to set: all ``subjects`` to ``cluster`` and ``state`` in the name of ``move_id``."""
+
+    move_id: str
+    subjects: Sequence[str]
+    cluster: str
+    state: RouteState
+
+
+def redirect(
+    context: MoveContext, change: Redirect, *, first: Cluster, tolerate_source: bool = False
+) -> dict[str, Route]:
+    """Write routes to both clusters, ``first`` before the other; can be run again at any time.
+
+    A route that this move has set already is kept with its generation and only written where it
+    is missing, so that a crash between the two clusters is repaired by the next run. Clients
+    follow the higher generation, so between the two writes all of them see the new route.
+    """
+    tables = RoutingTables.read(context)
+    merged, now = tables.merged, context.now_ms()
+    routes: dict[str, Route] = {}
+    for subject in change.subjects:
+        known = merged.get(subject)
+        settled = known is not None and is_set(known, change)
+        routes[subject] = (
+            known
+            if known is not None and settled
+            else routing.successor([known], change.cluster, change.state, change.move_id, now)
+        )
+    ordered = sorted((context.target, context.source), key=lambda cluster: cluster is not first)
+    for cluster in ordered:
+        present = tables.target if cluster is context.target else tables.source or {}
+        missing = {s: r for s, r in routes.items() if present.get(s) != r}
+        try:
+            if missing:
+                cluster.compacted(internal_topics.ROUTING).write(
+                    {subject.encode(): route.value() for subject, route in missing.items()}
+                )
+        except UnavailableError as error:
+            if not tolerate_source or cluster is not context.source:
+                raise
+            log.warning("routes are set on %s only: %s", context.target.alias, error)
+    return routes
+
+
+def is_set(route: Route, change: Redirect) -> bool:
+    """Whether a route is already what the change asks for, set by the same move."""
+    return (
+        route.move_id == change.move_id
+        and route.state == change.state
+        and route.cluster == change.cluster
+    )
