@@ -1,0 +1,169 @@
+"""Results of a verification: counts, hashes and the first difference of each partition.
+
+The latest result of each partition is a JSON record of ``srm-verification.<SOURCE>.internal``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from srm.domain.topics import Flow
+from srm.domain.verification_plan import RangePlan
+from srm.errors import IntegrityError
+
+Outcome = Literal["equal", "different", "unverified"]
+DifferenceKind = Literal[
+    "missing", "extra", "foreign", "order", "key", "value", "headers", "timestamp"
+]
+
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference, by the two places that the offset map makes one; None: outside the map."""
+
+    topic: str
+    partition: int
+    source_offset: int | None
+    target_offset: int | None
+    kinds: tuple[DifferenceKind, ...]
+
+    def __str__(self) -> str:
+        places = ((self.source_offset, "source"), (self.target_offset, "target"))
+        where = ", ".join(
+            f"{side} offset {offset}" for offset, side in places if offset is not None
+        )
+        return f"{self.topic}-{self.partition} {where}: {', '.join(self.kinds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SideResult:
+    """One side of a range: the number of its records, and the hash of them in order."""
+
+    records: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What comparing one range found; the fields mean what :class:`PartitionVerification` says."""
+
+    source: SideResult
+    target: SideResult
+    foreign: int
+    one_sided: int
+    difference: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerification:
+    """The result for one partition.
+
+    Compared were the records in both offset ranges. The two hashes are equal exactly when these
+    records are, in order; they depend on how the partition was cut, so they say nothing about an
+    earlier result. ``foreign`` counts target records that the copy did not write, ``one_sided``
+    those of a compacted topic that only one side still has (not hashed, no difference).
+    ``difference`` is the first one. ``reason`` says why nothing could be compared.
+    """
+
+    topic: str
+    partition: int
+    remote_topic: str
+    outcome: Outcome
+    time_ms: int
+    source_start: int = 0
+    source_end: int = 0
+    target_start: int = 0
+    target_end: int = 0
+    source_records: int = 0
+    target_records: int = 0
+    source_hash: str = ""
+    target_hash: str = ""
+    foreign: int = 0
+    one_sided: int = 0
+    difference: Difference | None = None
+    reason: str = ""
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return f"{self.topic}-{self.partition}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> PartitionVerification:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a verification result.
+        """
+        try:
+            raw: dict[str, Any] = json.loads(value)
+            entry = raw["difference"]
+            if entry is not None:
+                raw["difference"] = Difference(**entry | {"kinds": tuple(entry["kinds"])})
+            return cls(**raw)
+        except (ValueError, TypeError, KeyError) as error:
+            raise IntegrityError(
+                f"verification record {value[:80]!r} is damaged: {error}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationSummary:
+    """The result of one verification of a flow, by topic and partition."""
+
+    flow: Flow
+    partitions: tuple[PartitionVerification, ...]
+
+    @property
+    def different(self) -> tuple[PartitionVerification, ...]:
+        """Partitions whose copies differ."""
+        return tuple(p for p in self.partitions if p.outcome == "different")
+
+    @property
+    def unverified(self) -> tuple[PartitionVerification, ...]:
+        """Partitions of which nothing could be compared, each with its reason."""
+        return tuple(p for p in self.partitions if p.outcome == "unverified")
+
+
+def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:
+    """Put the results of a partition's ranges together, given in order."""
+    difference = next((r.difference for r in results if r.difference is not None), None)
+    return PartitionVerification(
+        whole.topic,
+        whole.partition,
+        whole.remote_topic,
+        "equal" if difference is None else "different",
+        time_ms,
+        whole.source_start,
+        whole.source_end,
+        whole.target_start,
+        whole.target_end,
+        sum(r.source.records for r in results),
+        sum(r.target.records for r in results),
+        _digest_of(r.source.digest for r in results),
+        _digest_of(r.target.digest for r in results),
+        sum(r.foreign for r in results),
+        sum(r.one_sided for r in results),
+        difference,
+    )
+
+
+def new_hash() -> hashlib.blake2b:
+    """Start the hash that all results use."""
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+
+def _digest_of(digests: Iterable[str]) -> str:
+    chained = new_hash()
+    for digest in digests:
+        chained.update(bytes.fromhex(digest))
+    return chained.hexdigest()
