@@ -1,0 +1,262 @@
+"""A Kafka cluster in memory, good enough to run every use case of the engine.
+
+The contract suite in tests/contract runs over this and the real one, so the two cannot drift
+apart. Methods that the port does not have play the part of everybody else: producers, consumers,
+retention, a network that fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import GroupDescription, TopicDescription, TopicSpec
+from srm.errors import (
+    ConfigError,
+    GroupActiveError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
+from srm.testing.fake_compacted import FakeCompactedTopic, FakePartition
+
+
+@dataclass
+class _Topic:
+    topic_id: str
+    partitions: list[FakePartition]
+    configs: dict[str, str]
+
+
+@dataclass
+class _Group:
+    kind: Literal["classic", "consumer"] = "classic"
+    members: list[str] = field(default_factory=list)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class FakeCluster:
+    """One Kafka cluster in memory (implements :class:`srm.engine.ports.Cluster`).
+
+    ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls.
+    """
+
+    def __init__(self, alias: str, brokers: int = 3) -> None:
+        self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
+        self._alias = alias
+        self._brokers = brokers
+        self._id = _random_id()
+        self._topics: dict[str, _Topic] = {}
+        self._groups: dict[str, _Group] = {}
+        self._failure: SrmError | None = None
+
+    # The port.
+
+    @property
+    def alias(self) -> str:
+        """Alias in the configuration."""
+        return self._alias
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        self._reach("describing the cluster")
+        return self._id
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """Describe all topics."""
+        self._reach("describing topics")
+        return {
+            name: TopicDescription(name, topic.topic_id, len(topic.partitions))
+            for name, topic in self._topics.items()
+        }
+
+    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the overrides of the topics; one that does not exist is left out."""
+        self._reach("reading topic configs")
+        return {name: dict(self._topics[name].configs) for name in topics if name in self._topics}
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> None:
+        """Create topics; one that exists is left as it is."""
+        self._reach("creating topics")
+        for spec in specs:
+            if spec.name in self._topics:
+                continue
+            if spec.partitions < 1:
+                raise UsageError(f"creating topic {spec.name}: {spec.partitions} partitions")
+            if spec.replication_factor > self._brokers:
+                raise ConfigError(
+                    f"creating topic {spec.name}: replication factor {spec.replication_factor} "
+                    f"is larger than the number of brokers, {self._brokers}"
+                )
+            self.add_topic(spec.name, spec.partitions, dict(spec.configs))
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Grow topics; one that is as large already is left alone."""
+        self._reach("growing topics")
+        self._require(counts)
+        for name, count in counts.items():
+            partitions = self._topics[name].partitions
+            partitions.extend(FakePartition() for _ in range(count - len(partitions)))
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set topic configs incrementally; None deletes an override."""
+        self._reach("changing topic configs")
+        self._require([name for name, entries in changes.items() if entries])
+        for name, entries in changes.items():
+            for key, value in entries.items():
+                if value is None:
+                    self._topics[name].configs.pop(key, None)
+                else:
+                    self._topics[name].configs[key] = value
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset each partition still holds; unknown ones are left out."""
+        self._reach("listing offsets")
+        found = {p: self._partition(p) for p in partitions}
+        return {p: partition.start for p, partition in found.items() if partition}
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each partition; unknown ones are left out."""
+        self._reach("listing offsets")
+        found = {p: self._partition(p) for p in partitions}
+        return {p: partition.end for p, partition in found.items() if partition}
+
+    def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
+        """Describe all groups, or the named ones; an absent group is ``dead``."""
+        self._reach("describing groups")
+        return {name: self._described(name) for name in (self._groups if names is None else names)}
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; an absent group has none."""
+        self._reach(f"reading offsets of group {group!r}")
+        found = self._groups.get(group)
+        return dict(found.offsets) if found else {}
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write offsets of a group without members.
+
+        Raises:
+            GroupActiveError: the group has members.
+            NotFoundError: some partitions do not exist; the others were written.
+        """
+        if not offsets:
+            return
+        negative = sorted(str(p) for p, offset in offsets.items() if offset < 0)
+        if negative:
+            raise UsageError(f"group {group!r}: negative offset for {', '.join(negative)}")
+        self._reach(f"writing offsets of group {group!r}")
+        if group in self._groups and self._groups[group].members:
+            raise GroupActiveError(f"group {group!r} on cluster {self._alias} has members")
+        known = {p: offset for p, offset in offsets.items() if self._partition(p)}
+        if known:
+            self._groups.setdefault(group, _Group()).offsets.update(known)
+            self.commits.append((group, known))
+        unknown = sorted(str(p) for p in offsets.keys() - known.keys())
+        if unknown:
+            raise NotFoundError(
+                f"writing offsets of group {group!r}: unknown partitions: {', '.join(unknown)}"
+            )
+
+    def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
+        """Give access to one partition of a compacted topic."""
+        place = TopicPartition(topic, partition)
+
+        def find(doing: str) -> FakePartition | None:
+            self._reach(doing)
+            return self._partition(place)
+
+        return FakeCompactedTopic(str(place), find)
+
+    # Everybody else.
+
+    def add_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic, or create it again under a new id; return the id."""
+        topic = _Topic(
+            _random_id(), [FakePartition() for _ in range(partitions)], dict(configs or {})
+        )
+        self._topics[name] = topic
+        return topic.topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with everything in it, committed offsets included."""
+        del self._topics[name]
+        for group in self._groups.values():
+            group.offsets = {p: o for p, o in group.offsets.items() if p.topic != name}
+
+    def produce(self, topic: str, partition: int = 0, records: int = 1) -> int:
+        """Let a producer append records; return the new end."""
+        found = self._existing(TopicPartition(topic, partition))
+        found.end += records
+        return found.end
+
+    def trim(self, topic: str, partition: int, start: int) -> None:
+        """Let retention delete what is before ``start``."""
+        found = self._existing(TopicPartition(topic, partition))
+        found.start = max(found.start, min(start, found.end))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a consumer of the group commit, as a member or before it left."""
+        self._groups.setdefault(group, _Group()).offsets.update(offsets)
+
+    def join(
+        self, group: str, member: str = "app", kind: Literal["classic", "consumer"] = "classic"
+    ) -> None:
+        """Let a consumer join the group."""
+        found = self._groups.setdefault(group, _Group(kind))
+        found.kind = kind
+        found.members.append(f"{member}@127.0.0.1")
+
+    def leave(self, group: str, member: str = "app") -> None:
+        """Let a consumer leave the group."""
+        self._groups[group].members.remove(f"{member}@127.0.0.1")
+
+    def expire_group(self, group: str) -> None:
+        """Forget a group and its offsets, as the broker does after offsets.retention.minutes."""
+        del self._groups[group]
+
+    def fail(self, error: SrmError | None = None) -> None:
+        """Let every call fail from now on, by default as a cluster that is down."""
+        self._failure = error or UnavailableError(f"cluster {self._alias} does not answer; retry")
+
+    def recover(self) -> None:
+        """End what :meth:`fail` began."""
+        self._failure = None
+
+    def _reach(self, doing: str) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(f"{doing} on cluster {self._alias}: {self._failure}")
+
+    def _require(self, names: Collection[str]) -> None:
+        absent = sorted(name for name in names if name not in self._topics)
+        if absent:
+            raise NotFoundError(f"cluster {self._alias} has no topic {', '.join(absent)}")
+
+    def _partition(self, place: TopicPartition) -> FakePartition | None:
+        topic = self._topics.get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[place.partition]
+
+    def _existing(self, place: TopicPartition) -> FakePartition:
+        partition = self._partition(place)
+        if partition is None:
+            raise NotFoundError(f"cluster {self._alias} has no partition {place}")
+        return partition
+
+    def _described(self, name: str) -> GroupDescription:
+        group = self._groups.get(name)
+        if group is None:
+            return GroupDescription(name, "dead")
+        state: Literal["active", "empty"] = "active" if group.members else "empty"
+        return GroupDescription(name, state, group.kind, tuple(sorted(group.members)))
+
+
+def _random_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
