@@ -13,12 +13,11 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.replication_records import AssignedPartition
 from srm.engine import control_lists, topic_sync
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
-from srm.errors import AuthorizationError
+from srm.errors import AuthorizationError, SrmError
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +53,7 @@ class Discovery:
         """
         self._context = context
         self._configured = configured
+        self._refused = ""
 
     def prepare(self) -> None:
         """Create the internal topics that the flow needs on its target."""
@@ -67,23 +67,27 @@ class Discovery:
         context = replace(self._context, config=control_lists.effective(configured, lists))
         source_topics, target_topics = context.source.topics(), context.target.topics()
         ensure_offset_syncs(context, source_topics, target_topics)
-        selected = selected_topics(source_topics, context.config)
+        names = topic_sync.selected_topics(source_topics, context.config)
+        selected = tuple(source_topics[name] for name in names)
         if outgrown(selected, target_topics, context.config):
-            create_remote_topics(context, selected, target_topics)
+            self._create(context, selected, target_topics)
             target_topics = context.target.topics()
         return assignable(selected, target_topics, context.config)
 
-
-def selected_topics(
-    source_topics: Mapping[str, TopicDescription], config: FlowConfig
-) -> tuple[TopicDescription, ...]:
-    """Return the source topics the flow copies, by name."""
-    chosen = NameFilter(config.topics, config.topics_exclude)
-    return tuple(
-        source_topics[name]
-        for name in sorted(source_topics)
-        if should_replicate_topic(name, config, chosen)
-    )
+    def _create(
+        self,
+        context: FlowContext,
+        selected: Iterable[TopicDescription],
+        target_topics: Mapping[str, TopicDescription],
+    ) -> None:
+        """Create what is missing; a topic that the target refuses keeps no other one waiting."""
+        try:
+            create_remote_topics(context, selected, target_topics)
+            self._refused = ""
+        except SrmError as error:
+            if str(error) != self._refused:  # each round tries again: say it once
+                logger.warning("%s: %s", context.config.flow, error)
+            self._refused = str(error)
 
 
 def outgrown(

@@ -1,0 +1,278 @@
+"""The replicator: one Spark application that copies any number of flows.
+
+::
+
+    driver process                              Spark                     Python workers
+    per flow:  driver thread, discovery thread
+               heartbeats thread
+    per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
+               ^    (again when it dies)                                   |
+               +--- slot reports, raw metrics (Kafka topics on the target) +
+
+One job per slot: in a common job the first lost worker would take the others along. Nothing that
+matters travels through Spark, so that any part may die at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from srm.config.model import Config
+from srm.domain.replication_records import DriverHeartbeat
+from srm.domain.topics import Flow
+from srm.engine.ports import FlowContext
+from srm.errors import ConfigError, SrmError, UnavailableError
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.replication.catch_up import CatchUp
+from srm.replication.discovery import Discovery
+from srm.replication.driver import FlowDriver, Timing
+from srm.replication.heartbeats import emit_heartbeats
+from srm.replication.jobs import keep_running
+from srm.replication.progress import FlowProgress
+from srm.replication.slot import SlotSpec
+from srm.spark.session import spark_session, submitted
+from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
+
+logger = logging.getLogger(__name__)
+
+OpenFlow = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
+
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
+_TICK_S: Final = 0.25
+_JOIN_S: Final = 2.0
+_CONF: Final = {
+    # A slot lives as long as its worker: nothing of an earlier slot may be left in it.
+    "spark.python.worker.reuse": "false",
+    "spark.python.task.killTimeout": "500ms",
+    # A second copy of a slot would only fence the first one.
+    "spark.speculation": "false",
+}
+
+
+@dataclass(frozen=True)
+class _FlowWork:
+    context: FlowContext
+    driver: FlowDriver
+    specs: tuple[SlotSpec, ...]
+
+
+def fitted_master(master: str | None, slots: int) -> str:
+    """Return a local master with a core for each slot and one to spare; others are left alone.
+
+    Slots hold their core for good but mostly wait, so there may be more of them than real cores.
+    """
+    match = _LOCAL.fullmatch(master or "local")
+    if match is None:
+        return master or "local"
+    cores, failures = match.groups()
+    known = (os.cpu_count() or 1) if cores == "*" else int(cores or 1)
+    count = max(known, slots + 1)
+    return f"local[{count},{failures}]" if failures else f"local[{count}]"
+
+
+def _wanted_master(given: str | None) -> str | None:
+    return SparkConf().get("spark.master", given) if submitted() else given
+
+
+class Replicator:
+    """Runs drivers and slots of the given flows until it is stopped."""
+
+    def __init__(
+        self,
+        config: Config,
+        flows: Sequence[Flow],
+        open_flow: OpenFlow,
+        *,
+        master: str | None = None,
+        function: str = DEFAULT_SLOT,
+        timing: Timing | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            config: the resolved configuration.
+            flows: the flows to copy, at least one.
+            open_flow: connects both clusters of a flow (:func:`srm.wiring.open_flow`).
+            master: Spark master; spark-submit's wins, a local one is given enough cores.
+            function: the slot function, ``module:function``, importable on the executors.
+            timing: intervals of the drivers; from the configuration where nothing is said.
+
+        Raises:
+            ConfigError: there is no flow, or one is not enabled.
+            UsageError: the slot function does not exist.
+        """
+        disabled = [flow for flow in flows if not config.flow(flow).enabled]
+        if disabled or not flows:
+            names = ", ".join(map(str, disabled)) or "none of the flows"
+            key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
+            raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
+        slot_function(function)
+        self._config = config
+        self._flows = tuple(dict.fromkeys(flows))
+        self._open_flow = open_flow
+        self._master = master
+        self._function = function
+        self._timing = timing
+        self._work: tuple[_FlowWork, ...] = ()
+        self._stop = threading.Event()
+        self._failure: SrmError | None = None
+        self._application_id = ""
+        self._id = uuid.uuid4().hex
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """The flows that are copied."""
+        return self._flows
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
+        self._stop.set()
+
+    def progress(self) -> tuple[FlowProgress, ...]:
+        """Return how far each flow is; empty before the start."""
+        return tuple(work.driver.progress.snapshot() for work in self._work)
+
+    def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy until :meth:`stop`, or until everything is copied that was there at the start.
+
+        Raises:
+            FencedError: another replicator has taken over one of the flows.
+            StackError: Spark does not start.
+            SrmError: a cluster refuses something, or the copy cannot catch up.
+        """
+        with ExitStack() as stack:
+            self._work = tuple(self._prepare(stack, flow) for flow in self._flows)
+            slots = sum(len(work.specs) for work in self._work)
+            conf = {**_CONF, "spark.master": fitted_master(_wanted_master(self._master), slots)}
+            spark = stack.enter_context(_session(conf))
+            self._application_id = spark.sparkContext.applicationId
+            try:
+                threads = self._start(spark)
+                self._watch(spark, until_caught_up=until_caught_up)
+            finally:
+                self._stop.set()
+                # Spark's client complains about each call that the end of the session interrupts.
+                logging.getLogger("py4j").setLevel(logging.CRITICAL)
+            for thread in threads:
+                thread.join(_JOIN_S)
+        if self._failure is not None:
+            raise self._failure
+
+    def _prepare(self, stack: ExitStack, flow: Flow) -> _FlowWork:
+        config, flow_config = self._config, self._config.flow(flow)
+        context = stack.enter_context(self._open_flow(config, flow))
+        slots = [str(number) for number in range(flow_config.tasks_max)]
+        log = KafkaDriverLog(
+            flow, config.client(flow.target, "consumer"), config.client(flow.target, "producer")
+        )
+        refresh_s = flow_config.refresh_topics_interval.total_seconds()
+        driver = FlowDriver(
+            flow,
+            log,
+            Discovery(context, flow_config),
+            slots=slots,
+            identity=self._identity,
+            timing=self._timing or Timing(refresh_s=refresh_s),
+        )
+        source, target = config.client(flow.source, "admin"), config.client(flow.target, "admin")
+        specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
+        return _FlowWork(context, driver, specs)
+
+    def _identity(self) -> DriverHeartbeat:
+        now_ms = time.time_ns() // 1_000_000
+        return DriverHeartbeat(
+            self._id, self._application_id, socket.gethostname(), os.getpid(), now_ms
+        )
+
+    def _start(self, spark: SparkSession) -> list[threading.Thread]:
+        """Start everything; return the threads that end by themselves once stopped."""
+        threads = []
+        for work in self._work:
+            flow = work.context.config.flow
+            threads.append(_thread(f"driver {flow}", partial(self._drive, work)))
+            beat = partial(emit_heartbeats, work.context, self._stop)
+            threads.append(_thread(f"heartbeats {flow}", beat))
+            for spec in work.specs:
+                name = f"slot {spec.slot} of {flow}"
+                _thread(name, partial(self._keep_running, name, spark, spec))
+        return threads
+
+    def _drive(self, work: _FlowWork) -> None:
+        try:
+            work.driver.run(self._stop)
+        except SrmError as error:
+            self._fail(error)
+        except Exception as error:
+            logger.exception("%s: the driver failed", work.context.config.flow)
+            self._fail(SrmError(f"driver of {work.context.config.flow}: {error!r}"))
+
+    def _fail(self, error: SrmError) -> None:
+        self._failure = self._failure or error
+        self._stop.set()
+
+    def _keep_running(self, name: str, spark: SparkSession, spec: SlotSpec) -> None:
+        task = SlotTask(spec, self._function, logging.getLogger("srm").getEffectiveLevel())
+        number = int(spec.slot)
+
+        def job() -> None:
+            """One job with one task, which returns when the slot ends."""
+            spark.sparkContext.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
+            spark.range(number, number + 1, 1, 1).mapInArrow(task, "slot string").collect()
+
+        keep_running(name, job, self._stop, describe=_one_line)
+
+    def _watch(self, spark: SparkSession, *, until_caught_up: bool) -> None:
+        goals = [CatchUp(work.driver, work.context.source) for work in self._work]
+        while not self._stop.wait(_TICK_S):
+            if not _is_alive(spark):
+                raise UnavailableError("Spark's JVM has ended: start the replicator again")
+            if until_caught_up and not [goal for goal in goals if not goal.done()]:
+                return
+
+
+def _thread(name: str, target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def _session(conf: dict[str, str]) -> Iterator[SparkSession]:
+    """Give a session whose end is no error, as its JVM may have been stopped before us."""
+    with ExitStack() as stack:
+        spark = stack.enter_context(spark_session("srm-replicator", None, conf))
+        leave = stack.pop_all().close
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError, OSError):
+            leave()
+
+
+def _is_alive(spark: SparkSession) -> bool:
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 -- no public question
+    except (Py4JError, OSError):
+        return False
+
+
+def _one_line(error: Exception) -> str:
+    """Return what ended a job: the worker's own error where the text has it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("srm.errors.")]
+    return (own or lines or [type(error).__name__])[-1 if own else 0][:300]

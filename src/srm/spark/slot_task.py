@@ -1,0 +1,78 @@
+"""What runs inside a Spark task: one slot, for as long as the task lives.
+
+How it ends. Spark has no way of telling a Python worker that its job was cancelled: it kills the
+worker (``spark.python.task.killTimeout`` later), and claims see to it that nobody is harmed. When
+the application ends, however it ends, Spark's worker daemon hangs up on its workers: then the slot
+is asked to stop, writes its last positions, and the process is gone after ``LINGER_S`` at most.
+What a slot copies is not changed by stopping it but by its assignment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from srm.errors import UsageError
+from srm.replication.slot import SlotSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_SLOT: Final = "srm.spark.slot:run_slot"
+LINGER_S: Final = 2.0
+
+SlotFunction = Callable[[SlotSpec, threading.Event], None]
+
+
+def slot_function(name: str) -> SlotFunction:
+    """Import ``module:function``.
+
+    Raises:
+        UsageError: there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        function: SlotFunction = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"slot function {name!r} cannot be imported: {error}") from error
+    return function
+
+
+class SlotTask:
+    """The function that Spark calls in the worker (mapInArrow): it returns when the slot ends."""
+
+    def __init__(self, spec: SlotSpec, function: str, log_level: int) -> None:
+        """Remember what to run; Spark pickles this object by reference to its class."""
+        self._spec = spec
+        self._function = function
+        self._log_level = log_level
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the slot; yields nothing, since a task's rows arrive only when it has ended."""
+        for _ in batches:  # the one row that makes Spark start the task
+            pass
+        logging.basicConfig(
+            stream=sys.stderr,
+            level=self._log_level,
+            format=f"%(asctime)s %(levelname)s %(name)s [{self._spec.flow_config.flow} slot "
+            f"{self._spec.slot}] %(message)s",
+        )
+        stop = threading.Event()
+        signal.signal(signal.SIGHUP, lambda _number, _frame: _hang_up(stop))
+        slot_function(self._function)(self._spec, stop)
+        if stop.is_set():
+            os._exit(0)  # the socket to Spark is closed: a return would only print a stack trace
+        yield from ()
+
+
+def _hang_up(stop: threading.Event) -> None:
+    stop.set()
+    timer = threading.Timer(LINGER_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
