@@ -52,7 +52,7 @@ def set_debug(*, enabled: bool) -> None:
     """Log srm's own debug messages to stderr, and let :func:`run_cli` show stack traces."""
     logging.basicConfig(
         stream=sys.stderr,
-        level=logging.INFO if enabled else logging.WARNING,
+        level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         force=True,
     )

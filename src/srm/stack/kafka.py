@@ -78,7 +78,8 @@ class KafkaBroker:
         alias: alias of the cluster, for messages.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
-        environ: environment of the process; additions mark it for whoever has to find it.
+        environ: additions to the environment; they mark the process for who has to find it.
+        log: file for the broker's log lines, ``broker.log`` in ``home`` by default.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class KafkaBroker:
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
         environ: Mapping[str, str] | None = None,
+        log: Path | None = None,
     ) -> None:
         self.home = home.absolute()
         self.alias = alias
@@ -96,7 +98,7 @@ class KafkaBroker:
         self._heap = heap
         self._environ = dict(environ or {})
         self._process = ManagedProcess(
-            f"Kafka cluster {alias}", self.home / "broker.log", self.home / "broker.pid"
+            f"Kafka cluster {alias}", log or self.home / "broker.log", self.home / "broker.pid"
         )
 
     @property

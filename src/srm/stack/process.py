@@ -24,6 +24,9 @@ import psutil
 from srm.errors import StackError
 from srm.stack.disk import disk_errors, write_atomically
 
+HOME_MARK: Final = "SRM_STACK_HOME"
+"""Variable in the environment of all that a stack starts: the stack's folder."""
+
 _TICK_SECONDS: Final = 0.1
 _KILL_SECONDS: Final = 10.0
 _TAIL_LINES: Final = 200
@@ -59,6 +62,7 @@ class ManagedProcess:
         """
         if self.running:
             return
+        self._end_leftovers(spec.env)
         with disk_errors(spec.log):
             spec.log.parent.mkdir(parents=True, exist_ok=True)
             spec.cwd.mkdir(parents=True, exist_ok=True)
@@ -83,6 +87,12 @@ class ManagedProcess:
         """Process id (also of its group) while it runs."""
         process = self._find()
         return process.pid if process else None
+
+    @property
+    def started(self) -> float | None:
+        """Start time in epoch seconds while it runs."""
+        process = self._find()
+        return process.create_time() if process else None
 
     @property
     def running(self) -> bool:
@@ -147,16 +157,33 @@ class ManagedProcess:
         identity = {"pid": pid, "created": psutil.Process(pid).create_time()}
         write_atomically(self._identity_file, json.dumps(identity).encode())
 
+    def _end_leftovers(self, environ: Mapping[str, str]) -> None:
+        """End what a crashed leader left in its group; the mark proves that it is ours."""
+        home = environ.get(HOME_MARK)
+        pid = self._identity().get("pid")
+        if home is not None and pid is not None:
+            ours = {process.pid for process in marked_processes(HOME_MARK, home)}
+            end_processes((p for p in group_members(int(pid)) if p.pid in ours), timeout=0)
+
+    def _identity(self) -> dict[str, float]:
+        try:
+            identity: dict[str, float] = json.loads(self._identity_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return identity
+
     def _find(self) -> psutil.Process | None:
         if self._popen is not None:
             self._popen.poll()
+        identity = self._identity()
+        if not identity:
+            return None
         try:
-            identity = json.loads(self._identity_file.read_text(encoding="utf-8"))
-            process = psutil.Process(identity["pid"])
+            process = psutil.Process(int(identity["pid"]))
             if process.create_time() != identity["created"]:
                 return None
             return None if process.status() == psutil.STATUS_ZOMBIE else process
-        except (FileNotFoundError, json.JSONDecodeError, KeyError, psutil.NoSuchProcess):
+        except psutil.NoSuchProcess:
             return None
 
 
