@@ -119,11 +119,14 @@ class Facts:
     """What was fetched to translate commits; fetch commits first, then the maps, then the bounds.
 
     ``forward_maps`` are of the flow, ``reverse_maps`` of the opposite flow, each by the partition
-    of its own source topic. ``ledger`` is that of the flow's source.
+    of its own source topic; so are ``forward_errors`` and ``reverse_errors``, which say why a map
+    cannot be used. ``ledger`` is that of the flow's source.
     """
 
     forward_maps: Mapping[TopicPartition, OffsetMap] = field(default_factory=dict)
     reverse_maps: Mapping[TopicPartition, OffsetMap] = field(default_factory=dict)
+    forward_errors: Mapping[TopicPartition, str] = field(default_factory=dict)
+    reverse_errors: Mapping[TopicPartition, str] = field(default_factory=dict)
     upstream_bounds: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
     downstream_bounds: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
@@ -196,12 +199,14 @@ def _outcome(
             state="no-target",
             reason=f"{downstream} does not exist on {selection.flow.target}",
         )
-    if direction == "forward":
-        outcome = _forward(blank, facts.forward_maps.get(upstream, OffsetMap()), bounds, facts)
+    mapped = TopicPartition(selection.mapped_topic(upstream.topic, direction), upstream.partition)
+    forward = direction == "forward"
+    error = (facts.forward_errors if forward else facts.reverse_errors).get(mapped)
+    if error is not None:
+        return replace(blank, reason=f"the offset map of {mapped} cannot be used: {error}")
+    if forward:
+        outcome = _forward(blank, facts.forward_maps.get(mapped, OffsetMap()), bounds, facts)
     else:
-        mapped = TopicPartition(
-            selection.mapped_topic(upstream.topic, direction), upstream.partition
-        )
         outcome = _reverse(blank, facts.reverse_maps.get(mapped, OffsetMap()), bounds)
     return _if_progress(_within(outcome, bounds), selection.flow, facts.ledger)
 

@@ -1,0 +1,272 @@
+"""Compute and emit a flow's checkpoints: one bounded run over its groups.
+
+Everything is fetched first (commits, then maps, then bounds: so a map is never older than the
+commits it translates), the rest is :mod:`srm.domain.checkpoints`. A group that cannot be read is
+reported and does not hide the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.checkpoints import (
+    Bounds,
+    CheckpointOutcome,
+    Facts,
+    Selection,
+    checkpoint_outcomes,
+)
+from srm.domain.filters import NameFilter
+from srm.domain.ledger import Ledger
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader, TopicSpec
+from srm.errors import SrmError, UnavailableError
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 8  # a group's offsets cost one short request to its coordinator
+_GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
+_T = TypeVar("_T")
+
+Commits = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The translations of all selected groups of a flow, and what could not be read, by group."""
+
+    outcomes: tuple[CheckpointOutcome, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups with at least one outcome."""
+        return tuple(sorted({outcome.group for outcome in self.outcomes}))
+
+
+@dataclass(frozen=True)
+class CheckpointSummary:
+    """Result of one emission.
+
+    Attributes:
+        groups: how many groups were translated.
+        written: checkpoint records written (with a dry run: that would be).
+        unchanged: checkpoints that the topic held already.
+        states: number of outcomes by state.
+        errors: groups that could not be read, with the reason.
+        skipped: why nothing was done at all, else empty.
+    """
+
+    flow: Flow
+    time_ms: int
+    groups: int = 0
+    written: int = 0
+    unchanged: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    outcomes: tuple[CheckpointOutcome, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    skipped: str = ""
+    dry_run: bool = False
+
+
+def selection_of(config: FlowConfig) -> Selection:
+    """Return which topics and groups a flow checkpoints."""
+    return Selection(
+        config.flow,
+        config.policy,
+        NameFilter(config.topics, config.topics_exclude),
+        NameFilter(config.groups, config.groups_exclude),
+        NameFilter(config.reverse_checkpointed_topics),
+        config.reverse_checkpointing_enabled,
+    )
+
+
+def emit(
+    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+) -> CheckpointSummary:
+    """Write the checkpoints that changed to ``<SOURCE>.checkpoints.internal`` on the target.
+
+    Args:
+        context: the flow.
+        groups: only these groups; all selected ones without it.
+        dry_run: compute and compare, write nothing.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    config, now_ms = context.config, context.now_ms()
+    if not (config.emit_checkpoints_enabled or dry_run):
+        skipped = f"{config.flow}.emit.checkpoints.enabled is false"
+        return CheckpointSummary(config.flow, now_ms, skipped=skipped)
+    found = survey(context, groups)
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    table = context.target.compacted(topic)
+    existing = table.read()
+    checkpoints = [c for outcome in found.outcomes if (c := outcome.checkpoint) is not None]
+    records = {checkpoint.key(): checkpoint.value() for checkpoint in checkpoints}
+    changed = {key: value for key, value in records.items() if existing.get(key) != value}
+    if changed and not dry_run:
+        if not existing:
+            ensure_compacted(context.target, topic, config.checkpoints_replication_factor)
+        table.write(changed)
+    logger.info("%s: %d checkpoints written of %d", config.flow, len(changed), len(records))
+    return CheckpointSummary(
+        flow=config.flow,
+        time_ms=now_ms,
+        groups=len(found.groups),
+        written=len(changed),
+        unchanged=len(records) - len(changed),
+        states=dict(sorted(Counter(outcome.state for outcome in found.outcomes).items())),
+        outcomes=found.outcomes,
+        errors=found.errors,
+        dry_run=dry_run,
+    )
+
+
+def compute(
+    context: FlowContext, groups: Collection[str] | None = None
+) -> tuple[CheckpointOutcome, ...]:
+    """Translate the commits of all selected (or the given) groups; writes nothing.
+
+    Raises:
+        SrmError: a cluster does not answer, or a group cannot be read.
+    """
+    found = survey(context, groups)
+    for group, error in found.errors.items():
+        raise UnavailableError(f"group {group!r} on {context.config.flow.source}: {error}")
+    return found.outcomes
+
+
+def survey(context: FlowContext, groups: Collection[str] | None = None) -> Survey:
+    """Translate the commits of all selected (or the given) groups; errors are kept by group.
+
+    Raises:
+        UnavailableError: a cluster does not answer.
+    """
+    selection = selection_of(context.config)
+    names = context.source.groups() if groups is None else groups
+    wanted = sorted(name for name in names if selection.groups.matches(name))
+    commits, errors = per_group(wanted, context.source.committed)
+    if groups is not None:
+        unselected = sorted(set(groups) - set(wanted))
+        errors.update({group: _not_selected(group, selection.flow) for group in unselected})
+    chosen = {
+        group: offsets
+        for group, offsets in commits.items()
+        if selection.selects_group(group, offsets)
+    }
+    facts = _facts(context, selection, chosen.values())
+    outcomes = tuple(
+        outcome
+        for group, offsets in sorted(chosen.items())
+        for outcome in checkpoint_outcomes(group, offsets, selection, facts)
+    )
+    return Survey(outcomes, errors)
+
+
+def per_group(
+    groups: Collection[str], call: Callable[[str], _T]
+) -> tuple[dict[str, _T], dict[str, str]]:
+    """Call for each group, a few at a time; return results and the messages of failures.
+
+    Raises:
+        UnavailableError: so many groups in a row failed that the cluster itself must be away.
+    """
+    results: dict[str, _T] = {}
+    errors: dict[str, str] = {}
+    in_a_row = 0
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="srm-groups") as pool:
+        futures = {group: pool.submit(call, group) for group in groups}
+        for group, future in futures.items():
+            try:
+                results[group] = future.result()
+                in_a_row = 0
+            except UnavailableError as error:
+                errors[group] = str(error)
+                in_a_row += 1
+                if in_a_row >= _GIVE_UP_AFTER:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            except SrmError as error:
+                errors[group] = str(error)
+    return results, errors
+
+
+def read_ledger(cluster: Cluster) -> Ledger:
+    """Read what srm itself wrote to groups on a cluster.
+
+    Raises:
+        IntegrityError: a record of the ledger is damaged.
+    """
+    return Ledger.decode(cluster.compacted(internal_topics.LEDGER).read())
+
+
+def ensure_compacted(cluster: Cluster, topic: str, replication_factor: int) -> None:
+    """Create a compacted topic with one partition, if it does not exist."""
+    configs = {"cleanup.policy": "compact"}
+    cluster.create_topics([TopicSpec(topic, 1, replication_factor, configs)])
+
+
+def bounds_of(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Bounds]:
+    """Return first and last stable offset of the partitions that exist."""
+    if not partitions:
+        return {}
+    starts, ends = cluster.log_starts(partitions), cluster.log_ends(partitions)
+    return {p: Bounds(start, ends[p]) for p, start in starts.items() if p in ends}
+
+
+def _not_selected(group: str, flow: Flow) -> str:
+    return (
+        f"group not selected: srm-control groups --source {flow.source} "
+        f"--target {flow.target} --add {group}"
+    )
+
+
+def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> Facts:
+    upstream, downstream = set[TopicPartition](), set[TopicPartition]()
+    topics: dict[str, set[str]] = {"forward": set(), "reverse": set()}
+    for partition, direction, mapped, there in _selected(selection, commits):
+        upstream.add(partition)
+        downstream.add(there)
+        topics[direction].add(mapped)
+    forward = _load(context.maps, topics["forward"])
+    reverse = _load(context.reverse_maps, topics["reverse"])
+    return Facts(
+        forward.maps,
+        reverse.maps,
+        forward.errors,
+        reverse.errors,
+        bounds_of(context.source, upstream),
+        bounds_of(context.target, downstream),
+        read_ledger(context.source),
+    )
+
+
+def _selected(
+    selection: Selection, commits: Iterable[Commits]
+) -> Iterator[tuple[TopicPartition, str, str, TopicPartition]]:
+    """Yield each partition with its direction, the topic its map knows, and its counterpart."""
+    for partition in {partition for offsets in commits for partition in offsets}:
+        direction = selection.direction(partition.topic)
+        if direction is not None:
+            yield (
+                partition,
+                direction,
+                selection.mapped_topic(partition.topic, direction),
+                TopicPartition(
+                    selection.downstream_topic(partition.topic, direction), partition.partition
+                ),
+            )
+
+
+def _load(reader: MapReader, topics: Collection[str]) -> FlowMaps:
+    return reader.load(topics) if topics else FlowMaps({})
