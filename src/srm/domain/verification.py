@@ -68,7 +68,7 @@ class PartitionVerification:
     records are, in order; they depend on how the partition was cut, so they say nothing about an
     earlier result. ``foreign`` counts target records that the copy did not write, ``one_sided``
     those of a compacted topic that only one side still has (not hashed, no difference).
-    ``difference`` is the first one. ``reason`` says why nothing could be compared.
+    ``difference`` is the first one. ``reason`` says why nothing, or only a part, could be compared.
     """
 
     topic: str

@@ -56,6 +56,9 @@ def plan_partition(
     source_log: LogBounds,
     target_log: LogBounds,
     target_end_before: int,
+    *,
+    compacted: bool = False,
+    timestamps: bool = True,
 ) -> RangePlan | None:
     """Plan the comparison of everything that can be compared of one partition.
 
@@ -69,6 +72,8 @@ def plan_partition(
         source_log: bounds of the source's log, read after the map.
         target_log: bounds of the target's log, read after the map.
         target_end_before: last stable offset of the target, read before the map.
+        compacted: as in :class:`RangePlan`.
+        timestamps: as in :class:`RangePlan`.
 
     Returns:
         The ranges, or None if the source has records and nothing of them was ever copied.
@@ -99,6 +104,8 @@ def plan_partition(
         max(target_start, target_end),
         target_log.end,
         clip(runs, source_start, source_end),
+        compacted,
+        timestamps,
     )
 
 

@@ -1,0 +1,67 @@
+"""The metrics aggregation: raw records of a flow in, windows on its target out, safe to repeat."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from srm.domain import internal_topics
+from srm.engine.metrics import AggregationSummary, WindowSpec, bounds, store
+from srm.engine.ports import FlowContext
+from srm.kafka.compacted import ensure_compacted
+from srm.spark import metrics
+
+logger = logging.getLogger(__name__)
+
+
+def aggregate(
+    spark: SparkSession,
+    context: FlowContext,
+    consumer_properties: Mapping[str, str],
+    spec: WindowSpec | None = None,
+) -> AggregationSummary:
+    """Compute the windows of the look-back again and store those that are new or different.
+
+    Args:
+        spark: the session whose tasks read the raw records.
+        context: the flow; its target holds both topics.
+        consumer_properties: librdkafka consumer properties of the target.
+        spec: sizes; one minute sliding by ten seconds, a quarter of an hour back, by default.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the target answers.
+    """
+    spec = spec or WindowSpec()
+    flow = context.config.flow
+    now_ms = context.now_ms()
+    interval_ms = context.config.metrics_interval // timedelta(milliseconds=1)
+    wanted = bounds(spec, now_ms, interval_ms)
+    topic = internal_topics.raw_metrics(flow.source)
+    ranges = metrics.plan_ranges(consumer_properties, topic, wanted.first_start_ms)
+    logger.info("aggregating %s of %s in %d ranges", topic, flow, len(ranges))
+    seen = Observation()
+    raw = metrics.parse(metrics.load_values(spark, consumer_properties, ranges)).observe(
+        seen,
+        F.count(F.lit(1)).alias("raw"),
+        F.count(F.when(~metrics.is_usable(), 1)).alias("malformed"),
+    )
+    ours = raw.where((F.col("source") == flow.source) & (F.col("target") == flow.target))
+    rows = metrics.windows(ours, spec.window_ms, spec.slide_ms).collect() if ranges else []
+    found = [metrics.to_metric(row, spec.slide_ms) for row in rows]
+    complete = [window for window in found if wanted.hold(window)]
+    ensure_compacted(
+        context.target,
+        internal_topics.METRICS_WINDOWS,
+        replication_factor=context.config.internal_replication_factor,
+    )
+    written, expired = store(context.target, flow, complete, now_ms - spec.keep_ms)
+    counted = seen.get if ranges else {"raw": 0, "malformed": 0}
+    if counted["malformed"]:
+        logger.warning("%s holds %d records that are no metrics", topic, counted["malformed"])
+    return AggregationSummary(
+        flow, wanted, counted["raw"], counted["malformed"], len(complete), written, expired
+    )

@@ -1,0 +1,152 @@
+"""The comparison of two copies in Spark tasks: each reads its ranges from both clusters at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Consumer, Message
+from pyspark.sql import SparkSession
+
+from srm.domain import internal_topics
+from srm.domain.comparison import Record, compare
+from srm.domain.offset_ranges import OffsetRange
+from srm.domain.verification import (
+    PartitionVerification,
+    RangeResult,
+    VerificationSummary,
+    merge,
+)
+from srm.domain.verification_plan import RangePlan, cut
+from srm.engine import verification as engine
+from srm.engine.ports import FlowContext
+from srm.errors import SrmError
+from srm.kafka.compacted import ensure_compacted
+from srm.spark.ranges import read, reader
+
+logger = logging.getLogger(__name__)
+
+RANGE_RECORDS = 250_000
+_TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BothClusters:
+    """librdkafka consumer properties of a flow's source and target, for the tasks."""
+
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationRequest:
+    """What to verify: source topics (none: all of the flow), and how much of each partition."""
+
+    topics: tuple[str, ...] = ()
+    max_records: int | None = None
+    range_records: int = RANGE_RECORDS
+
+
+def verify(
+    spark: SparkSession,
+    context: FlowContext,
+    properties: BothClusters,
+    request: VerificationRequest | None = None,
+) -> VerificationSummary:
+    """Compare a flow's topics with their copies and store the result of each partition.
+
+    A partition that cannot be read is reported as unverified, with the reason.
+
+    Raises:
+        NotFoundError: a topic was named that the flow does not copy.
+        UnavailableError, AuthorizationError: as the clusters answer while planning and storing.
+    """
+    request = request or VerificationRequest()
+    planned = engine.plan(context, request.topics, request.max_records)
+    parts = [cut(whole, request.range_records) for whole in planned.ranges]
+    found = iter(compare_ranges(spark, properties, [part for cuts in parts for part in cuts]))
+    results = [
+        _result(whole, [next(found) for _ in cuts], planned.time_ms)
+        for whole, cuts in zip(planned.ranges, parts, strict=True)
+    ]
+    every = sorted([*results, *planned.unverified], key=lambda r: (r.topic, r.partition))
+    summary = VerificationSummary(planned.flow, tuple(every))
+    ensure_compacted(
+        context.target,
+        internal_topics.verification(planned.flow.source),
+        replication_factor=context.config.internal_replication_factor,
+    )
+    engine.record(context, summary)
+    return summary
+
+
+def compare_ranges(
+    spark: SparkSession, properties: BothClusters, ranges: Collection[RangePlan]
+) -> list[RangeResult | str]:
+    """Compare ranges in Spark tasks; a range that cannot be read gives the reason instead."""
+    if not ranges:
+        return []
+    scheduler = spark.sparkContext
+    tasks = min(len(ranges), _TASKS_PER_CORE * scheduler.defaultParallelism)
+    logger.info("comparing %d ranges in %d tasks", len(ranges), tasks)
+
+    def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
+        return compare_all(properties, part)
+
+    return scheduler.parallelize(list(ranges), tasks).mapPartitions(compare_part).collect()
+
+
+def compare_all(
+    properties: BothClusters, ranges: Iterable[RangePlan]
+) -> Iterator[RangeResult | str]:
+    """Compare ranges one after another, with one consumer for each cluster."""
+    with (
+        reader(properties.source, "read_committed") as source,
+        reader(properties.target, "read_committed") as target,
+    ):
+        for plan in ranges:
+            try:
+                yield compare(plan, _source_records(source, plan), _target_records(target, plan))
+            except SrmError as error:
+                yield str(error)
+
+
+def _source_records(consumer: Consumer, plan: RangePlan) -> Iterator[Record]:
+    end = min(plan.source_end, plan.source_log_end)
+    return _records(consumer, OffsetRange(plan.topic, plan.partition, plan.source_start, end))
+
+
+def _target_records(consumer: Consumer, plan: RangePlan) -> Iterator[Record]:
+    end = min(plan.target_end, plan.target_log_end)
+    return _records(
+        consumer, OffsetRange(plan.remote_topic, plan.partition, plan.target_start, end)
+    )
+
+
+def _records(consumer: Consumer, wanted: OffsetRange) -> Iterator[Record]:
+    for messages in read(consumer, wanted):
+        yield from map(_record, messages)
+
+
+def _record(message: Message) -> Record:
+    return Record(
+        message.offset(),
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+        message.timestamp()[1],
+    )
+
+
+def _result(
+    whole: RangePlan, found: list[RangeResult | str], time_ms: int
+) -> PartitionVerification:
+    reason = next((entry for entry in found if isinstance(entry, str)), "")
+    merged = merge(whole, [entry for entry in found if isinstance(entry, RangeResult)], time_ms)
+    if not reason:
+        return merged
+    if merged.outcome == "different":
+        return replace(merged, reason=f"only a part was compared: {reason}")
+    names = (whole.topic, whole.partition, whole.remote_topic)
+    return PartitionVerification(*names, "unverified", time_ms, reason=reason)
