@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from srm import __version__
-from srm.cli import config, stack
+from srm.cli import config, replicate, stack
 from srm.cli.output import run_cli, set_debug
 
 EXIT_CODES = (
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 
 app.add_typer(stack.app, name="stack")
+replicate.register(app)
 app.add_typer(config.app, name="config")
 
 

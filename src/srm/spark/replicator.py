@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -143,6 +144,11 @@ class Replicator:
         """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
         self._stop.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for, or came by a failure."""
+        return self._stop.is_set()
+
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
         return tuple(work.driver.progress.snapshot() for work in self._work)
@@ -254,9 +260,12 @@ def _thread(name: str, target: Callable[[], None]) -> threading.Thread:
 @contextmanager
 def _session(conf: dict[str, str]) -> Iterator[SparkSession]:
     """Give a session whose end is no error, as its JVM may have been stopped before us."""
+    interrupt = signal.getsignal(signal.SIGINT)
     with ExitStack() as stack:
         spark = stack.enter_context(spark_session("srm-replicator", None, conf))
         leave = stack.pop_all().close
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own cancels jobs and raises
     try:
         yield spark
     finally:

@@ -1,0 +1,44 @@
+"""spark-submit entry point of the replicator: ``srm replicate`` without the view.
+
+spark-submit spark_jobs/replicator.py --config srm.properties --flow 'P->B' --flow 'B->P'
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from srm.config.loader import load_config
+from srm.domain.topics import Flow
+from srm.errors import SrmError
+from srm.spark.program import run_program
+from srm.spark.replicator import Replicator
+from srm.wiring import open_flow
+
+
+def main() -> int:
+    """Run until SIGTERM; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", help="properties file; else $SRM_CONFIG, ./srm.properties")
+    parser.add_argument(
+        "--flow", action="append", type=Flow.parse, metavar="A->B", help="default: all enabled"
+    )
+    parser.add_argument("--until-caught-up", action="store_true")
+    options = parser.parse_args()
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("srm").setLevel(logging.INFO)
+    try:
+        config = load_config(options.config)
+        replicator = Replicator(config, options.flow or config.flows, open_flow)
+        run_program(replicator, until_caught_up=options.until_caught_up)
+    except SrmError as error:
+        sys.stderr.write(f"srm: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

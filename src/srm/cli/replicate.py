@@ -1,0 +1,208 @@
+"""``srm replicate``: the replicator in the foreground, with a view of what it does."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from srm.cli.output import ConfigOption, FlowsOption, JsonOption
+from srm.config.loader import load_config
+from srm.replication.progress import FlowProgress
+from srm.wiring import open_flow
+
+LINE_EVERY_S: Final = 5.0
+LIVE_EVERY_S: Final = 1.0
+
+_Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master. A local one is given a core for each slot and one more; without it "
+        "the smallest such."
+    ),
+]
+_UntilCaughtUp = Annotated[
+    bool,
+    typer.Option(
+        "--until-caught-up", help="End once everything is copied that was there at the start."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class FlowLine:
+    """One flow in one line of the view; rates are means since the line before."""
+
+    progress: FlowProgress
+    seconds: float
+    records_per_s: float
+    bytes_per_s: float
+
+
+class Rates:
+    """Turns counters into rates between two looks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now."""
+        self._clock = clock
+        self._start = self._last = clock()
+        self._before: dict[str, FlowProgress] = {}
+
+    def lines(self, flows: tuple[FlowProgress, ...]) -> list[FlowLine]:
+        """Return one line per flow."""
+        now = self._clock()
+        passed = max(now - self._last, 1e-3)
+        self._last = now
+        lines = [self._line(progress, now, passed) for progress in flows]
+        self._before = {progress.flow: progress for progress in flows}
+        return lines
+
+    def _line(self, progress: FlowProgress, now: float, passed: float) -> FlowLine:
+        before = self._before.get(progress.flow)
+        return FlowLine(
+            progress,
+            seconds=round(now - self._start, 1),
+            records_per_s=round((progress.records - (before.records if before else 0)) / passed, 1),
+            bytes_per_s=round((progress.bytes - (before.bytes if before else 0)) / passed, 1),
+        )
+
+
+def plain(line: FlowLine) -> str:
+    """Return the line as text without colours, for logs and pipes."""
+    progress = line.progress
+    stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
+    return (
+        f"{line.seconds:7.0f} s  {progress.flow}  {line.records_per_s:,.0f} rec/s  "
+        f"{line.bytes_per_s / 1e6:,.1f} MB/s  lag {progress.lag:,}  "
+        f"copied {progress.records:,}  topics {progress.topics}  "
+        f"partitions {progress.reported}/{progress.partitions}  "
+        f"slots {progress.slots_alive}/{progress.slots}{stopped}"
+    )
+
+
+def table(lines: list[FlowLine]) -> Group:
+    """Return the live view."""
+    grid = Table(title="srm replicate", title_justify="left", expand=False)
+    columns = ("rec/s", "MB/s", "lag", "copied", "topics", "partitions", "slots", "stopped")
+    grid.add_column("flow")
+    for name in columns:
+        grid.add_column(name, justify="right")
+    for line in lines:
+        progress = line.progress
+        whole = progress.slots_alive == progress.slots
+        grid.add_row(
+            progress.flow,
+            f"{line.records_per_s:,.0f}",
+            f"{line.bytes_per_s / 1e6:,.1f}",
+            f"{progress.lag:,}",
+            f"{progress.records:,}",
+            str(progress.topics),
+            f"{progress.reported}/{progress.partitions}",
+            Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
+            Text(str(len(progress.stopped)), style="red" if progress.stopped else "dim"),
+        )
+    reasons = [
+        Text(f"{status.topic}-{status.partition}: {status.reason}", style="red")
+        for line in lines
+        for status in line.progress.stopped[:3]
+    ]
+    return Group(grid, *reasons)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("replicate")(replicate)
+
+
+def replicate(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    master: _Master = None,
+    until_caught_up: _UntilCaughtUp = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy topics of one or more flows until stopped: a Spark application in the foreground.
+
+    Exit code 0 after SIGTERM or Ctrl-C; 4 when another replicator has taken over.
+    """
+    # Importing Spark takes longer than most other commands run.
+    from srm.spark.program import run_program  # noqa: PLC0415
+    from srm.spark.replicator import Replicator  # noqa: PLC0415
+
+    resolved = load_config(config)
+    replicator = Replicator(resolved, flow or resolved.flows, open_flow, master=master)
+    with _view(replicator.progress, as_json=as_json):
+        run_program(replicator, until_caught_up=until_caught_up)
+
+
+@contextmanager
+def _view(progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool) -> Iterator[None]:
+    """Show the progress while the body runs, and once more at its end."""
+    console = Console()
+    if console.is_terminal and not as_json:
+        with _live(progress, console):
+            yield
+        return
+    rates, ended = Rates(), threading.Event()
+    write = _write_json if as_json else _write_plain
+
+    def follow() -> None:
+        while not ended.wait(LINE_EVERY_S):
+            write(rates.lines(progress()))
+
+    thread = threading.Thread(target=follow, name="srm view", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(LINE_EVERY_S)
+        write(rates.lines(progress()))
+
+
+@contextmanager
+def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) -> Iterator[None]:
+    rates = Rates()
+    live = Live(
+        console=console,
+        get_renderable=lambda: table(rates.lines(progress())),
+        refresh_per_second=1 / LIVE_EVERY_S,
+    )
+    # Warnings appear above the table instead of tearing it.
+    handlers = logging.getLogger().handlers
+    with live:
+        for handler in handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(sys.stderr)
+        yield
+    for handler in handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)
+
+
+def _write_plain(lines: list[FlowLine]) -> None:
+    for line in lines:
+        sys.stdout.write(plain(line) + "\n")
+    sys.stdout.flush()
+
+
+def _write_json(lines: list[FlowLine]) -> None:
+    """Write one JSON object per flow and line, as programs read streams."""
+    for line in lines:
+        flat = {**asdict(line.progress), **asdict(line)}
+        del flat["progress"]
+        sys.stdout.write(TypeAdapter(dict).dump_json(flat).decode() + "\n")
+    sys.stdout.flush()

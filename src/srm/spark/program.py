@@ -1,0 +1,45 @@
+"""Running the replicator as a program: what signals do, and when its end is a success."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Final
+
+from srm.errors import SrmError
+from srm.spark.replicator import Replicator
+
+logger = logging.getLogger(__name__)
+
+STOP_S: Final = 5.0
+INTERRUPTED: Final = 1
+
+
+def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
+    """Run the replicator in the main thread; SIGTERM and SIGINT end it within ``STOP_S``.
+
+    Everything may be killed at any time, so what has not ended by then is not waited for.
+
+    Raises:
+        SrmError: as :meth:`Replicator.run`, or because a signal came before it had caught up.
+    """
+    signalled = threading.Event()
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if signalled.is_set():
+            os._exit(128 + number)
+        signalled.set()
+        logger.info("%s: stopping", signal.Signals(number).name)
+        replicator.stop()
+        timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
+        timer.daemon = True
+        timer.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    replicator.run(until_caught_up=until_caught_up)
+    if signalled.is_set() and until_caught_up:
+        raise SrmError("stopped by a signal before everything was copied")
