@@ -1,0 +1,180 @@
+"""Follow the routing topic on all clusters: what tells clients where to go.
+
+One thread per cluster tails ``srm-routing.internal`` there; what they read is merged (the higher
+generation wins). A cluster that is down is no reason to stop: the others are followed, and it is
+read when it is back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Collection
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaException, Producer
+
+from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.domain.routing import Ack, Route, decode_route, home_route, is_subject, merge
+from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.kafka.clients import ClientLog
+from srm.kafka.tail import KafkaTopicTail
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_RETRY_S = 1.0
+_ACK_FLUSH_S = 2.0
+
+
+def default_client_id(role: str) -> str:
+    """Make a client id that tells people where the client runs, unique per client."""
+    return f"srm-{role}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+class RoutingWatcher:
+    """The merged routing table, kept up to date in the background.
+
+    Several clients of one process may share a watcher. ``home`` is the cluster of a subject that
+    no record speaks of: by default the first in the configuration's ``clusters``. Nothing is
+    opened before :meth:`start`.
+    """
+
+    def __init__(self, config: Config, home: str | None = None) -> None:
+        self.config = config
+        self.home = home or config.clusters[0]
+        config.client(self.home, "consumer")
+        self._changed = threading.Condition()
+        self._routes: dict[str, Route] = {}
+        self._waiting = set(config.clusters)
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._ack_producers: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, timeout_s: float = 10.0) -> None:
+        """Start following, and wait until the present routes are known.
+
+        A cluster that does not answer within the time is left to the background, if another did.
+
+        Raises:
+            UnavailableError: no cluster answered in time.
+        """
+        with self._changed:
+            if not self._threads:
+                for alias in self.config.clusters:
+                    thread = threading.Thread(
+                        target=self._follow, args=(alias,), name=f"srm-routing-{alias}", daemon=True
+                    )
+                    self._threads.append(thread)
+                    thread.start()
+            self._changed.wait_for(lambda: not self._waiting, timeout_s)
+            if len(self._waiting) == len(self.config.clusters):
+                raise UnavailableError(
+                    f"none of the clusters {', '.join(self.config.clusters)} answered within "
+                    f"{timeout_s:g} s: check their addresses in {self.config.path}"
+                )
+            if self._waiting:
+                log.warning("routes of %s are not known yet", ", ".join(sorted(self._waiting)))
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for producer in self._ack_producers.values():
+            producer.flush(_ACK_FLUSH_S)
+        self._ack_producers.clear()
+
+    def route(self, subject: str) -> Route:
+        """Return the present route of a subject."""
+        with self._changed:
+            return self._routes.get(subject) or home_route(self.home)
+
+    def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:
+        """Wait until the route of a subject is another than ``known``; return the present one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.route(subject) != known, timeout_s)
+            return self.route(subject)
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Tell the cluster of the route what was done; only a report, so a failure is only logged.
+
+        The record is sent in the background.
+        """
+        try:
+            producer = self._ack_producer(ack.cluster)
+            producer.produce(internal_topics.ROUTING, ack.value(), ack.key(), partition=0)
+            producer.poll(0)
+        except (KafkaException, BufferError, SrmError) as error:
+            log.warning("%s could not be reported to %s: %s", ack.state, ack.cluster, error)
+
+    def _ack_producer(self, alias: str) -> Any:
+        with self._changed:
+            if alias not in self._ack_producers:
+                properties = {
+                    **self.config.client(alias, "producer"),
+                    "enable.idempotence": True,
+                    "linger.ms": 0,
+                    "allow.auto.create.topics": False,
+                }
+                self._ack_producers[alias] = Producer(properties, logger=ClientLog())
+            return self._ack_producers[alias]
+
+    def _follow(self, alias: str) -> None:
+        while not self._stop.is_set():
+            try:
+                properties = self.config.client(alias, "consumer")
+                with KafkaTopicTail(properties, internal_topics.ROUTING) as tail:
+                    self._tail(alias, tail)
+            except SrmError as error:
+                log.warning("routes of %s cannot be followed: %s", alias, error)
+                self._stop.wait(_RETRY_S)
+
+    def _tail(self, alias: str, tail: KafkaTopicTail) -> None:
+        while not self._stop.is_set():
+            pairs = tail.poll(_POLL_S)
+            self._take([(key, value) for key, value in pairs if value is not None], alias)
+            if tail.caught_up and alias in self._waiting:
+                with self._changed:
+                    self._waiting.discard(alias)
+                    self._changed.notify_all()
+
+    def _take(self, pairs: Collection[tuple[bytes, bytes]], alias: str) -> None:
+        for key, value in pairs:
+            if not is_subject(key):
+                continue
+            try:
+                route = decode_route(key, value)
+            except IntegrityError as error:
+                log.error("route on %s is passed over: %s", alias, error)  # noqa: TRY400 -- one line
+                continue
+            with self._changed:
+                subject = key.decode()
+                known = self._routes.get(subject)
+                merged = merge(known, route)
+                if merged is not None and merged != known:
+                    self._routes[subject] = merged
+                    self._changed.notify_all()
+
+
+def now_ms() -> int:
+    """Epoch milliseconds, for acknowledgements."""
+    return time.time_ns() // 1_000_000
