@@ -36,6 +36,7 @@ SyncAction = Literal[
     "floor-kept",
     "group-active",
     "not-translated",
+    "not-written",
     "failed",
 ]
 
@@ -45,7 +46,8 @@ class SyncDecision:
     """What is done about one (group, partition) of the flow's target, and why.
 
     ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
-    In the state ``write`` the offset is the group's new position once ``applied`` is true.
+    With the action ``write`` the offset is the group's position once ``applied`` is true.
+    ``not-written`` was given up before the write, ``failed`` may or may not have been written.
     """
 
     group: str

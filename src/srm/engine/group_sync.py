@@ -1,0 +1,307 @@
+"""Write translated offsets for groups on a flow's target, without ever harming a group.
+
+For each group: decide from what is committed there now, write the ledger, look again, write the
+offsets, read them back, settle the ledger. The broker itself refuses the write while the group has
+members; a group that came alive in between is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from srm.domain import internal_topics
+from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.group_sync import SyncAction, SyncDecision, decide
+from srm.domain.ledger import Ledger, LedgerEntry
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.checkpoints import ensure_compacted, per_group, read_ledger, survey
+from srm.engine.ports import FlowContext, GroupDescription, GroupState
+from srm.errors import GroupActiveError, SrmError
+
+logger = logging.getLogger(__name__)
+
+_GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
+_WRITABLE: frozenset[GroupState] = frozenset({"empty", "dead"})
+
+
+@dataclass(frozen=True)
+class GroupSyncSummary:
+    """Result of one run: each (group, partition) with what was decided and done.
+
+    Attributes:
+        actions: number of decisions by action.
+        applied: offsets written and read back (with a dry run: none).
+        errors: groups that could not be read, with the reason.
+        skipped: why nothing was done at all, else empty.
+    """
+
+    flow: Flow
+    time_ms: int
+    actions: Mapping[str, int] = field(default_factory=dict)
+    applied: int = 0
+    decisions: tuple[SyncDecision, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    skipped: str = ""
+    dry_run: bool = False
+
+
+def sync(
+    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+) -> GroupSyncSummary:
+    """Bring idle groups on the target to where they stand on the source.
+
+    Offsets are translated anew from the maps, which are newer than any checkpoint record, by the
+    same rules, so the numbers are those a checkpoint of this moment would hold.
+
+    Args:
+        context: the flow.
+        groups: only these groups; all selected ones without it.
+        dry_run: decide, write nothing.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    flow, now_ms = context.config.flow, context.now_ms()
+    if not (context.config.sync_group_offsets_enabled or dry_run):
+        skipped = f"{flow}.sync.group.offsets.enabled is false"
+        return GroupSyncSummary(flow, now_ms, skipped=skipped)
+    found = survey(context, groups)
+    ledger = read_ledger(context.target)
+    decisions, errors = _decide(context, found.outcomes, ledger)
+    if not dry_run:
+        decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
+    return GroupSyncSummary(
+        flow=flow,
+        time_ms=now_ms,
+        actions=dict(sorted(Counter(decision.action for decision in decisions).items())),
+        applied=sum(decision.applied for decision in decisions),
+        decisions=decisions,
+        errors={**found.errors, **errors},
+        dry_run=dry_run,
+    )
+
+
+def apply_exact(
+    context: FlowContext,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    operation: str = "",
+) -> tuple[SyncDecision, ...]:
+    """Set a group on the target to exactly these offsets, with the ledger: what a move does.
+
+    What is there now is replaced, higher or lower; a move has decided that before. A group with
+    members is left alone, its decisions say ``group-active``.
+
+    Args:
+        context: the flow towards the cluster that is written to.
+        group: the group.
+        offsets: next offset to read by partition, as named on the target.
+        operation: id of the move, kept in the ledger.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    state = context.target.groups([group]).get(group, GroupDescription(group, "unknown"))
+    current = context.target.committed(group)
+    ledger = read_ledger(context.target)
+    decisions = tuple(
+        _exact(state, partition, current.get(partition), offset, ledger)
+        for partition, offset in sorted(offsets.items())
+    )
+    name = operation or f"apply {context.config.flow} {context.now_ms()}"
+    return _carry_out(context, decisions, ledger, name)
+
+
+def _exact(
+    group: GroupDescription,
+    partition: TopicPartition,
+    current: int | None,
+    offset: int,
+    ledger: Ledger,
+) -> SyncDecision:
+    entry = ledger.entry(group.name, partition)
+    # An offset in place below an older intention would later pass for an operator's rewind.
+    known = entry is None or entry.intended == offset
+    action: SyncAction = "unchanged" if current == offset and known else "write"
+    reason = ""
+    if group.state not in _WRITABLE:
+        action, reason = "group-active", _members(group)
+    return SyncDecision(group.name, partition, action, current, offset, reason)
+
+
+def _members(group: GroupDescription) -> str:
+    if group.state == "unknown":
+        return "its state is not known, so it may have members"
+    return f"members: {', '.join(group.members) or 'unnamed'}"
+
+
+def _decide(
+    context: FlowContext, outcomes: Sequence[CheckpointOutcome], ledger: Ledger
+) -> tuple[tuple[SyncDecision, ...], dict[str, str]]:
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in outcomes:
+        if outcome.downstream is not None:
+            by_group[outcome.group].append(outcome)
+    states = context.target.groups(sorted(by_group)) if by_group else {}
+    idle = [name for name in sorted(by_group) if _state(states, name).state in _WRITABLE]
+    committed, errors = per_group(idle, context.target.committed)
+    decisions = []
+    for name, wanted in sorted(by_group.items()):
+        if name in errors:
+            continue
+        state = _state(states, name)
+        for outcome in wanted:
+            partition = outcome.downstream or outcome.upstream
+            if state.state not in _WRITABLE:
+                decisions.append(
+                    SyncDecision(name, partition, "group-active", reason=_members(state))
+                )
+                continue
+            current = committed[name].get(partition)
+            entry = ledger.entry(name, partition)
+            decisions.append(decide(outcome, current, entry, context.config.flow.source))
+    return tuple(decisions), errors
+
+
+def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescription:
+    return states.get(group, GroupDescription(group, "unknown"))
+
+
+def _carry_out(
+    context: FlowContext, decisions: Sequence[SyncDecision], ledger: Ledger, operation: str
+) -> tuple[SyncDecision, ...]:
+    """Do what was decided, a bounded number of groups at a time; return what became of it."""
+    writes = [decision for decision in decisions if decision.action == "write"]
+    results = {(d.group, d.partition): d for d in decisions}
+    if writes:
+        ensure_compacted(
+            context.target, internal_topics.LEDGER, context.config.internal_replication_factor
+        )
+    for some in _chunks(writes):
+        for done in _write(context, some, ledger, operation):
+            results[done.group, done.partition] = done
+    _settle_earlier(context, results.values(), ledger)
+    return tuple(results.values())
+
+
+def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]]:
+    by_group = defaultdict[str, list[SyncDecision]](list)
+    for decision in writes:
+        by_group[decision.group].append(decision)
+    groups = list(by_group.values())
+    for start in range(0, len(groups), _GROUPS_AT_ONCE):
+        yield groups[start : start + _GROUPS_AT_ONCE]
+
+
+def _write(
+    context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: Ledger, operation: str
+) -> list[SyncDecision]:
+    table = context.target.compacted(internal_topics.LEDGER)
+    entries = {
+        (decision.group, decision.partition): _entry(context, decision, ledger, operation)
+        for decisions in groups
+        for decision in decisions
+    }
+    table.write({entry.key(): entry.value() for entry in entries.values()})
+    settled: dict[bytes, bytes | None] = {}
+    done: list[SyncDecision] = []
+    for decisions in groups:
+        for result in _write_group(context, decisions):
+            entry = entries[result.group, result.partition]
+            if result.applied:
+                settled[entry.key()] = entry.as_settled().value()
+            elif result.action != "failed":
+                # Surely not written: forget the intention, or it would pass for our own write.
+                before = ledger.entry(result.group, result.partition)
+                settled[entry.key()] = None if before is None else before.value()
+            done.append(result)
+    table.write(settled)
+    return done
+
+
+def _entry(
+    context: FlowContext, decision: SyncDecision, ledger: Ledger, operation: str
+) -> LedgerEntry:
+    before = ledger.entry(decision.group, decision.partition)
+    current = decision.current
+    own = before is not None and current is not None and before.owns(current)
+    return LedgerEntry(
+        decision.group,
+        decision.partition,
+        current,
+        _offset(decision),
+        context.config.flow.source,
+        operation,
+        context.now_ms(),
+        previous_own=own,
+    )
+
+
+def _write_group(context: FlowContext, decisions: Sequence[SyncDecision]) -> list[SyncDecision]:
+    """Write the offsets of one group, unless they have changed since the decision."""
+    group, target = decisions[0].group, context.target
+    try:
+        now = target.committed(group)
+    except SrmError as error:
+        return [replace(d, action="not-written", reason=str(error)) for d in decisions]
+    moved = [d for d in decisions if now.get(d.partition) != d.current]
+    if moved:
+        # Somebody commits for this group at this moment: the next run decides anew about all of it.
+        reason = "offsets of the group changed at this moment"
+        return [replace(d, action="group-active", reason=reason) for d in decisions]
+    failure = ""
+    try:
+        target.commit_idle(group, {d.partition: _offset(d) for d in decisions})
+    except GroupActiveError as error:
+        return [replace(d, action="group-active", reason=str(error)) for d in decisions]
+    except SrmError as error:
+        failure = str(error)
+        logger.warning("group %s on %s: %s", group, target.alias, failure)
+    return _read_back(context, decisions, failure)
+
+
+def _read_back(
+    context: FlowContext, decisions: Sequence[SyncDecision], failure: str
+) -> list[SyncDecision]:
+    try:
+        now = context.target.committed(decisions[0].group)
+    except SrmError as error:
+        return [replace(d, action="failed", reason=failure or str(error)) for d in decisions]
+    return [
+        replace(decision, applied=True)
+        if now.get(decision.partition) == decision.offset
+        else replace(
+            decision,
+            action="failed",
+            reason=failure or f"read back {now.get(decision.partition)}",
+        )
+        for decision in decisions
+    ]
+
+
+def _settle_earlier(
+    context: FlowContext, decisions: Iterable[SyncDecision], ledger: Ledger
+) -> None:
+    """Settle entries that an interrupted run has left behind and whose offset is in place."""
+    settled: dict[bytes, bytes | None] = {}
+    for decision in decisions:
+        entry = ledger.entry(decision.group, decision.partition)
+        if (
+            decision.action == "unchanged"
+            and entry is not None
+            and not entry.settled
+            and entry.intended == decision.current
+        ):
+            settled[entry.key()] = entry.as_settled().value()
+    if settled:
+        context.target.compacted(internal_topics.LEDGER).write(settled)
+
+
+def _offset(decision: SyncDecision) -> int:
+    if decision.offset is None:
+        raise ValueError(f"decision without an offset: {decision}")
+    return decision.offset

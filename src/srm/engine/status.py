@@ -1,0 +1,281 @@
+"""What a flow is doing now, as one value for people, pages and scripts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from srm.domain import internal_topics
+from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.replication_records import DRIVER_KEY, DriverHeartbeat, PartitionStatus, SlotReport
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.checkpoints import Survey, survey
+from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
+from srm.engine.topic_sync import selected_topics
+from srm.errors import IntegrityError
+
+TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
+
+ALIVE_MS = 10_000
+"""A driver or slot that was heard from within this time is taken to be alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The replicator application, by its latest heartbeat."""
+
+    driver: str
+    application_id: str
+    host: str
+    pid: int
+    age_ms: int
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """One slot, by its latest report."""
+
+    slot: str
+    generation: int
+    partitions: int
+    age_ms: int
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """One selected topic.
+
+    Attributes:
+        partitions: partitions on the source; ``reported`` of them have a known position.
+        copied: records the map knows of (retention on both sides drops old ones).
+        remaining: source offsets not passed yet in the reported partitions.
+        reason: why it is stopped or waiting, or what was lost.
+    """
+
+    topic: str
+    remote_topic: str
+    partitions: int
+    reported: int
+    copied: int
+    remaining: int
+    state: TopicState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One selected group: its state on both clusters and its partitions by checkpoint state."""
+
+    group: str
+    source_state: str
+    target_state: str
+    partitions: Mapping[str, int]
+    remaining: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class FlowStatus:
+    """One flow at one moment; ``hints`` say what to type where something is missing."""
+
+    flow: Flow
+    enabled: bool
+    time_ms: int
+    driver: DriverStatus | None = None
+    slots: tuple[SlotStatus, ...] = ()
+    topics: tuple[TopicStatus, ...] = ()
+    groups: tuple[GroupStatus, ...] = ()
+    remaining: int = 0
+    hints: tuple[str, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+def flow_status(context: FlowContext) -> FlowStatus:
+    """Look at a flow once.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    config, now_ms = context.config, context.now_ms()
+    source_topics = context.source.topics()
+    selected = selected_topics(source_topics, config)
+    maps = context.maps.load(selected)
+    ends = context.source.log_ends(_partitions(source_topics, selected)) if selected else {}
+    target_topics = context.target.topics()
+    topics = tuple(
+        topic_status(
+            source_topics[name],
+            config.policy.format_remote_topic(config.flow.source, name),
+            target_topics,
+            maps,
+            ends,
+        )
+        for name in selected
+    )
+    driver, errors = _driver(context, now_ms)
+    slots = slot_statuses(maps.reports, now_ms)
+    found = survey(context)
+    groups = _groups(context, found)
+    return FlowStatus(
+        flow=config.flow,
+        enabled=config.enabled,
+        time_ms=now_ms,
+        driver=driver,
+        slots=slots,
+        topics=topics,
+        groups=groups,
+        remaining=sum(topic.remaining for topic in topics),
+        hints=hints(context, topics, groups, found.outcomes, driver),
+        errors={**errors, **{f"group {name}": why for name, why in found.errors.items()}},
+    )
+
+
+def topic_status(
+    topic: TopicDescription,
+    remote: str,
+    target_topics: Collection[str],
+    maps: FlowMaps,
+    ends: Mapping[TopicPartition, int],
+) -> TopicStatus:
+    """Sum up one topic from its maps, statuses and log ends; pure."""
+    copied = remaining = reported = 0
+    states = Counter[str]()
+    reasons: dict[str, None] = {}
+    for number in range(topic.partitions):
+        partition = TopicPartition(topic.name, number)
+        offsets = maps.get(partition)
+        copied += sum(run.count for run in offsets.runs)
+        if offsets.position is not None:
+            reported += 1
+            remaining += max(0, ends.get(partition, 0) - offsets.position.source_next)
+        status = (maps.statuses or {}).get(partition)
+        states[status.state if status else "copying"] += 1
+        if reason := maps.errors.get(partition) or _reason(status):
+            reasons[f"{number}: {reason}"] = None
+    return TopicStatus(
+        topic.name,
+        remote,
+        topic.partitions,
+        reported,
+        copied,
+        remaining,
+        _topic_state(states, remaining, all_reported=reported == topic.partitions)
+        if remote in target_topics
+        else "not-created",
+        "; ".join(reasons),
+    )
+
+
+def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
+    """Say how long ago each slot was heard from; pure."""
+    return tuple(
+        SlotStatus(
+            report.slot,
+            report.generation,
+            len(report.positions),
+            max(0, now_ms - report.time_ms),
+            now_ms - report.time_ms <= ALIVE_MS,
+        )
+        for report in sorted(reports, key=lambda report: report.slot)
+    )
+
+
+def hints(
+    context: FlowContext,
+    topics: Sequence[TopicStatus],
+    groups: Sequence[GroupStatus],
+    outcomes: Sequence[CheckpointOutcome],
+    driver: DriverStatus | None,
+) -> tuple[str, ...]:
+    """Say what keeps the flow from doing its work, each with the command or key that helps."""
+    config = context.config
+    flow = config.flow
+    ends = f"--source {flow.source} --target {flow.target}"
+    found: list[str] = []
+    if not config.enabled:
+        found.append(f"the flow is off: set {flow}.enabled=true")
+    if not topics:
+        found.append(f"no topic is selected: srm-control topics {ends} --add 'TOPIC'")
+    elif driver is None or not driver.alive:
+        found.append(f"no replicator is running: srm replicate --flow '{flow}'")
+    if not config.groups:
+        found.append(f"no group is selected: srm-control groups {ends} --add 'GROUP'")
+    elif not groups:
+        found.append("no selected group has committed offsets on a selected topic")
+    if groups and not config.sync_group_offsets_enabled:
+        found.append(f"offsets are not written for groups: set {flow}.sync.group.offsets.enabled")
+    replicas = {
+        outcome.reason: None
+        for outcome in outcomes
+        if outcome.state == "not-selected"
+        and config.policy.topic_source(outcome.upstream.topic) == flow.target
+    }
+    return (*found, *replicas)
+
+
+def _partitions(
+    topics: Mapping[str, TopicDescription], names: Sequence[str]
+) -> list[TopicPartition]:
+    return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
+
+
+def _reason(status: PartitionStatus | None) -> str:
+    if status is None:
+        return ""
+    if status.lost_from is not None and status.lost_to is not None:
+        return f"{status.reason} (offsets {status.lost_from} to {status.lost_to})"
+    return status.reason
+
+
+def _topic_state(states: Mapping[str, int], remaining: int, *, all_reported: bool) -> TopicState:
+    if states.get("stopped"):
+        return "stopped"
+    if states.get("waiting") or not all_reported:
+        return "waiting"
+    return "copying" if remaining else "caught-up"
+
+
+def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
+    topic = internal_topics.replication(context.config.flow.source)
+    value = context.target.compacted(topic).read().get(DRIVER_KEY)
+    if value is None:
+        return None, {}
+    try:
+        beat = DriverHeartbeat.decode(value)
+    except IntegrityError as error:
+        return None, {"driver": str(error)}
+    age_ms = max(0, now_ms - beat.time_ms)
+    alive = age_ms <= ALIVE_MS
+    return (
+        DriverStatus(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),
+        {},
+    )
+
+
+def _groups(context: FlowContext, found: Survey) -> tuple[GroupStatus, ...]:
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in found.outcomes:
+        by_group[outcome.group].append(outcome)
+    if not by_group:
+        return ()
+    source = context.source.groups(sorted(by_group))
+    target = context.target.groups(sorted(by_group))
+    return tuple(
+        GroupStatus(
+            group,
+            _state_of(source, group),
+            _state_of(target, group),
+            dict(sorted(Counter(outcome.state for outcome in outcomes).items())),
+            sum(outcome.remaining for outcome in outcomes),
+            sum(outcome.lost for outcome in outcomes),
+        )
+        for group, outcomes in sorted(by_group.items())
+    )
+
+
+def _state_of(groups: Mapping[str, GroupDescription], group: str) -> str:
+    return groups[group].state if group in groups else "unknown"
