@@ -139,7 +139,7 @@ class MoveFacts:
 
     def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
         entry = self.ledger.entry(group, tp)
-        return entry is not None and offset is not None and entry.owns(offset)
+        return entry is not None and offset is not None and entry.may_lower(offset)
 
 
 def source_next(offset_map: OffsetMap) -> int | None:

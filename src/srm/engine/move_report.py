@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -16,6 +17,7 @@ from srm.domain.routing import Ack, group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move_facts import TopicPair, partitions, source_next, topic_pairs
 from srm.engine.move_store import MoveContext, MoveStore, RoutingTables
+from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
@@ -176,14 +178,22 @@ def _lowest(tables: list[Mapping[str, int]]) -> dict[str, int]:
 
 
 class _MapSides:
-    """Counts records between offsets of the target's topics, by the maps."""
+    """Counts records between offsets of the target's topics; maps are loaded when first needed."""
 
     def __init__(self, context: MoveContext, plan: MovePlan) -> None:
-        self._maps = context.forward.maps.load(plan.topics)
-        self._reverse_maps = context.forward.reverse_maps.load(plan.topics)
+        self._context = context
+        self._topics = plan.topics
         self._pairs: dict[str, TopicPair] = {
             pair.target_topic: pair for pair in topic_pairs(context, plan.topics)
         }
+
+    @cached_property
+    def _maps(self) -> FlowMaps:
+        return self._context.forward.maps.load(self._topics)
+
+    @cached_property
+    def _reverse_maps(self) -> FlowMaps:
+        return self._context.forward.reverse_maps.load(self._topics)
 
     def count_before(
         self,
@@ -223,9 +233,10 @@ def _residue(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> di
     except UnavailableError as error:
         log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
         return dict(progress.residue)
-    maps = context.forward.maps.load(plan.topics)
+    grown = {tp: end for tp, end in ends.items() if end > progress.log_ends.get(str(tp), 0)}
+    maps = context.forward.maps.load(plan.topics) if grown else FlowMaps({})
     residue: dict[str, int] = {}
-    for tp, end in ends.items():
+    for tp, end in grown.items():
         start = progress.log_ends.get(str(tp), 0)
         offset_map = maps.get(tp)
         copied = source_next(offset_map) or 0

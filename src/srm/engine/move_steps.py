@@ -94,6 +94,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         raise ConflictError(f"move {move_id} has sent its clients to {plan.request.target} already")
     look = _look(context, store, plan, progress)
     _require(look.status.blocking, plan, "offsets may not be applied")
+    refused: list[str] = []
     for group in look.facts.groups:
         offsets = {
             TopicPartition(p.target_topic, p.partition): p.resume
@@ -101,8 +102,16 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
             if p.resume is not None and not p.applied
         }
         if offsets:
-            apply_exact(context.forward, group.group, offsets)
+            decisions = apply_exact(
+                context.forward, group.group, offsets, operation=f"move {move_id}"
+            )
+            refused += [
+                f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
+                for one in decisions
+                if one.action != "unchanged" and not one.applied
+            ]
             log.info("move %s: group %s, %d offsets applied", move_id, group.group, len(offsets))
+    _require(tuple(refused), plan, "offsets could not be applied")
     after = _look(context, store, plan, look.progress)
     if after.status.unapplied:
         differing = "; ".join(after.status.unapplied)
