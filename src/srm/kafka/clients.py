@@ -109,7 +109,7 @@ class Clients:
                     "acks": "all",
                     "enable.idempotence": True,
                     "allow.auto.create.topics": False,
-                    "topic.metadata.propagation.max.ms": 5000,
+                    "topic.metadata.propagation.max.ms": 3000,
                     "delivery.timeout.ms": round(self.timeout_s * 1000),
                 }
                 self._producer = Producer(props, logger=ClientLog())

@@ -1,0 +1,155 @@
+"""The same clusters in memory and for real, with hands to play producers and consumers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import Cluster, TopicSpec
+from srm.kafka.cluster import KafkaCluster
+from srm.testing.fake_cluster import FakeCluster
+
+JOIN_DEADLINE_S = 30
+
+
+class Site(Protocol):
+    """A cluster, and everybody else who uses it."""
+
+    cluster: Cluster
+
+    def produce(self, topic: str, partition: int, records: int) -> None: ...
+
+    def trim(self, topic: str, partition: int, start: int) -> None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+    def member(self, group: str, topic: str, kind: str) -> Iterator[None]: ...
+
+
+class FakeSite:
+    """Everything in memory."""
+
+    def __init__(self, alias: str) -> None:
+        self.cluster = FakeCluster(alias, brokers=1)
+
+    def produce(self, topic: str, partition: int, records: int) -> None:
+        self.cluster.produce(topic, partition, records)
+
+    def trim(self, topic: str, partition: int, start: int) -> None:
+        self.cluster.trim(topic, partition, start)
+
+    def delete_topic(self, topic: str) -> None:
+        self.cluster.delete_topic(topic)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.cluster.commit(group, offsets)
+
+    @contextmanager
+    def member(self, group: str, topic: str, kind: str) -> Iterator[None]:
+        self.cluster.join(group, f"app-{topic}", kind)
+        yield
+        self.cluster.leave(group, f"app-{topic}")
+
+
+class KafkaSite:
+    """A real broker."""
+
+    def __init__(self, alias: str, bootstrap: str) -> None:
+        self.props = {"bootstrap.servers": bootstrap}
+        self.cluster = KafkaCluster(alias, self.props, self.props, self.props)
+        self._admin = AdminClient(self.props)
+
+    def produce(self, topic: str, partition: int, records: int) -> None:
+        producer = Producer(self.props)
+        for _ in range(records):
+            producer.produce(topic, b"value", b"key", partition=partition)
+        assert producer.flush(30) == 0
+
+    def trim(self, topic: str, partition: int, start: int) -> None:
+        place = KafkaTopicPartition(topic, partition, start)
+        for future in self._admin.delete_records([place]).values():
+            future.result(30)
+
+    def delete_topic(self, topic: str) -> None:
+        for future in self._admin.delete_topics([topic]).values():
+            future.result(30)
+        deadline = time.monotonic() + JOIN_DEADLINE_S
+        while topic in self.cluster.topics():
+            assert time.monotonic() < deadline, f"{topic} is still there"
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        consumer = Consumer({**self.props, "group.id": group})
+        consumer.commit(
+            offsets=[KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()],
+            asynchronous=False,
+        )
+        consumer.close()
+
+    @contextmanager
+    def member(self, group: str, topic: str, kind: str) -> Iterator[None]:
+        consumer = Consumer(
+            {
+                **self.props,
+                "group.id": group,
+                "group.protocol": kind,
+                "client.id": f"app-{topic}",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + JOIN_DEADLINE_S
+        while not consumer.assignment():
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline, f"no assignment in group {group}"
+        yield
+        consumer.close()
+
+
+def _site(kind: str, alias: str, request: pytest.FixtureRequest) -> Iterator[Site]:
+    if kind == "fake":
+        yield FakeSite(alias)
+        return
+    site = KafkaSite(alias, request.getfixturevalue("clusters")[alias].bootstrap)
+    with site.cluster:
+        yield site
+
+
+@pytest.fixture(params=["fake", pytest.param("kafka", marks=pytest.mark.kafka)])
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Cluster P."""
+    yield from _site(kind, "P", request)
+
+
+@pytest.fixture
+def other_site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Cluster B."""
+    yield from _site(kind, "B", request)
+
+
+@pytest.fixture
+def unique() -> str:
+    """Make a name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic(site: Site, unique: str) -> str:
+    """Create a topic with two partitions on cluster P."""
+    site.cluster.create_topics([TopicSpec(unique, 2, 1, {})])
+    return unique

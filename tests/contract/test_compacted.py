@@ -1,0 +1,157 @@
+"""What every implementation of the CompactedTopic port promises."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from srm.engine.ports import TopicSpec
+from srm.errors import NotFoundError
+from srm.kafka.compacted import ensure_compacted
+
+
+@pytest.fixture
+def state_topic(site, unique):
+    ensure_compacted(site.cluster, unique, partitions=2)
+    return unique
+
+
+def test_a_topic_that_does_not_exist_reads_empty_and_is_not_created(site, unique):
+    assert site.cluster.compacted(unique).read() == {}
+    assert unique not in site.cluster.topics()
+
+
+def test_a_partition_that_does_not_exist_reads_empty(site, state_topic):
+    assert site.cluster.compacted(state_topic, 7).read() == {}
+
+
+def test_an_empty_topic_reads_empty(site, state_topic):
+    assert site.cluster.compacted(state_topic).read() == {}
+
+
+def test_the_latest_value_of_each_key_is_read(site, state_topic):
+    table = site.cluster.compacted(state_topic)
+
+    table.write({b"a": b"1", b"b": b"1"})
+    table.write({b"a": b"2", b"c": b""})
+
+    assert table.read() == {b"a": b"2", b"b": b"1", b"c": b""}
+
+
+def test_a_tombstone_removes_the_row_and_a_later_value_brings_it_back(site, state_topic):
+    table = site.cluster.compacted(state_topic)
+    table.write({b"a": b"1", b"b": b"1"})
+
+    table.write({b"a": None, b"never": None})
+    assert table.read() == {b"b": b"1"}
+
+    table.write({b"a": b"2"})
+    assert table.read() == {b"b": b"1", b"a": b"2"}
+
+
+def test_rows_are_read_in_the_order_in_which_they_were_last_written(site, state_topic):
+    table = site.cluster.compacted(state_topic)
+
+    table.write({b"c": b"1", b"a": b"1", b"b": b"1"})
+    table.write({b"c": b"2"})
+
+    assert list(table.read()) == [b"a", b"b", b"c"]
+
+
+def test_partitions_are_tables_of_their_own(site, state_topic):
+    site.cluster.compacted(state_topic, 0).write({b"a": b"0"})
+    site.cluster.compacted(state_topic, 1).write({b"a": b"1"})
+
+    assert site.cluster.compacted(state_topic, 0).read() == {b"a": b"0"}
+    assert site.cluster.compacted(state_topic, 1).read() == {b"a": b"1"}
+
+
+def test_a_table_can_be_read_and_written_through_several_handles(site, state_topic):
+    site.cluster.compacted(state_topic).write({b"a": b"1"})
+
+    assert site.cluster.compacted(state_topic).read() == {b"a": b"1"}
+
+
+def test_a_table_of_many_rows_is_read_whole(site, state_topic):
+    rows = {f"key-{n}".encode(): f"value-{n}".encode() for n in range(20_000)}
+
+    site.cluster.compacted(state_topic).write(rows)
+
+    assert site.cluster.compacted(state_topic).read() == rows
+
+
+def test_writing_nothing_is_fine_even_without_a_topic(site, unique):
+    site.cluster.compacted(unique).write({})
+
+    assert unique not in site.cluster.topics()
+
+
+def test_writing_to_a_topic_that_does_not_exist_fails_and_does_not_create_it(site, unique):
+    with pytest.raises(NotFoundError, match=unique):
+        site.cluster.compacted(unique).write({b"a": b"1"})
+
+    assert unique not in site.cluster.topics()
+
+
+def test_after_a_failed_write_the_next_one_works(site, state_topic, unique):
+    with pytest.raises(NotFoundError):
+        site.cluster.compacted(f"{unique}-no").write({b"a": b"1"})
+
+    site.cluster.compacted(state_topic).write({b"a": b"1"})
+
+    assert site.cluster.compacted(state_topic).read() == {b"a": b"1"}
+
+
+def test_ensuring_a_compacted_topic_creates_it_with_small_segments(site, unique):
+    """The active segment is never compacted, and every reader reads it."""
+    ensure_compacted(site.cluster, unique, partitions=3, extra_configs={"segment.ms": "1234"})
+
+    configs = site.cluster.topic_configs([unique])[unique]
+    assert site.cluster.topics()[unique].partitions == 3
+    assert configs["cleanup.policy"] == "compact"
+    assert configs["segment.ms"] == "1234"
+    assert int(configs["segment.bytes"]) <= 64 << 20
+
+
+def test_ensuring_again_changes_nothing(site, unique):
+    ensure_compacted(site.cluster, unique)
+    site.cluster.alter_topic_configs({unique: {"segment.ms": "99999"}})
+    before = site.cluster.topic_configs([unique])
+
+    ensure_compacted(site.cluster, unique, partitions=4)
+
+    assert site.cluster.topic_configs([unique]) == before
+    assert site.cluster.topics()[unique].partitions == 1
+
+
+def test_a_state_topic_that_would_be_deleted_by_time_is_repaired(site, unique):
+    """Somebody created it by hand, or the broker did it by itself."""
+    site.cluster.create_topics([TopicSpec(unique, 1, 1, {"retention.ms": "1000"})])
+
+    ensure_compacted(site.cluster, unique)
+
+    assert site.cluster.topic_configs([unique]) == {
+        unique: {"cleanup.policy": "compact", "retention.ms": "1000"}
+    }
+
+
+def test_racing_creators_all_succeed(site, unique):
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(ensure_compacted, site.cluster, unique) for _ in range(8)]:
+            future.result()
+
+    assert site.cluster.topics()[unique].partitions == 1
+
+
+def test_threads_may_read_and_write_at_once(site, state_topic):
+    def work(number: int) -> dict[bytes, bytes]:
+        table = site.cluster.compacted(state_topic, number % 2)
+        table.write({f"row-{number}".encode(): b"x"})
+        return table.read()
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(work, range(16)))
+
+    for number, table in enumerate(seen):
+        assert f"row-{number}".encode() in table
