@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -90,10 +90,10 @@ class KafkaSite:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         consumer = Consumer({**self.props, "group.id": group})
-        consumer.commit(
-            offsets=[KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()],
-            asynchronous=False,
-        )
+        places = [KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
+        deadline = time.monotonic() + JOIN_DEADLINE_S
+        while not _committed(consumer, places):
+            assert time.monotonic() < deadline, f"no commit in group {group}"
         consumer.close()
 
     @contextmanager
@@ -114,6 +114,15 @@ class KafkaSite:
             assert time.monotonic() < deadline, f"no assignment in group {group}"
         yield
         consumer.close()
+
+
+def _committed(consumer: Consumer, places: list[KafkaTopicPartition]) -> bool:
+    """Commit; False while the broker's first coordinator is still loading."""
+    try:
+        consumer.commit(offsets=places, asynchronous=False)
+    except KafkaException:
+        return False
+    return True
 
 
 def _site(kind: str, alias: str, request: pytest.FixtureRequest) -> Iterator[Site]:

@@ -1,0 +1,94 @@
+"""Composition root: builds what a use case needs from the configuration, and closes it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from srm.config.model import Config, FlowConfig
+from srm.domain.topics import Flow
+from srm.engine import control_lists
+from srm.engine.move_store import MoveContext
+from srm.engine.ports import Cluster, FlowContext
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.map_reader import KafkaMapReader
+
+
+def now_ms() -> int:
+    """Epoch milliseconds by the system clock."""
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def open_cluster(config: Config, alias: str) -> Iterator[Cluster]:
+    """Give access to one cluster; connects when first used.
+
+    Raises:
+        ConfigError: the configuration does not list the alias.
+    """
+    cluster = KafkaCluster(
+        alias,
+        config.client(alias, "admin"),
+        config.client(alias, "consumer"),
+        config.client(alias, "producer"),
+    )
+    with cluster:
+        yield cluster
+
+
+@contextmanager
+def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
+    """Give access to one flow, enabled or not, with the lists of srm-control merged in.
+
+    Raises:
+        ConfigError: the flow names a cluster that the configuration does not list.
+        UnavailableError: the target, which holds the lists, does not answer.
+    """
+    configured = config.flow(flow)
+    with (
+        open_cluster(config, flow.source) as source,
+        open_cluster(config, flow.target) as target,
+    ):
+        effective = control_lists.effective(configured, control_lists.load(target, flow))
+        yield flow_context(effective, source, target)
+
+
+@contextmanager
+def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]:
+    """Give access to both flows between two clusters, for a move from source to target.
+
+    Raises:
+        ConfigError: the configuration does not list a cluster.
+        UsageError: source and target are the same.
+        UnavailableError: a cluster does not answer.
+    """
+    flow = Flow.parse(f"{source}->{target}")
+    forward, reverse = config.flow(flow), config.flow(flow.reversed)
+    with (
+        open_cluster(config, flow.source) as left,
+        open_cluster(config, flow.target) as taken,
+    ):
+        yield MoveContext(
+            flow_context(
+                control_lists.effective(forward, control_lists.load(taken, flow)), left, taken
+            ),
+            flow_context(
+                control_lists.effective(reverse, control_lists.load(left, flow.reversed)),
+                taken,
+                left,
+            ),
+        )
+
+
+def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowContext:
+    """Join two open clusters into a flow; ``config`` must have the control lists merged in."""
+    flow = config.flow
+    return FlowContext(
+        config=config,
+        source=source,
+        target=target,
+        maps=KafkaMapReader(target, source, flow),
+        reverse_maps=KafkaMapReader(source, target, flow.reversed),
+        now_ms=now_ms,
+    )
