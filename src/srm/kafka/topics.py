@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.engine.ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError
 from srm.kafka.clients import Clients
@@ -44,6 +45,11 @@ def names(clients: Clients) -> dict[str, int]:
     return clients.call("listing topics", request)
 
 
+def _topic_id(printed: object) -> str:
+    """Kafka's own spelling of a topic id: the client prints base64 that is not safe in names."""
+    return topic_id_text(topic_id_bytes(str(printed)))
+
+
 def describe(
     clients: Clients, wanted: Collection[str] | None = None
 ) -> dict[str, TopicDescription]:
@@ -58,7 +64,7 @@ def describe(
         futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
         found = _results(futures, missing_ok=UNKNOWN_TOPIC_CODES)
         return {
-            name: TopicDescription(name, str(topic.topic_id), len(topic.partitions))
+            name: TopicDescription(name, _topic_id(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
         }
 

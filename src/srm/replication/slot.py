@@ -329,11 +329,11 @@ class Slot:
             copy.phase = Phase.IDLE if copy.claim is None else copy.phase
             await self._place(copy)
             return
-        error = DataLossError(
+        loss = DataLossError(
             f"{copy.source}: records {at} to {lost_to} can no longer be copied ({what}); "
             "set data.loss.policy=continue to record the loss and go on"
         )
-        self._stop(copy, str(error), retriable=False)
+        self._stop(copy, str(loss), retriable=False)
 
     def _fenced(self, copy: PartitionCopy, reason: str) -> None:
         self._unplace(copy)
