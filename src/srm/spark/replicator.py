@@ -172,8 +172,7 @@ class Replicator:
                 self._watch(spark, until_caught_up=until_caught_up)
             finally:
                 self._stop.set()
-                # Spark's client complains about each call that the end of the session interrupts.
-                logging.getLogger("py4j").setLevel(logging.CRITICAL)
+                _hush(spark)
             for thread in threads:
                 thread.join(_JOIN_S)
         if self._failure is not None:
@@ -271,6 +270,13 @@ def _session(conf: dict[str, str]) -> Iterator[SparkSession]:
     finally:
         with suppress(Py4JError, OSError):
             leave()
+
+
+def _hush(spark: SparkSession) -> None:
+    """Keep quiet from now on: the end of the session breaks off every job and call, with traces."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with suppress(Py4JError, OSError):
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def _is_alive(spark: SparkSession) -> bool:

@@ -59,10 +59,11 @@ class SlotTask:
             pass
         logging.basicConfig(
             stream=sys.stderr,
-            level=self._log_level,
+            level=logging.WARNING,
             format=f"%(asctime)s %(levelname)s %(name)s [{self._spec.flow_config.flow} slot "
             f"{self._spec.slot}] %(message)s",
         )
+        logging.getLogger("srm").setLevel(self._log_level)
         stop = threading.Event()
         signal.signal(signal.SIGHUP, lambda _number, _frame: _hang_up(stop))
         slot_function(self._function)(self._spec, stop)
