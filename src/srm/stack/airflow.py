@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 COMPONENTS: Final = ("api-server", "scheduler", "dag-processor", "triggerer")
 START_SECONDS: Final = 240.0
-STOP_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 10.0
 
 # Component: (section of /monitor/health, its field with the latest heartbeat).

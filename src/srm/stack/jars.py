@@ -150,7 +150,7 @@ def _fetch_one(client: httpx.Client, jar: Jar, folder: Path, url: str) -> None:
         content = _download(client, address)
     except (httpx.HTTPError, _TemporaryFetchError) as error:
         raise StackError(
-            f"cannot fetch {address} ({error or type(error).__name__}): check the network, or set "
+            f"cannot fetch {address} ({_reason(error)}): check the network, or set "
             "SRM_MAVEN_URL to a mirror of Maven Central"
         ) from error
     found = hashlib.sha256(content).hexdigest()
@@ -174,6 +174,12 @@ def _download(client: httpx.Client, address: str) -> bytes:
         raise _TemporaryFetchError(f"HTTP {response.status_code}")
     response.raise_for_status()
     return response.content
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _digest(path: Path) -> str | None:

@@ -144,6 +144,19 @@ class ManagedProcess:
             with suppress(psutil.TimeoutExpired):
                 process.wait(timeout=_TICK_SECONDS)
 
+    def wait_until_gone(self, timeout: float) -> None:
+        """Wait until the process has ended by itself.
+
+        Raises:
+            StackError: it still runs after ``timeout`` seconds.
+        """
+        process = self._find()
+        if process is not None:
+            try:
+                process.wait(timeout=timeout)
+            except psutil.TimeoutExpired:
+                raise StackError(f"{self.name} still runs after {timeout:.0f} s") from None
+
     def last_words(self) -> str:
         """Return the most telling recent line of the log: the last error, or the last line."""
         try:
