@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from srm.domain.topics import Flow
 from srm.domain.verification_plan import RangePlan
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, SrmError, UnavailableError
 
-Outcome = Literal["equal", "different", "unverified"]
+Outcome = Literal["equal", "different", "unverified", "failed"]
 DifferenceKind = Literal[
     "missing", "extra", "foreign", "order", "key", "value", "headers", "timestamp"
 ]
@@ -68,7 +68,9 @@ class PartitionVerification:
     records are, in order; they depend on how the partition was cut, so they say nothing about an
     earlier result. ``foreign`` counts target records that the copy did not write, ``one_sided``
     those of a compacted topic that only one side still has (not hashed, no difference).
-    ``difference`` is the first one. ``reason`` says why nothing, or only a part, could be compared.
+    ``difference`` is the first one. ``unverified`` is a partition that has no copy to compare yet,
+    ``failed`` one that could not be read or whose map cannot be used; ``reason`` says why nothing,
+    or only a part, was compared.
     """
 
     topic: str
@@ -130,8 +132,28 @@ class VerificationSummary:
 
     @property
     def unverified(self) -> tuple[PartitionVerification, ...]:
-        """Partitions of which nothing could be compared, each with its reason."""
-        return tuple(p for p in self.partitions if p.outcome == "unverified")
+        """Partitions of which nothing was compared, each with its reason."""
+        return tuple(p for p in self.partitions if p.outcome in ("unverified", "failed"))
+
+
+def verdict(summary: VerificationSummary) -> SrmError | None:
+    """Return the error that a verification amounts to: copies differ, or could not be read.
+
+    A partition that nothing was copied of yet is no error: there is nothing wrong with its copy.
+    """
+    flow, different = summary.flow, summary.different
+    if different:
+        return IntegrityError(
+            f"{flow}: {len(different)} of {len(summary.partitions)} partitions differ, first "
+            f"{different[0].difference}"
+        )
+    failed = [p for p in summary.partitions if p.outcome == "failed"]
+    if failed:
+        return UnavailableError(
+            f"{flow}: {len(failed)} of {len(summary.partitions)} partitions could not be "
+            f"compared, first {failed[0].topic}-{failed[0].partition}: {failed[0].reason}"
+        )
+    return None
 
 
 def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:

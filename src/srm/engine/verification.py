@@ -129,10 +129,11 @@ def _plan_one(
 ) -> RangePlan | PartitionVerification:
     names = (partition.topic, partition.partition, remote_topic)
     copy = TopicPartition(remote_topic, partition.partition)
-    reason = ""
     if partition in observed.maps.errors:
         reason = f"the offset map cannot be used: {observed.maps.errors[partition]}"
-    elif partition not in observed.source_logs:
+        return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
+    reason = ""
+    if partition not in observed.source_logs:
         reason = f"{partition} has gone from the source"
     elif copy not in observed.target_logs or copy not in observed.target_ends_before:
         reason = f"{copy} does not exist on the target: nothing is copied yet"

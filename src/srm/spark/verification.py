@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Consumer, Message
 from pyspark.sql import SparkSession
 
+from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.comparison import Record, compare
 from srm.domain.offset_ranges import OffsetRange
+from srm.domain.topics import Flow
 from srm.domain.verification import (
     PartitionVerification,
     RangeResult,
@@ -38,6 +40,15 @@ class BothClusters:
     source: Mapping[str, str]
     target: Mapping[str, str]
 
+    @classmethod
+    def of(cls, config: Config, flow: Flow) -> BothClusters:
+        """Take the properties of a flow's clusters from the configuration.
+
+        Raises:
+            ConfigError: the configuration does not list one of them.
+        """
+        return cls(config.client(flow.source, "consumer"), config.client(flow.target, "consumer"))
+
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
@@ -56,7 +67,7 @@ def verify(
 ) -> VerificationSummary:
     """Compare a flow's topics with their copies and store the result of each partition.
 
-    A partition that cannot be read is reported as unverified, with the reason.
+    A partition that cannot be read is reported as failed, with the reason.
 
     Raises:
         NotFoundError: a topic was named that the flow does not copy.
@@ -149,4 +160,4 @@ def _result(
     if merged.outcome == "different":
         return replace(merged, reason=f"only a part was compared: {reason}")
     names = (whole.topic, whole.partition, whole.remote_topic)
-    return PartitionVerification(*names, "unverified", time_ms, reason=reason)
+    return PartitionVerification(*names, "failed", time_ms, reason=reason)

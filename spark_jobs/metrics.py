@@ -1,0 +1,36 @@
+"""Aggregate the raw metrics of flows into sliding windows; running again changes nothing.
+
+spark-submit spark_jobs/metrics.py --config srm.properties --flow 'P->B'
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from srm.config.model import Config
+from srm.domain.topics import Flow
+from srm.engine.metrics import WindowSpec
+from srm.spark.aggregation import aggregate
+from srm.spark.job import JobResult, parser, run_job
+from srm.wiring import open_flow
+
+
+def main() -> int:
+    """Run the job; return the exit code."""
+    options = parser(__doc__)
+    options.add_argument("--look-back", type=int, default=900, metavar="SECONDS")
+    chosen = options.parse_args()
+
+    def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:
+        spec = WindowSpec(look_back_ms=chosen.look_back * 1000)
+        with open_flow(config, flow) as context:
+            consumer = config.client(flow.target, "consumer")
+            return JobResult(aggregate(spark, context, consumer, spec))
+
+    return run_job("srm-metrics", chosen, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""What the spark-submit entry points share: options, one session, one JSON line per flow."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+from pyspark.sql import SparkSession
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.topics import Flow
+from srm.errors import SrmError, UnavailableError
+from srm.spark.session import spark_session
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What one flow gave: a summary to print, and what was wrong with it, if anything."""
+
+    summary: object
+    failure: SrmError | None = None
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that all jobs have."""
+    options = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--config", help="properties file; else $SRM_CONFIG, ./srm.properties")
+    options.add_argument(
+        "--flow", action="append", type=Flow.parse, metavar="A->B", help="default: all enabled"
+    )
+    return options
+
+
+def group_failure(errors: Mapping[str, str]) -> SrmError | None:
+    """Return the error of a summary in which groups failed: worth another attempt."""
+    if not errors:
+        return None
+    first = min(errors)
+    return UnavailableError(f"{len(errors)} groups failed, first {first!r}: {errors[first]}")
+
+
+def run_job(
+    name: str,
+    options: argparse.Namespace,
+    work: Callable[[SparkSession, Config, Flow], JobResult],
+) -> int:
+    """Run a job for each flow, printing each summary as a line of JSON on stdout.
+
+    A flow that fails does not keep the next one from being tried.
+
+    Returns:
+        The exit code: 0, or that of the first failure.
+    """
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("srm").setLevel(logging.INFO)
+    failures: list[SrmError] = []
+    try:
+        config = load_config(options.config)
+        with spark_session(name) as spark:
+            for flow in options.flow or config.flows:
+                failures += _run_flow(spark, config, flow, work)
+    except SrmError as error:
+        failures.append(error)
+    for failure in failures:
+        sys.stderr.write(f"srm: {failure}\n")
+    return failures[0].exit_code if failures else 0
+
+
+def _run_flow(
+    spark: SparkSession,
+    config: Config,
+    flow: Flow,
+    work: Callable[[SparkSession, Config, Flow], JobResult],
+) -> list[SrmError]:
+    try:
+        result = work(spark, config, flow)
+    except SrmError as error:
+        return [error]
+    line = TypeAdapter(type(result.summary)).dump_json(result.summary).decode()
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    return [] if result.failure is None else [result.failure]
