@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -64,19 +64,19 @@ class MoveRequest:
         return Flow(self.source, self.target)
 
     @classmethod
-    def parse(cls, fields: Mapping[str, Any]) -> MoveRequest:
+    def parse(cls, settings: Mapping[str, Any]) -> MoveRequest:
         """Build a request from a form or JSON object.
 
         Raises:
             UsageError: a key is unknown or missing, or a value cannot be used.
         """
         try:
-            return _REQUEST.validate_python(dict(fields))
+            return _REQUEST.validate_python(dict(settings))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "request"
             if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-                known = ", ".join(cls.__dataclass_fields__)
+                known = ", ".join(field.name for field in fields(cls))
                 raise UsageError(f"move has no setting {where!r}: known are {known}") from None
             raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
 
