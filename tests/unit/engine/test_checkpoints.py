@@ -1,0 +1,196 @@
+"""Emitting checkpoints: what is read, what is written, and what a failure hides (nothing)."""
+
+from __future__ import annotations
+
+import pytest
+
+from srm.domain.ledger import LedgerEntry
+from srm.domain.mm2_records import Checkpoint
+from srm.domain.topics import TopicPartition
+from srm.engine.checkpoints import CheckpointSummary, compute, emit, per_group
+from srm.engine.ports import FlowContext
+from srm.errors import AuthorizationError, UnavailableError
+
+GROUP = "billing"
+
+
+def checkpoints_on_target(context: FlowContext) -> list[Checkpoint]:
+    topic = f"{context.config.flow.source}.checkpoints.internal"
+    records = context.target.compacted(topic).read()
+    return [Checkpoint.decode(key, value) for key, value in records.items()]
+
+
+def test_forward_and_reverse_checkpoints_go_to_one_topic(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("P", GROUP, "B.Payments", 20)
+    context = sites.flow("P->B")
+
+    summary = emit(context)
+
+    assert (summary.written, summary.states, summary.errors) == (2, {"translated": 2}, {})
+    assert checkpoints_on_target(context) == [
+        Checkpoint(GROUP, TopicPartition("Payments", 0), 20, 20),
+        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 40, 41),
+    ]
+
+
+def test_the_topic_is_compacted_with_one_partition(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+
+    emit(sites.flow("P->B"))
+
+    topic = sites.clusters["B"].topics()["P.checkpoints.internal"]
+    configs = sites.clusters["B"].topic_configs([topic.name])[topic.name]
+    assert (topic.partitions, configs["cleanup.policy"]) == (1, "compact")
+
+
+def test_a_second_run_writes_only_what_changed(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("P", "audit", "Payments", 10)
+    context = sites.flow("P->B")
+    emit(context)
+    sites.commit("P", "audit", "Payments", 11)
+
+    summary = emit(context)
+
+    assert (summary.written, summary.unchanged) == (1, 1)
+
+
+def test_a_rewind_on_the_source_is_emitted(sites) -> None:
+    context = sites.flow("P->B")
+    for offset in (40, 5):
+        sites.commit("P", GROUP, "Payments", offset)
+        emit(context)
+
+    [checkpoint] = checkpoints_on_target(context)
+
+    assert (checkpoint.upstream_offset, checkpoint.downstream_offset) == (5, 6)
+
+
+def test_a_dry_run_says_what_it_would_write_and_writes_nothing(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    context = sites.flow("P->B")
+
+    summary = emit(context, dry_run=True)
+
+    assert (summary.written, summary.dry_run) == (1, True)
+    assert "P.checkpoints.internal" not in sites.clusters["B"].topics()
+
+
+def test_a_group_that_reads_only_the_replica_is_found(sites) -> None:
+    """KIP-1098's code drops such a group: it looks at the forward topic filter only."""
+    sites.commit("B", GROUP, "P.Payments", 31)
+
+    [outcome] = compute(sites.flow("B->P"))
+
+    assert (outcome.direction, outcome.downstream_offset) == ("reverse", 30)
+
+
+def test_groups_and_topics_that_nothing_selects_are_left_out(sites) -> None:
+    sites.change("P->B", groups=("bill.*",))
+    sites.commit("P", "other", "Payments", 40)
+    sites.commit("P", "billing-else", "Elsewhere", 40)
+    sites.commit("P", "console-consumer-1", "Payments", 1)
+
+    assert compute(sites.flow("P->B")) == ()
+
+
+def test_only_the_groups_asked_for_are_translated_and_unselected_ones_named(sites) -> None:
+    sites.change("P->B", groups=("bill.*",))
+    for group in (GROUP, "billing-2", "other"):
+        sites.commit("P", group, "Payments", 40)
+
+    summary = emit(sites.flow("P->B"), groups=[GROUP, "other"])
+
+    assert [outcome.group for outcome in summary.outcomes] == [GROUP]
+    assert list(summary.errors) == ["other"]
+    assert "srm-control groups" in summary.errors["other"]
+
+
+def test_a_group_that_cannot_be_read_does_not_hide_the_others(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group in ("bad", GROUP):
+        sites.commit("P", group, "Payments", 40)
+    committed = sites.clusters["P"].committed
+
+    def refuse_one(group: str) -> dict[TopicPartition, int]:
+        if group == "bad":
+            raise AuthorizationError("no right to describe group 'bad'")
+        return committed(group)
+
+    monkeypatch.setattr(sites.clusters["P"], "committed", refuse_one)
+
+    summary = emit(sites.flow("P->B"))
+
+    assert (summary.written, summary.groups) == (1, 1)
+    assert summary.errors == {"bad": "no right to describe group 'bad'"}
+    with pytest.raises(UnavailableError, match="'bad'"):
+        compute(sites.flow("P->B"))
+
+
+def test_a_cluster_that_is_down_is_an_error_of_the_run(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.clusters["P"].fail()
+
+    with pytest.raises(UnavailableError):
+        emit(sites.flow("P->B"))
+
+
+def test_a_cluster_lost_on_the_way_ends_the_run_instead_of_costing_a_timeout_per_group() -> None:
+    asked = []
+
+    def lost(group: str) -> None:
+        asked.append(group)
+        raise UnavailableError("cluster P does not answer")
+
+    with pytest.raises(UnavailableError):
+        per_group([f"g{number}" for number in range(5000)], lost)
+
+    assert len(asked) < 5000
+
+
+def test_switched_off_it_does_nothing_and_says_so(sites) -> None:
+    sites.change("P->B", emit_checkpoints_enabled=False)
+    sites.commit("P", GROUP, "Payments", 40)
+
+    summary = emit(sites.flow("P->B"))
+
+    assert isinstance(summary, CheckpointSummary)
+    assert summary.skipped == "P->B.emit.checkpoints.enabled is false"
+    assert "P.checkpoints.internal" not in sites.clusters["B"].topics()
+
+
+def test_a_group_ahead_of_the_copy_keeps_the_pair_where_the_copy_ends(sites) -> None:
+    sites.produce("P", 10)
+    sites.commit("P", GROUP, "Payments", 108)
+    context = sites.flow("P->B")
+
+    summary = emit(context)
+
+    assert summary.states == {"not-copied-yet": 1}
+    assert summary.outcomes[0].remaining == 8
+    assert checkpoints_on_target(context) == [
+        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 100, 101)
+    ]
+
+
+def test_an_own_write_of_the_opposite_flow_is_not_emitted(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), 10, 40, "B", "sync", 1)
+    sites.clusters["P"].add_topic("srm-ledger.internal")
+    sites.clusters["P"].compacted("srm-ledger.internal").write({entry.key(): entry.value()})
+
+    summary = emit(sites.flow("P->B"))
+
+    assert (summary.states, summary.written) == ({"own-write": 1}, 0)
+
+
+def test_maps_that_cannot_be_used_stop_only_their_partition(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("P", GROUP, "B.Payments", 20)
+    sites.maps[sites.flow("P->B").config.flow].errors[TopicPartition("Payments", 0)] = "damaged"
+
+    summary = emit(sites.flow("P->B"))
+
+    assert summary.states == {"no-map": 1, "translated": 1}
