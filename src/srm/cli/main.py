@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from srm import __version__
-from srm.cli import config, replicate, stack
+from srm.cli import config, metrics, replicate, stack, verify
 from srm.cli.output import run_cli, set_debug
 
 EXIT_CODES = (
@@ -29,6 +29,8 @@ app = typer.Typer(
 app.add_typer(stack.app, name="stack")
 replicate.register(app)
 app.add_typer(config.app, name="config")
+app.add_typer(metrics.app, name="metrics")
+verify.register(app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature
