@@ -4,7 +4,8 @@ For each flow: where every selected consumer group would continue on the other c
 exactly and written to `<SOURCE>.checkpoints.internal` in MirrorMaker 2's format. Each emission
 updates the asset `srm_checkpoints <flow>`, which starts `srm_group_offset_sync`.
 
-**Where to look** - the task's return value and the asset event hold the summary by group.
+**Where to look** - the task's return value and the asset event hold the summary: groups, records
+written, outcomes by state, and groups that could not be read. `srm status` shows each group.
 
 **When it is red** - `UnavailableError`: a cluster does not answer; the next run makes up for it.
 Anything else names the cause and what to do. Checkpoints only get older meanwhile: consumers and

@@ -4,7 +4,8 @@ Runs after each emission of checkpoints. A group without members on the target g
 where it would continue there, so that it may simply be started on the other cluster. A group is
 never touched while it has members, nor where its consumers have committed themselves.
 
-**Where to look** - the task's return value names each group and partition with what was done.
+**Where to look** - the task's return value counts, for each flow, what was decided and written, and
+names the groups that could not be read. `srm groups sync --dry-run` shows each group and partition.
 
 **When it is red** - a cluster does not answer or a right is missing: the message says which. Groups
 keep the offsets they have; the next run writes what is missing. A planned failover does not depend

@@ -16,7 +16,7 @@ from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.ports import FlowContext
-from srm.errors import SrmError
+from srm.errors import SrmError, UnavailableError
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path, wiring
 
@@ -33,15 +33,21 @@ def opened(flow: str) -> Iterator[FlowContext]:
 
 
 def emit_checkpoints(flow: str) -> dict[str, Any]:
-    """Write forward and reverse checkpoints of all selected groups of a flow."""
+    """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
     with opened(flow) as context:
-        return as_json(checkpoints.emit(context))
+        summary = checkpoints.emit(context)
+        _require_some(summary.errors, done=summary.groups)
+    return _counts(summary, details="outcomes")
 
 
 def sync_group_offsets(flow: str) -> dict[str, Any]:
-    """Write translated offsets of the idle groups of a flow on its target."""
+    """Write translated offsets of the idle groups of a flow on its target; sum it up."""
     with opened(flow) as context:
-        return as_json(group_sync.sync(context))
+        summary = group_sync.sync(context)
+        _require_some(summary.errors, done=len(summary.decisions))
+    for decision in summary.decisions:
+        logger.debug("%s", decision)
+    return _counts(summary, details="decisions")
 
 
 def flows_of_events(events: Mapping[Any, Sequence[Any]] | None) -> list[str]:
@@ -73,3 +79,21 @@ def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Create and grow the remote topics of a flow."""
     with opened(flow) as context:
         return as_json(topic_sync.sync(context, dry_run=dry_run))
+
+
+def _require_some(errors: Mapping[str, str], done: int) -> None:
+    """Let a bad group not hide the good ones, and a run in which nothing worked not look good.
+
+    Raises:
+        UnavailableError: every group failed.
+    """
+    for group, reason in errors.items():
+        logger.warning("group %s: %s", group, reason)
+    if errors and not done:
+        group, reason = next(iter(errors.items()))
+        raise UnavailableError(f"none of {len(errors)} groups could be read; {group}: {reason}")
+
+
+def _counts(summary: Any, details: str) -> dict[str, Any]:
+    """Leave out what grows with groups and partitions: XCom and asset events are read by people."""
+    return {key: value for key, value in as_json(summary).items() if key != details}

@@ -6,26 +6,34 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, ResumableJobMixin, conf
+from airflow.sdk.exceptions import AirflowFailException
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.errors import UnavailableError
 from srm_airflow import replication
-from srm_airflow.outcome import engine_errors
+from srm_airflow.move_text import progress_line, reasons_text
+from srm_airflow.move_watch import MoveWatch
+from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import SPARK_CONNECTION, spark_job, wiring
+from srm_airflow.triggers import MoveWaitTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-POLL_S: Final = 3.0
+LOOK_EVERY_S: Final = 5.0
 LOG_EVERY_S: Final = 60.0
+DEADLINE_SLACK_S: Final = 30.0
+"""The move's own time limit counts from the hold; this one only has to come after it."""
 STOP_GRACE_S: Final = 2.0
 """Airflow kills a task 5 s after asking it to end; the copy is crash-safe, so be quick."""
 
@@ -139,7 +147,7 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
                         f"(process {application.pid} on {application.host}); it is started again, "
                         f"look into {application.log or 'its own log'} for the cause"
                     )
-                time.sleep(POLL_S)
+                self._wait_for_end(application, LOOK_EVERY_S)
         self._judge_end(application)
 
     def on_kill(self) -> None:
@@ -149,6 +157,14 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
 
     def _ended(self, application: replication.Application) -> bool:
         return self._killed or (application.local and application.process() is None)
+
+    def _wait_for_end(self, application: replication.Application, timeout_s: float) -> None:
+        process = application.process()
+        if process is None:
+            time.sleep(timeout_s)
+            return
+        with suppress(psutil.TimeoutExpired):
+            process.wait(timeout_s)
 
     def _judge_end(self, application: replication.Application) -> None:
         code = self._child.poll() if self._child else None
@@ -230,3 +246,104 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
                 sign.remaining,
                 f", STOPPED: {'; '.join(sign.stopped)}" if sign.stopped else "",
             )
+
+
+class MoveWaitOperator(BaseOperator):
+    """Wait until all clients of a move have left and every group is synchronised.
+
+    Looks a few seconds on the worker first: a move whose groups are caught up is ready by then, and
+    a deferral would add two seconds of downtime. Then it waits in the triggerer, where it survives
+    a restart of Airflow. It ends with the latest look as its return value. Success of this task
+    opens nothing: the redirect looks for itself.
+
+    Args:
+        move: what the planning task returned.
+        config_path: srm's properties file.
+        on_worker: seconds to look on the worker.
+        poll_s: seconds between two looks.
+    """
+
+    template_fields: Sequence[str] = ("move", "config_path")
+    ui_color = "#f5e6c8"
+
+    def __init__(
+        self,
+        *,
+        move: Any,
+        config_path: str,
+        on_worker: float = 10.0,
+        poll_s: float = 0.5,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.move = move
+        self.config_path = config_path
+        self.on_worker = on_worker
+        self.poll_s = poll_s
+
+    def execute(self, context: Context) -> Any:
+        """Look on the worker, then defer."""
+        move_id, source, target = (str(self.move[key]) for key in ("move_id", "source", "target"))
+        watch = MoveWatch(self.config_path, move_id, source, target)
+        wait_s = float(self.move["wait_seconds"])
+        try:
+            with engine_errors():
+                status = self._look_for(watch, min(self.on_worker, wait_s), context)
+        finally:
+            watch.close()
+        if status is not None:
+            return status
+        return self.defer(
+            trigger=MoveWaitTrigger(
+                config_path=self.config_path,
+                move_id=move_id,
+                source=source,
+                target=target,
+                deadline=time.time() + wait_s + DEADLINE_SLACK_S,
+                poll_s=self.poll_s,
+            ),
+            method_name=self.execute_complete.__name__,
+            timeout=timedelta(seconds=wait_s + 2 * DEADLINE_SLACK_S),
+        )
+
+    def execute_complete(self, context: Context, event: Any) -> Any:  # noqa: ARG002
+        """Fail with the reasons; a ready move ends in the triggerer and does not come here.
+
+        Raises:
+            AirflowFailException: the time is up, or the move cannot become ready.
+        """
+        if event == "success":  # as DAG.test() hands over the end of a trigger
+            return None
+        if event["state"] == "timeout":
+            status = event["status"] or {"blocking": ["the clusters did not answer"]}
+            raise AirflowFailException(
+                f"not synchronised within {self.move['wait_seconds']:.0f} s, clients go back to "
+                f"{self.move['source']}: {reasons_text(status['blocking'])}"
+            )
+        raise AirflowFailException(event["message"])
+
+    def _look_for(self, watch: MoveWatch, seconds: float, context: Context) -> Any:
+        end = time.monotonic() + seconds
+        shown: tuple[str, ...] | None = None
+        while True:
+            try:
+                status = watch.poll()
+            except UnavailableError as error:
+                self.log.warning("%s", error)
+            else:
+                answer = as_json(status)
+                self._show(context, answer)
+                if status.ready:
+                    self.log.info("%s", progress_line(status))
+                    return answer
+                if status.blocking != shown:
+                    shown = status.blocking
+                    self.log.info("%s", progress_line(status))
+            if time.monotonic() >= end:
+                return None
+            time.sleep(self.poll_s)
+
+    def _show(self, context: Context, answer: Any) -> None:
+        store = context.get("task_state_store")
+        if store is not None:
+            store.set("progress", answer)

@@ -103,10 +103,13 @@ class Watch:
     """Judges the heartbeats of all flows by when they change, on this host's monotonic clock."""
 
     topics: Mapping[Flow, CompactedTopic]
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(init=False)
     _beats: dict[Flow, tuple[str, int]] = field(default_factory=dict)
     _changed: dict[Flow, float] = field(default_factory=dict)
     _unreadable: set[Flow] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
 
     @classmethod
     def over(cls, clusters: Mapping[str, Any], flows: Sequence[Flow]) -> Watch:

@@ -1,0 +1,237 @@
+"""Moves consumer groups and producers to the other cluster, and back.
+
+Failover and failback are the same steps with source and target exchanged:
+
+1. **plan** - where every group stands, where it would go on, what stands in the way. Shown as a
+   table in the task log. With *dry run* the move ends here.
+2. **hold** - producers and consumers of the move are told to finish and leave the source. The time
+   without service (RTO) counts from here.
+3. **wait** - until all have left, replication has nothing left to copy and the last commit of every
+   group is translated. Live progress with the number of remaining records is in the task log.
+4. **apply_and_go** - writes the offsets on the target, reads them back and sends the clients there.
+   It looks at the clusters itself: marking **wait** as successful opens nothing.
+5. **verify** - until the groups work on the target.
+6. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
+   group. The note of the run has the summary; the report is kept in `srm-moves.internal`.
+
+**release** is the way out: after a failure before *go* it sends the clients back to the source,
+also when the run is marked as failed. After *go* it does nothing.
+
+**When it is red**
+
+- *plan*: nothing was touched. Remove the reasons named in the log and trigger again.
+- *hold* or *wait*: clients are back on the source, nothing is lost. The log names who had not left
+  or what was not copied in time.
+- *apply_and_go* with `GateClosedError`: a group was not synchronised; clients are back on the
+  source. With `UnavailableError` after it began to send clients away: clear the task, it finishes
+  what it began.
+- *verify*: the move is done, a group did not come back in time. Start its consumers on the target
+  and clear the task.
+- *release*: clients may still be held. Clear the task once the source answers.
+
+**To undo a move** trigger the opposite operation.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import (
+    Param,
+    TriggerRule,
+    WeightRule,
+    dag,
+    get_current_context,
+    setup,
+    task,
+    teardown,
+)
+
+from srm_airflow import moves
+from srm_airflow.notes import set_run_note
+from srm_airflow.operators import MoveWaitOperator
+from srm_airflow.settings import config_path, load
+
+CONFIG = load()
+
+PARAMS = {
+    "operation": Param(
+        "failover",
+        type="string",
+        enum=["failover", "failback"],
+        title="Operation",
+        description="Both do the same; the word goes into the report.",
+        section="Move",
+    ),
+    "source": Param(
+        CONFIG.clusters[0],
+        type="string",
+        enum=list(CONFIG.clusters),
+        title="From cluster",
+        description="The cluster that clients leave.",
+        section="Move",
+    ),
+    "target": Param(
+        CONFIG.clusters[1],
+        type="string",
+        enum=list(CONFIG.clusters),
+        title="To cluster",
+        description="The cluster that clients go to.",
+        section="Move",
+    ),
+    "topics": Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Topics",
+        description="Original names, one per line, such as Payments (never P.Payments). "
+        "Empty: all topics that the flows replicate.",
+        section="Move",
+    ),
+    "groups": Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Consumer groups",
+        description="One per line. Empty: all groups that the configuration and the control "
+        "lists select and that have offsets on the topics.",
+        section="Move",
+    ),
+    "dry_run": Param(
+        default=False,
+        type="boolean",
+        title="Dry run",
+        description="Only plan and show: nothing is changed anywhere.",
+        section="Move",
+    ),
+    "wait_seconds": Param(
+        600,
+        type="number",
+        minimum=1,
+        maximum=21_600,
+        title="Time limit from hold to go (seconds)",
+        description="When it is over, clients go back to the source.",
+        section="Time limits",
+    ),
+    "resume_seconds": Param(
+        120,
+        type="number",
+        minimum=1,
+        maximum=3_600,
+        title="Time limit from go until the groups work again (seconds)",
+        description="When it is over, the run fails but the move stays.",
+        section="Time limits",
+    ),
+    "quiet_seconds": Param(
+        1,
+        type="number",
+        minimum=0,
+        maximum=300,
+        title="Quiet time of the source (seconds)",
+        description="Producers count as stopped when nothing was written for so long.",
+        section="Time limits",
+    ),
+    "redirect": Param(
+        "routing",
+        type="string",
+        enum=["routing"],
+        title="How clients are redirected",
+        description="routing: clients follow srm-routing.internal (srm.client).",
+        section="Details",
+    ),
+    "accept_skips": Param(
+        default=False,
+        type="boolean",
+        title="Accept skipped records",
+        description="Move a group although the target no longer has records it has still to read.",
+        section="Details",
+    ),
+    "overwrite": Param(
+        default=False,
+        type="boolean",
+        title="Overwrite offsets committed on the target",
+        description="Replace a later offset that a consumer of the group committed there itself.",
+        section="Details",
+    ),
+}
+
+
+@setup
+@task(task_id="plan", retries=2)
+def plan_move(params: dict[str, Any] | None = None, dag_run: Any = None) -> dict[str, Any]:
+    """Plan and show the move; refuse what cannot be done."""
+    return moves.plan(dict(params or {}), dag_run.conf or {}, dag_run.run_id)
+
+
+@setup
+@task(retries=2)
+def hold(planned: dict[str, Any]) -> dict[str, Any]:
+    """Hold all clients of the move."""
+    return moves.hold(planned)
+
+
+@task(retries=3)
+def apply_and_go(planned: dict[str, Any]) -> dict[str, Any]:
+    """Apply the offsets and redirect, if the gate is open."""
+    return moves.apply_and_go(planned)
+
+
+@teardown(on_failure_fail_dagrun=True)
+@task(retries=20)
+def release(planned: dict[str, Any]) -> dict[str, Any]:
+    """Send clients back to the source, unless they have gone to the target."""
+    return moves.release(planned)
+
+
+@task(retries=2)
+def verify(planned: dict[str, Any]) -> dict[str, Any]:
+    """Wait until the groups work on the target."""
+    return moves.verify(planned)
+
+
+@task(retries=2, trigger_rule=TriggerRule.ALL_DONE, multiple_outputs=False)
+def report() -> dict[str, Any]:
+    """Keep and show the report, write the run's note; fail where the move has problems."""
+    context = get_current_context()
+    # Not an argument: it runs whatever happened, and what follows a setup directly may not.
+    result, note = moves.report(context["ti"].xcom_pull(task_ids="plan"))
+    set_run_note(context["dag_run"], note)
+    context["ti"].xcom_push(key="report", value=result)
+    moves.require_ok(result)
+    return result
+
+
+@dag(
+    schedule=None,
+    max_active_runs=1,
+    catchup=False,
+    is_paused_upon_creation=False,
+    # Longer than the longest wait that the form allows: a run that is ended by this limit does not
+    # run its release.
+    dagrun_timeout=timedelta(hours=12),
+    default_args={
+        "retry_delay": timedelta(seconds=2),
+        # Downtime counts: these tasks go before all others that wait for a worker.
+        "priority_weight": 1000,
+        "weight_rule": WeightRule.ABSOLUTE,
+    },
+    params=PARAMS,
+    render_template_as_native_obj=True,
+    tags=["srm", "failover"],
+    doc_md=__doc__,
+)
+def srm_failover() -> None:
+    """Plan, hold, wait, apply and go, verify, report; release after a failure before go."""
+    planned = plan_move()
+    held = hold(planned)
+    waited = MoveWaitOperator(
+        task_id="wait", move=planned, config_path=str(config_path()), retries=2
+    )
+    gone = apply_and_go(planned)
+    released = release(planned).as_teardown(setups=[planned, held])
+    reported = report()
+    held >> waited >> gone >> [released, verify(planned)] >> reported
+
+
+srm_failover()

@@ -1,0 +1,121 @@
+"""The DAG files: what they declare, and that parsing them stays cheap."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+pytestmark = pytest.mark.airflow
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+EXPECTED = {
+    "srm_replication",
+    "srm_checkpoints",
+    "srm_group_offset_sync",
+    "srm_topic_sync",
+    "srm_metrics_aggregation",
+    "srm_verification",
+    "srm_failover",
+}
+
+
+@pytest.fixture(scope="module")
+def bag(srm_environment: None) -> Any:  # noqa: ARG001
+    return DagBag(str(DAGS))
+
+
+def test_all_dags_import_and_no_other_exists(bag: Any) -> None:
+    assert bag.import_errors == {}
+    assert set(bag.dags) == EXPECTED
+
+
+def test_every_dag_runs_once_at_a_time_without_catching_up_and_explains_itself(bag: Any) -> None:
+    for dag in bag.dags.values():
+        assert dag.max_active_runs == 1, dag.dag_id
+        assert dag.catchup is False, dag.dag_id
+        assert "srm" in dag.tags, dag.dag_id
+        assert "When it is red" in (dag.doc_md or ""), dag.dag_id
+        assert dag.is_paused_upon_creation is False, dag.dag_id
+
+
+def test_every_dag_but_the_endless_one_has_a_time_limit(bag: Any) -> None:
+    endless = {name for name, dag in bag.dags.items() if dag.dagrun_timeout is None}
+    assert endless == {"srm_replication"}
+
+
+def test_schedules_follow_the_intervals_of_the_configuration(bag: Any) -> None:
+    assert bag.dags["srm_checkpoints"].schedule == timedelta(seconds=7)
+    # The refresh interval of 5 s is raised: a sync of topics every 5 s would only burn workers.
+    assert bag.dags["srm_topic_sync"].schedule == timedelta(seconds=30)
+    assert type(bag.dags["srm_replication"].timetable).__name__ == "ContinuousTimetable"
+    assert bag.dags["srm_failover"].schedule is None
+
+
+def test_group_offset_sync_starts_when_checkpoints_of_either_flow_are_emitted(bag: Any) -> None:
+    emitted = {asset.name for task in bag.dags["srm_checkpoints"].tasks for asset in task.outlets}
+    condition = bag.dags["srm_group_offset_sync"].timetable.asset_condition
+    assert {asset.name for asset in condition.objects} == emitted
+    assert emitted == {"srm_checkpoints B->P", "srm_checkpoints P->B"}
+    assert type(condition).__name__ == "AssetAny"
+
+
+def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:
+    (task,) = bag.dags["srm_replication"].tasks
+
+    assert sorted(task.flows) == ["B->P", "P->B"]
+
+
+def test_parsing_imports_neither_kafka_clients_nor_spark_nor_pandas() -> None:
+    """Each parse is a process of its own, every 30 s: heavy imports there cost a core."""
+    code = (
+        "import json, sys\n"
+        f"sys.path.append({str(DAGS.parent / 'plugins')!r})\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        f"bag = DagBag({str(DAGS)!r})\n"
+        "heavy = {'confluent_kafka', 'aiokafka', 'pyspark', 'pandas', 'pyarrow'}\n"
+        "print(json.dumps([sorted(heavy & set(sys.modules)), bag.import_errors]))\n"
+    )
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.append({str(DAGS.parent / 'plugins')!r})\n{code}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert json.loads(found.stdout.splitlines()[-1]) == [[], {}]
+
+
+def test_a_missing_configuration_is_an_import_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SRM_CONFIG", str(tmp_path / "absent.properties"))
+    bag = DagBag(str(DAGS / "srm_checkpoints.py"))
+    (message,) = bag.import_errors.values()
+
+    assert "absent.properties" in message
+    assert "SRM_CONFIG" in message
+
+
+def test_a_configuration_without_flows_is_an_import_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty = tmp_path / "srm.properties"
+    empty.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:9092\nB.bootstrap.servers = b:9092\n"
+    )
+    monkeypatch.setenv("SRM_CONFIG", str(empty))
+    bag = DagBag(str(DAGS / "srm_replication.py"))
+    (message,) = bag.import_errors.values()
+
+    assert "P->B.enabled = true" in message

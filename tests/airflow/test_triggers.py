@@ -1,0 +1,189 @@
+"""The trigger of a move's wait, without a database and without clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow.sdk._shared.module_loading import import_string
+from airflow.triggers.base import TaskSuccessEvent
+
+from srm.domain.move_gate import GroupSync, SyncStatus
+from srm.errors import NotFoundError, UnavailableError
+from srm_airflow import triggers
+from srm_airflow.triggers import MoveWaitTrigger
+
+pytestmark = pytest.mark.airflow
+
+WAITING = SyncStatus(
+    move_id="m1",
+    ready=False,
+    applied=False,
+    blocking=("group g is still active on P (c-1): stop it there",),
+    unapplied=(),
+    remaining_records=500,
+    groups=(GroupSync("g", 1, synchronised=False, applied=False, remaining=500),),
+    eta_seconds=4.0,
+    elapsed_seconds=3.0,
+    timed_out=False,
+)
+READY = replace(WAITING, ready=True, blocking=(), remaining_records=0, eta_seconds=0.0)
+
+Look = SyncStatus | Exception
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Let the gate answer as given, the last answer for ever; tell what became of the watch."""
+
+    def answer(*answers: Look) -> dict[str, Any]:
+        seen: dict[str, Any] = {
+            "polls": 0,
+            "closed": False,
+            "threads": set(),
+            "polled": threading.Event(),
+        }
+
+        class Watch:
+            def __init__(self, *where: str) -> None:
+                seen["where"] = where
+
+            def poll(self) -> SyncStatus:
+                seen["threads"].add(threading.get_ident())
+                found = answers[min(seen["polls"], len(answers) - 1)]
+                seen["polls"] += 1
+                seen["polled"].set()
+                if isinstance(found, Exception):
+                    raise found
+                return found
+
+            def close(self) -> None:
+                seen["closed"] = True
+
+        monkeypatch.setattr(triggers, "MoveWatch", Watch)
+        return seen
+
+    return answer
+
+
+def trigger(deadline_in: float = 60) -> MoveWaitTrigger:
+    return MoveWaitTrigger(
+        config_path="srm.properties",
+        move_id="m1",
+        source="P",
+        target="B",
+        deadline=time.time() + deadline_in,
+        poll_s=0.01,
+    )
+
+
+def fire(subject: MoveWaitTrigger) -> Any:
+    async def first() -> Any:
+        events = subject.run()
+        event = await anext(events)
+        await events.aclose()
+        return event
+
+    return asyncio.run(first())
+
+
+def test_another_triggerer_can_go_on_from_what_is_serialized() -> None:
+    subject = trigger()
+    path, kwargs = subject.serialize()
+
+    assert import_string(path)(**kwargs).serialize() == (path, kwargs)
+
+
+def test_a_ready_move_ends_the_task_without_a_worker(looks: Callable[..., dict[str, Any]]) -> None:
+    """Waking a worker up takes a second and a half, in which no client works."""
+    seen = looks(WAITING, WAITING, READY)
+
+    event = fire(trigger())
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    assert event.xcoms["return_value"]["ready"] is True
+    assert (seen["polls"], seen["closed"]) == (3, True)
+    assert seen["where"] == ("srm.properties", "m1", "P", "B")
+
+
+def test_clients_are_called_outside_the_loop_that_all_triggers_share(
+    looks: Callable[..., dict[str, Any]],
+) -> None:
+    seen = looks(READY)
+
+    fire(trigger())
+
+    assert threading.get_ident() not in seen["threads"]
+
+
+def test_the_log_says_what_is_left_and_for_whom_it_waits(
+    looks: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks(WAITING, WAITING, READY)
+
+    fire(trigger())
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "since the hold" in line]
+    assert len(lines) == 2, "a line that says nothing new is not repeated"
+    assert (
+        f"500 records to copy, about 4 s, 0 of 1 groups synchronised; "
+        f"waiting for: {WAITING.blocking[0]}"
+    ) in lines[0]
+    assert "0 records to copy, 0 of 1 groups synchronised; ready" in lines[1]
+
+
+def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_wait(
+    looks: Callable[..., dict[str, Any]],
+) -> None:
+    seen = looks(UnavailableError("P does not answer"), READY)
+
+    assert isinstance(fire(trigger()), TaskSuccessEvent)
+    assert seen["polls"] == 2
+
+
+def test_an_error_that_waiting_does_not_cure_wakes_the_task_up(
+    looks: Callable[..., dict[str, Any]],
+) -> None:
+    seen = looks(NotFoundError("move 'm1' is not known"))
+
+    assert fire(trigger()).payload == {"state": "failed", "message": "move 'm1' is not known"}
+    assert seen["closed"]
+
+
+def test_waiting_is_bounded_by_the_deadline_whatever_the_clusters_say(
+    looks: Callable[..., dict[str, Any]],
+) -> None:
+    looks(UnavailableError("P does not answer"))
+
+    assert fire(trigger(deadline_in=0.05)).payload == {"state": "timeout", "status": None}
+
+
+def test_waiting_ends_when_the_move_says_that_its_time_is_up(
+    looks: Callable[..., dict[str, Any]],
+) -> None:
+    looks(replace(WAITING, timed_out=True))
+
+    payload = fire(trigger()).payload
+    assert payload["state"] == "timeout"
+    assert payload["status"]["blocking"] == list(WAITING.blocking)
+
+
+def test_a_cancelled_trigger_closes_its_clients(looks: Callable[..., dict[str, Any]]) -> None:
+    seen = looks(WAITING)
+
+    async def cancel() -> None:
+        running = asyncio.ensure_future(anext(trigger().run()))
+        assert await asyncio.to_thread(seen["polled"].wait, 10)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert seen["closed"]
