@@ -54,6 +54,10 @@ logger = logging.getLogger(__name__)
 OpenFlow = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
 
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
+_OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(
+    r"(?:SparkException|^\w*Error): ([^\n]+?)(?: Consider setting|$)", re.MULTILINE
+)
 _TICK_S: Final = 0.25
 _JOIN_S: Final = 2.0
 _CONF: Final = {
@@ -167,6 +171,9 @@ class Replicator:
             conf = {**_CONF, "spark.master": fitted_master(_wanted_master(self._master), slots)}
             spark = stack.enter_context(_session(conf))
             self._application_id = spark.sparkContext.applicationId
+            if not logger.isEnabledFor(logging.DEBUG):
+                # A slot that ends is one line here; Spark has four stack traces for it.
+                spark.sparkContext.setLogLevel("FATAL")
             try:
                 threads = self._start(spark)
                 self._watch(spark, until_caught_up=until_caught_up)
@@ -287,7 +294,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 
 def _one_line(error: Exception) -> str:
-    """Return what ended a job: the worker's own error where the text has it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("srm.errors.")]
-    return (own or lines or [type(error).__name__])[-1 if own else 0][:300]
+    """Return what ended a job: the slot's own error where there is one, else Spark's last cause."""
+    text = str(error)
+    found = _OWN_ERROR.findall(text) or _CAUSE.findall(text) or [type(error).__name__]
+    return str(found[-1]).strip()[:300]
