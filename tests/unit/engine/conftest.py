@@ -72,7 +72,7 @@ class TwoSites:
     def copy(self, text: str, *, records: int | None = None, claim: int = 0) -> None:
         """Copy what is not copied yet; ``claim`` markers come first in the replica."""
         flow = Flow.parse(text)
-        payments, replica = self.payments(flow.source), f"{flow.source}.Payments"
+        payments, replica = self.payments, f"{flow.source}.Payments"
         target = self.clusters[flow.target]
         done = self.runs[flow][-1].source_end if self.runs[flow] else 0
         end = self.clusters[flow.source].log_ends([payments])[payments]
@@ -86,8 +86,17 @@ class TwoSites:
         position = Position(done + count, place, end)
         self.maps[flow].put(payments, self.runs[flow], position if count or not claim else None)
 
-    def payments(self, _alias: str = "") -> TopicPartition:
+    @property
+    def payments(self) -> TopicPartition:
         return TopicPartition("Payments", 0)
+
+    def pairs(self, text: str) -> list[tuple[int, int]]:
+        """List every copied record as (source offset, target offset)."""
+        return [
+            (run.source_start + i, run.target_start + i)
+            for run in self.runs[Flow.parse(text)]
+            for i in range(run.count)
+        ]
 
     def commit(self, alias: str, group: str, topic: str, offset: int) -> None:
         self.clusters[alias].commit(group, {TopicPartition(topic, 0): offset})
@@ -104,7 +113,7 @@ def two_site_configs(tmp_path_factory: pytest.TempPathFactory) -> dict[Flow, Flo
     return {flow: config.flow(flow) for flow in config.flows}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_sites(two_site_configs: dict[Flow, FlowConfig]) -> Callable[[], TwoSites]:
     """Make fresh sites, for tests that need many."""
     return lambda: TwoSites(dict(two_site_configs))
