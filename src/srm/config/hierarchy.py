@@ -8,6 +8,7 @@ one level the more specific line wins (``A.consumer.x`` over ``A.x``), then the 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -62,7 +63,9 @@ class Setting:
     @property
     def strength(self) -> tuple[int, int, int]:
         """Sort key, weak to strong."""
-        return self.level, (self.kind is not None) + 2 * (self.side is not None), self.written.line
+        specific = (self.kind is not None) + 2 * (self.side is not None)
+        # An override, on line 0, stands for a line that was written last.
+        return self.level, specific, self.written.line or sys.maxsize
 
     def prefix(self) -> str:
         """Everything that stands before ``name`` in the line's key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final
@@ -135,6 +135,25 @@ def build_config(file: SettingsFile) -> Config:
             for (flow, alias, kind), client in flow_clients.items()
             if client != clients[alias, kind]
         },
+    )
+
+
+def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
+    """Build a Config that reaches a flow's target alone, from client settings without aliases.
+
+    Raises:
+        ConfigError: a setting is unknown, or no address is among them.
+    """
+    clusters = f"{flow.source}, {flow.target}"
+    file = understand((Property("clusters", clusters), *lines), path)
+    clients = {(flow.target, kind): _client(file, flow.target, kind) for kind in CLIENT_KINDS}
+    _check_addresses(replace(file, clusters=(flow.target,)), clients)
+    return Config(
+        path=path,
+        clusters=file.clusters,
+        flow_configs={flow: _flow_config(file, flow)},
+        clients=clients,
+        warnings=file.warnings,
     )
 
 

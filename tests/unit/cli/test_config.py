@@ -1,0 +1,100 @@
+"""srm config check and srm config explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.errors import ConfigError, UsageError
+
+MIRROR_MAKER = Path(__file__).parents[1] / "config" / "mirror-maker.properties"
+FLOW = "us-east->us-west"
+
+
+def srm(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["config", *arguments, "--config", str(MIRROR_MAKER)])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
+    text = srm("check")
+
+    assert "customers-[a-z]+" in text
+    assert "warning: " in text
+    assert "offset.lag.max: has no meaning here" in text
+    assert (
+        "note: us-west->us-east selects no groups in this file; select some with: srm-control "
+        "groups --source us-west --target us-east --add" in text
+    )
+
+
+def test_check_as_json_has_every_setting_of_every_flow() -> None:
+    report = json.loads(srm("check", "--json"))
+
+    assert list(report["clusters"]) == ["us-east", "us-west"]
+    flow = report["flows"][FLOW]
+    assert flow["enabled"] is True
+    assert flow["tasks_max"] == 4
+    assert flow["refresh_topics_interval"] == 600
+    assert flow["policy"] == "DefaultReplicationPolicy"
+    assert len(report["warnings"]) == 13
+
+
+def test_check_of_a_bad_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "bad.properties"
+    file.write_text("clusters = P, B\nnope = 1\n")
+
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(file)])
+
+    assert isinstance(result.exception, ConfigError)
+    assert "bad.properties line 2: unknown key nope" in str(result.exception)
+
+
+def test_explain_shows_the_deciding_line_and_the_overruled_ones() -> None:
+    lines = srm("explain", "emit.heartbeats.interval.seconds", "--flow", "us-west->us-east")
+
+    first, second, third = lines.splitlines()
+    assert first == "us-west->us-east  emit.heartbeats.interval.seconds = 5"
+    assert second.strip().startswith("from flow us-west->us-east: us-west->us-east.emit.heart")
+    assert second.endswith("mirror-maker.properties line 21")
+    assert third.strip() == "overruled: default: emit.heartbeats.interval.seconds = 1"
+
+
+def test_explain_of_a_client_setting_shows_each_client() -> None:
+    (explained,) = [
+        each
+        for each in json.loads(srm("explain", "compression.type", "--flow", FLOW, "--json"))
+        if each["value"] is not None
+    ]
+
+    assert explained["subject"] == "us-west producer"
+    assert explained["value"] == "zstd"
+    assert [c["key"] for c in explained["trace"]] == [
+        "us-east->us-west.producer.override.compression.type"
+    ]
+
+
+def test_explain_hides_secrets() -> None:
+    text = srm("explain", "sasl.jaas.config")
+
+    assert "[hidden]" in text
+    assert "word" not in text
+    assert "ScramLoginModule" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("taks.max",), r"unknown key taks\.max; .* did you mean tasks\.max\?"),
+        (("tasks.max", "--flow", "a->b"), "flow a->b is unknown: .* lists the clusters us-east"),
+    ],
+)
+def test_explain_of_something_unknown(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        srm("explain", *arguments)
