@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -19,16 +18,11 @@ from confluent_kafka.admin import ConsumerGroupDescription
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import GroupDescription, GroupState
-from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
+from srm.errors import GroupActiveError, SrmError, UsageError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import translate
 
 _UNSTABLE_WAIT_S: Final = 2.0
-_logger = logging.getLogger(__name__)
-
-
-class _UnstableOffsetsError(UnavailableError):
-    """Offsets of a group are part of a transaction that has not ended."""
 
 
 def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
@@ -60,6 +54,7 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
     stay pending the transaction is still open, and the offsets before it are the committed ones.
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
+    doing = f"reading offsets of group {group!r}"
 
     def request(timeout_s: float) -> dict[TopicPartition, int]:
         stable = time.monotonic() < deadline
@@ -69,12 +64,13 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
         answers = futures[group].result().topic_partitions or []
         offsets: dict[TopicPartition, int] = {}
         for answer in answers:
-            _check_committed(group, answer)
+            if answer.error is not None:
+                raise translate(answer.error, f"{clients.where(doing)}: {_place(answer)}")
             if answer.offset >= 0:
                 offsets[TopicPartition(answer.topic, answer.partition)] = answer.offset
         return offsets
 
-    return clients.call(f"reading offsets of group {group!r}", request)
+    return clients.call(doing, request)
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -138,16 +134,13 @@ def _state(state: ConsumerGroupState, *, has_members: bool) -> GroupState:
     return "unknown" if state is ConsumerGroupState.UNKNOWN else "active"
 
 
-def _check_committed(group: str, answer: KafkaTopicPartition) -> None:
-    if answer.error is None:
-        return
-    where = f"offset of group {group!r} in {answer.topic}-{answer.partition}"
-    raise translate(answer.error, where)
+def _place(answer: KafkaTopicPartition) -> str:
+    return f"{answer.topic}-{answer.partition}"
 
 
 def _refused(where: str, failed: list[KafkaTopicPartition]) -> SrmError:
     """Make one error of the partitions that were refused; members matter most."""
-    reasons = [(f"{a.topic}-{a.partition}", translate(a.error, where)) for a in failed]
+    reasons = [(_place(a), translate(a.error, where)) for a in failed]
     first = min(
         (error for _, error in reasons),
         key=lambda error: (not isinstance(error, GroupActiveError), error.retriable),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -32,7 +31,6 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     }
 )
-_logger = logging.getLogger(__name__)
 
 
 def names(clients: Clients) -> dict[str, int]:
@@ -62,7 +60,7 @@ def describe(
 
     def request(timeout_s: float) -> dict[str, TopicDescription]:
         futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
-        found = _results(futures, missing_ok=UNKNOWN_TOPIC_CODES)
+        found = _results(clients.where("describing"), futures, expected=UNKNOWN_TOPIC_CODES)
         return {
             name: TopicDescription(name, _topic_id(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
@@ -79,7 +77,8 @@ def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, 
 
     def request(timeout_s: float) -> dict[str, dict[str, str]]:
         futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
-        found = _results(futures, missing_ok=UNKNOWN_TOPIC_CODES)
+        where = clients.where("reading configs")
+        found = _results(where, futures, expected=UNKNOWN_TOPIC_CODES)
         return {
             resource.name: {
                 name: entry.value for name, entry in entries.items() if _is_override(entry)
@@ -106,7 +105,7 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_topics(new, request_timeout=timeout_s)
-        _results(futures, missing_ok={KafkaError.TOPIC_ALREADY_EXISTS})
+        _results(clients.where("creating"), futures, expected={KafkaError.TOPIC_ALREADY_EXISTS})
 
     wanted = {spec.name for spec in specs}
     clients.call(f"creating topics {_listed(wanted)}", request)
@@ -130,7 +129,7 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
-        _results(futures, missing_ok=frozenset())
+        _results(clients.where("growing"), futures)
 
     def visible() -> bool:
         now = describe(clients, larger.keys())
@@ -156,7 +155,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
-        _results(futures, missing_ok=frozenset())
+        _results(clients.where("changing configs"), futures)
 
     clients.call(f"changing configs of {_listed(changes)}", request)
 
@@ -176,19 +175,22 @@ def _is_override(entry: ConfigEntry) -> bool:
     )
 
 
-def _results(futures: Mapping[Any, Future[Any]], *, missing_ok: Collection[int]) -> dict[Any, Any]:
-    """Collect results; an error that is not expected is raised once all answers are in."""
+def _results(
+    where: str, futures: Mapping[Any, Future[Any]], expected: Collection[int] = frozenset()
+) -> dict[Any, Any]:
+    """Collect results; one with an expected error is left out, other errors end in one raised."""
     found: dict[Any, Any] = {}
-    failures: list[tuple[Any, SrmError]] = []
+    failures: list[SrmError] = []
     for key, future in futures.items():
         try:
             found[key] = future.result()
         except KafkaException as error:
-            if error.args[0].code() not in missing_ok:
-                failures.append((key, translate(error, f"{key}")))
+            if error.args[0].code() not in expected:
+                name = key.name if isinstance(key, ConfigResource) else key
+                failures.append(translate(error, f"{where}: topic {name}"))
     if failures:
-        final = [error for _, error in failures if not error.retriable]
-        raise (final or [error for _, error in failures])[0]
+        # What cannot succeed must not be tried again because of what can.
+        raise min(failures, key=lambda error: error.retriable)
     return found
 
 

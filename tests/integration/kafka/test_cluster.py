@@ -1,0 +1,181 @@
+"""What only real brokers do: transactions, pending offsets, auto-creation, silence."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from threading import Timer
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import TopicSpec
+from srm.errors import SrmError, UnavailableError, UsageError
+from srm.kafka.cluster import KafkaCluster
+
+pytestmark = pytest.mark.kafka
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+@contextmanager
+def transaction(props, name):
+    """Open a transaction of a new producer; the caller commits or aborts it."""
+    producer = Producer({**props, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    yield producer
+
+
+def member(props, group, topic):
+    """Join a group and wait for the assignment."""
+    consumer = Consumer({**props, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline
+    return consumer
+
+
+def test_the_log_ends_at_the_last_stable_offset(cluster, props, topic):
+    """Records of an open transaction cannot be read yet, so nobody is behind because of them."""
+    partition = TopicPartition(topic, 0)
+    with transaction(props, topic) as producer:
+        producer.produce(topic, b"x", b"k", partition=0)
+        producer.flush(30)
+        assert cluster.log_ends([partition]) == {partition: 0}
+        producer.commit_transaction(30)
+    deadline = time.monotonic() + 30
+
+    while cluster.log_ends([partition]) != {partition: 2}:
+        assert time.monotonic() < deadline, "the marker counts as an offset"
+
+
+def test_offsets_of_an_ending_transaction_are_waited_for(cluster, props, topic):
+    """The markers of a transaction are written after its commit has returned."""
+    consumer = member(props, topic, topic)
+    consumer.commit(offsets=[KafkaTopicPartition(topic, 0, 1)], asynchronous=False)
+    with transaction(props, topic) as producer:
+        producer.send_offsets_to_transaction(
+            [KafkaTopicPartition(topic, 0, 5)], consumer.consumer_group_metadata()
+        )
+        timer = Timer(0.3, producer.commit_transaction, [30])
+        timer.start()
+
+        assert cluster.committed(topic) == {TopicPartition(topic, 0): 5}
+        timer.join()
+    consumer.close()
+
+
+def test_offsets_of_a_transaction_that_stays_open_are_not_committed(cluster, props, topic):
+    consumer = member(props, topic, topic)
+    consumer.commit(offsets=[KafkaTopicPartition(topic, 0, 1)], asynchronous=False)
+    with transaction(props, topic) as producer:
+        producer.send_offsets_to_transaction(
+            [KafkaTopicPartition(topic, 0, 5)], consumer.consumer_group_metadata()
+        )
+        assert cluster.committed(topic) == {TopicPartition(topic, 0): 1}
+        producer.abort_transaction(30)
+    consumer.close()
+
+
+def test_a_table_ends_after_transaction_markers_and_shows_only_committed_rows(
+    cluster, props, unique
+):
+    cluster.create_topics([TopicSpec(unique, 1, 1, {"cleanup.policy": "compact"})])
+    table = cluster.compacted(unique)
+    with transaction(props, unique) as producer:
+        producer.produce(unique, b"1", b"kept", partition=0)
+        producer.commit_transaction(30)
+        producer.begin_transaction()
+        producer.produce(unique, b"1", b"dropped", partition=0)
+        producer.flush(30)
+        producer.abort_transaction(30)
+        deadline = time.monotonic() + 30
+        while cluster.log_ends([TopicPartition(unique, 0)])[TopicPartition(unique, 0)] < 4:
+            assert time.monotonic() < deadline
+
+        assert table.read() == {b"kept": b"1"}
+
+        producer.begin_transaction()
+        producer.produce(unique, b"2", b"kept", partition=0)
+        producer.flush(30)
+        assert table.read() == {b"kept": b"1"}
+        producer.abort_transaction(30)
+
+
+def test_a_record_that_is_too_large_is_an_error_and_the_table_stays_usable(cluster, unique):
+    configs = {"cleanup.policy": "compact", "max.message.bytes": "1000"}
+    cluster.create_topics([TopicSpec(unique, 1, 1, configs)])
+    table = cluster.compacted(unique)
+
+    with pytest.raises(UsageError, match="MSG_SIZE_TOO_LARGE"):
+        table.write({b"a": b"x" * 5000})
+
+    table.write({b"a": b"small"})
+    assert table.read() == {b"a": b"small"}
+
+
+def test_many_small_reads_and_writes_are_cheap(cluster, unique):
+    """Clients are kept: a new one for each call would take about 100 ms."""
+    cluster.create_topics([TopicSpec(unique, 1, 1, {"cleanup.policy": "compact"})])
+    table = cluster.compacted(unique)
+    table.write({b"a": b"1"})
+    table.read()
+    began = time.process_time()
+
+    for _ in range(50):
+        table.write({b"a": b"1"})
+        table.read()
+
+    assert time.process_time() - began < 2.0
+
+
+def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
+    broker = broker_factory("X", **{"auto.create.topics.enable": "true"})
+    props = {"bootstrap.servers": broker.bootstrap}
+    with KafkaCluster("X", props, props, props) as cluster:
+        partition = TopicPartition("nobody", 0)
+
+        assert cluster.log_ends([partition]) == {}
+        assert cluster.topic_configs(["nobody"]) == {}
+        assert cluster.compacted("nobody").read() == {}
+        with pytest.raises(SrmError):
+            cluster.compacted("nobody").write({b"a": b"1"})
+        with pytest.raises(SrmError):
+            cluster.commit_idle("group", {partition: 1})
+
+        assert "nobody" not in cluster.topics()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        KafkaCluster.cluster_id,
+        KafkaCluster.topics,
+        KafkaCluster.groups,
+        lambda c: c.topic_configs(["a"]),
+        lambda c: c.log_ends([TopicPartition("a", 0)]),
+        lambda c: c.committed("g"),
+        lambda c: c.commit_idle("g", {TopicPartition("a", 0): 1}),
+        lambda c: c.create_topics([TopicSpec("a", 1, 1, {})]),
+        lambda c: c.compacted("a").read(),
+        lambda c: c.compacted("a").write({b"a": b"1"}),
+    ],
+)
+def test_a_silent_cluster_is_unavailable_within_the_time_limit(call, capfd):
+    with KafkaCluster("X", NOBODY, NOBODY, NOBODY, timeout_s=0.5) as cluster:
+        began = time.monotonic()
+
+        with pytest.raises(UnavailableError, match="cluster X"):
+            call(cluster)
+
+        assert time.monotonic() - began < 5
+    assert capfd.readouterr().err == "", "librdkafka's own log must not reach the terminal"
+
+
+def test_building_a_cluster_connects_to_nothing():
+    KafkaCluster("X", {"bootstrap.servers": "nowhere.invalid:1"}, {}, {}).close()

@@ -1,0 +1,124 @@
+"""A tail returns everything in the topic and then what comes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from srm.errors import SrmError
+from srm.kafka.compacted import ensure_compacted
+from srm.kafka.tail import KafkaTopicTail
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 30
+
+
+def until_caught_up(tail):
+    """Poll until the tail has returned what was there."""
+    deadline = time.monotonic() + DEADLINE_S
+    pairs = []
+    while not tail.caught_up:
+        pairs += tail.poll(1)
+        assert time.monotonic() < deadline
+    return pairs
+
+
+def next_pairs(tail, count):
+    """Poll until that many pairs came."""
+    deadline = time.monotonic() + DEADLINE_S
+    pairs = []
+    while len(pairs) < count:
+        pairs += tail.poll(1)
+        assert time.monotonic() < deadline
+    return pairs
+
+
+@pytest.fixture
+def state_topic(cluster, unique):
+    ensure_compacted(cluster, unique)
+    return unique
+
+
+@pytest.fixture
+def tail(props, state_topic):
+    with KafkaTopicTail(props, state_topic) as opened:
+        yield opened
+
+
+def test_it_starts_at_the_beginning_and_goes_on(cluster, state_topic, tail):
+    table = cluster.compacted(state_topic)
+    table.write({b"a": b"1", b"b": b"1"})
+
+    assert until_caught_up(tail) == [(b"a", b"1"), (b"b", b"1")]
+
+    table.write({b"a": None, b"c": b"2"})
+    assert next_pairs(tail, 2) == [(b"a", None), (b"c", b"2")]
+    assert tail.caught_up
+    assert tail.poll(0) == []
+
+
+def test_an_empty_topic_is_caught_up_at_once(tail):
+    assert not tail.caught_up
+    assert tail.poll(5) == []
+    assert tail.caught_up
+
+
+def test_many_records_are_returned_in_order(cluster, state_topic, tail):
+    rows = [(f"key-{n}".encode(), b"x") for n in range(30_000)]
+    cluster.compacted(state_topic).write(dict(rows))
+
+    assert until_caught_up(tail) == rows
+
+
+def test_it_is_caught_up_behind_a_transaction_marker(props, state_topic):
+    """The position after the last record never gets to the end of the log."""
+    producer = Producer({**props, "transactional.id": state_topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(state_topic, b"1", b"a", partition=0)
+    producer.commit_transaction(30)
+
+    with KafkaTopicTail(props, state_topic) as tail:
+        assert until_caught_up(tail) == [(b"a", b"1")]
+
+
+def test_a_topic_that_comes_later_is_followed_then(cluster, props, unique):
+    with KafkaTopicTail(props, unique) as tail:
+        assert tail.poll(0.1) == []
+        assert tail.caught_up, "what does not exist has nothing to catch up with"
+
+        ensure_compacted(cluster, unique)
+        cluster.compacted(unique).write({b"a": b"1"})
+
+        assert next_pairs(tail, 1) == [(b"a", b"1")]
+
+
+def test_news_wake_a_waiting_poll(cluster, state_topic, tail):
+    until_caught_up(tail)
+    table = cluster.compacted(state_topic)
+    table.write({b"warm": b"1"})
+    next_pairs(tail, 1)
+    table.write({b"a": b"1"})
+    began = time.monotonic()
+
+    assert tail.poll(20) == [(b"a", b"1")]
+    assert time.monotonic() - began < 10
+
+
+def test_a_silent_cluster_delays_and_is_not_caught_up():
+    with KafkaTopicTail({"bootstrap.servers": "127.0.0.1:1"}, "topic") as tail:
+        began = time.monotonic()
+
+        assert tail.poll(0.1) == []
+        assert not tail.caught_up
+        assert time.monotonic() - began < 5
+
+
+def test_settings_that_cannot_work_are_an_srm_error():
+    tail = KafkaTopicTail({"bootstrap.servers": "127.0.0.1:1", "no.such.key": "1"}, "topic")
+
+    with pytest.raises(SrmError, match="following topic-0"):
+        tail.poll(0)
