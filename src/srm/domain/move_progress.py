@@ -43,7 +43,8 @@ class MoveProgress:
 
     ``times_ms`` has the epoch milliseconds at which a step was first completed. ``log_ends`` are
     the last stable offsets on the source by ``topic-partition`` as last seen, ``log_ends_ms`` when
-    each topic was last seen to grow. ``intended`` are the offsets on the target at go, by group.
+    each topic was last seen to grow. ``intended`` are the offsets on the target at go, by group;
+    ``skipped`` and ``re_read`` are the records by group that applying them was seen to cost.
     """
 
     move_id: str
@@ -57,8 +58,8 @@ class MoveProgress:
     log_ends_ms: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
     intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    skipped_at_go: Mapping[str, int] = field(default_factory=dict)
-    re_read_at_go: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    re_read: Mapping[str, int] = field(default_factory=dict)
     rpo_records: int | None = None
     resumed: Mapping[str, GroupResume] = field(default_factory=dict)
     residue: Mapping[str, int] = field(default_factory=dict)

@@ -109,8 +109,8 @@ def _group_report(group: str, progress: MoveProgress) -> GroupReport:
     seen = progress.resumed.get(group, GroupResume())
     return GroupReport(
         lag_at_hold=progress.lag_at_hold.get(group, 0),
-        skipped=progress.skipped_at_go.get(group, 0) + seen.skipped,
-        re_read=progress.re_read_at_go.get(group, 0) + seen.re_read,
+        skipped=progress.skipped.get(group, 0) + seen.skipped,
+        re_read=progress.re_read.get(group, 0) + seen.re_read,
         members_at_hold=progress.members_at_hold.get(group, 0),
         resumed=seen.resumed_ms is not None,
         rto_seconds=_since_hold(progress, seen.resumed_ms),

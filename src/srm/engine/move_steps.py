@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from srm.domain import internal_topics
 from srm.domain.move import MovePlan
-from srm.domain.move_gate import GateFacts, GroupFacts, SyncStatus, decide
+from srm.domain.move_gate import SyncStatus
 from srm.domain.move_progress import DECIDED, MoveProgress
-from srm.domain.routing import Route, group_subject, topic_subject
+from srm.domain.routing import Route
 from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
-from srm.engine.move_facts import MoveFacts, partitions, read_facts
+from srm.engine.move_facts import partitions
+from srm.engine.move_look import Look, by_name, look, passed, subjects
 from srm.engine.move_plan import compute_plan, config_fingerprint
 from srm.engine.move_store import (
     MoveContext,
@@ -35,28 +36,21 @@ _MAY_HOLD = frozenset({"planned", "released", "holding"})
 _OVER = DECIDED - {"going"}
 
 
-def subjects(plan: MovePlan) -> tuple[str, ...]:
-    """Return the routing subjects of a move: producers' topics, then groups."""
-    return (
-        *(topic_subject(topic) for topic in plan.topics),
-        *(group_subject(group) for group in plan.group_names),
-    )
-
-
 def hold(context: MoveContext, move_id: str) -> MoveProgress:
     """Tell all clients of the move to stop, finish and leave. RTO counts from here.
 
     The plan is computed again first: what stands in its way now stops the move before any client
-    is touched. Clients see the hold on the source first: that is where they are.
+    is touched. Clients see the hold on the source first: that is where they are. A move that has
+    sent its clients to the target is left as it is.
 
     Raises:
         NotFoundError: there is no such move.
-        ConflictError: something blocks it, or settings changed since the plan, or it is over.
+        ConflictError: something blocks it, or settings changed since the plan.
     """
     store = MoveStore(context)
     plan, progress = store.plan(move_id), store.progress(move_id)
-    if progress.decided:
-        raise ConflictError(f"move {move_id} has sent its clients to {plan.request.target} already")
+    if _is_over(context, plan, progress):
+        return progress
     if progress.step in _MAY_HOLD:
         progress = _begin_hold(context, store, plan, progress)
     change = Redirect(move_id, subjects(plan), plan.request.source, "hold")
@@ -71,17 +65,23 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     """Look once whether the move is synchronised; maps and positions are read anew.
 
-    ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``.
+    ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``. A
+    move that has sent its clients to the target is ready.
 
     Raises:
         NotFoundError: there is no such move.
     """
     store = MoveStore(context)
-    return _look(context, store, store.plan(move_id), store.progress(move_id)).status
+    plan, progress = store.plan(move_id), store.progress(move_id)
+    if _is_over(context, plan, progress):
+        return passed(plan)
+    return look(context, store, plan, progress).status
 
 
 def apply(context: MoveContext, move_id: str) -> SyncStatus:
     """Write the translated offsets on the target, read them back, and return the gate's answer.
+
+    A move that has sent its clients to the target is left as it is.
 
     Raises:
         NotFoundError: there is no such move.
@@ -90,17 +90,18 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     """
     store = MoveStore(context)
     plan, progress = store.plan(move_id), store.progress(move_id)
-    if progress.decided:
-        raise ConflictError(f"move {move_id} has sent its clients to {plan.request.target} already")
-    look = _look(context, store, plan, progress)
-    _require(look.status.blocking, plan, "offsets may not be applied")
+    if _is_over(context, plan, progress):
+        return passed(plan)
+    seen = look(context, store, plan, progress)
+    _require(seen.status.blocking, plan, "offsets may not be applied")
+    store.save(_noting_forecast(seen))
     refused: list[str] = []
-    for group in look.facts.groups:
+    for group in seen.facts.groups:
         offsets = {
             TopicPartition(p.target_topic, p.partition): p.resume
             for p in group.positions
-            if p.resume is not None and not p.applied
-        }
+            if p.resume is not None
+        }  # also those in place: a run that was killed may have left its ledger unsettled
         if offsets:
             decisions = apply_exact(
                 context.forward, group.group, offsets, operation=f"move {move_id}"
@@ -112,7 +113,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
             ]
             log.info("move %s: group %s, %d offsets applied", move_id, group.group, len(offsets))
     _require(tuple(refused), plan, "offsets could not be applied")
-    after = _look(context, store, plan, look.progress)
+    after = look(context, store, plan, store.progress(move_id))
     if after.status.unapplied:
         differing = "; ".join(after.status.unapplied)
         raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
@@ -139,10 +140,10 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     if progress.step in _OVER and not has_gone:
         return progress  # later moves have taken the clients elsewhere
     if not has_gone:
-        look = _look(context, store, plan, progress)
-        status = look.status
+        seen = look(context, store, plan, progress)
+        status = seen.status
         _require(status.blocking + status.unapplied, plan, "clients may not go")
-        progress = store.save(_decision(context, look))
+        progress = store.save(_decision(context, seen))
     redirect(context, change, first=context.target, tolerate_source=True)
     if progress.step not in {"applied", "going"}:
         return progress
@@ -162,8 +163,7 @@ def release(context: MoveContext, move_id: str) -> MoveProgress:
     """
     store = MoveStore(context)
     plan, progress = store.plan(move_id), store.progress(move_id)
-    gone = Redirect(move_id, subjects(plan), plan.request.target, "go")
-    if progress.step in _OVER or _has_gone(context, gone):
+    if _is_over(context, plan, progress):
         raise ConflictError(
             f"move {move_id} has sent clients to {plan.request.target} already: move them back "
             f"with a move from {plan.request.target} to {plan.request.source}"
@@ -176,14 +176,6 @@ def release(context: MoveContext, move_id: str) -> MoveProgress:
         return progress
     log.info("move %s: released, clients go on on %s", move_id, plan.request.source)
     return store.save(progress.at("released", context.now_ms()))
-
-
-@dataclass(frozen=True)
-class _Look:
-    facts: GateFacts
-    status: SyncStatus
-    progress: MoveProgress
-    clusters: MoveFacts
 
 
 def _begin_hold(
@@ -202,7 +194,7 @@ def _begin_hold(
     if progress.step == "released":
         progress = replace(MoveProgress(plan.move_id), revision=progress.revision)
     here = partitions(context.source.topics(), plan.topics)
-    now, ends = context.now_ms(), _by_name(context.source.log_ends(here))
+    now, ends = context.now_ms(), by_name(context.source.log_ends(here))
     return store.save(
         progress.at(
             "holding",
@@ -234,75 +226,27 @@ def _forget_old_acks(context: MoveContext, routes: Mapping[str, Route]) -> None:
             cluster.compacted(internal_topics.ROUTING).write(old)
 
 
-def _look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> _Look:
-    """Read the clusters, decide, and remember what the next look needs."""
-    clusters = read_facts(context, plan.topics, plan.group_names)
-    now = context.now_ms()
-    held = progress.step in {"holding", "held", "applied", "going"}
-    if held:
-        remaining = sum(partition.remaining for partition in clusters.replication())
-        progress = store.save(
-            _noting_writers(progress, _by_name(clusters.original_ends()), now).noting(
-                samples=progress.sampled(now, remaining)
-            )
-        )
-    facts = GateFacts(
-        move_id=plan.move_id,
-        request=plan.request,
-        topics=plan.topics,
-        groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
-        replication=clusters.replication(),
-        routes=clusters.routing.merged,
-        moving=_moving(plan, progress, now) if held else {},
-        now_ms=now,
-        held_ms=progress.times_ms.get("holding") if held else None,
-        report_age_ms=clusters.report_age_ms(now),
-        samples=progress.samples,
-    )
-    return _Look(facts, decide(facts), progress, clusters)
-
-
-def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
-    here, there = clusters.source_group(group), clusters.target_group(group)
-    return GroupFacts(
-        group, here.state, here.members, there.state, there.members, clusters.positions(group)
+def _noting_forecast(seen: Look) -> MoveProgress:
+    """Remember what applying will cost, while it can be seen: afterwards all offsets are ours."""
+    before, groups = seen.progress, seen.facts.groups
+    return before.noting(
+        re_read={
+            g.group: max(before.re_read.get(g.group, 0), sum(p.re_read for p in g.positions))
+            for g in groups
+        },
+        skipped={
+            g.group: max(before.skipped.get(g.group, 0), sum(p.skipped for p in g.positions))
+            for g in groups
+        },
     )
 
 
-def _by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
-    return {str(tp): offset for tp, offset in offsets.items()}
-
-
-def _noting_writers(progress: MoveProgress, ends: Mapping[str, int], now: int) -> MoveProgress:
-    """Remember when each topic on the source was last seen to grow."""
-    changed = {
-        partition.rpartition("-")[0]
-        for partition, end in ends.items()
-        if progress.log_ends.get(partition) != end
-    }
-    times = {**progress.log_ends_ms, **dict.fromkeys(changed, now)}
-    return replace(progress, log_ends=ends, log_ends_ms=times)
-
-
-def _moving(plan: MovePlan, progress: MoveProgress, now: int) -> dict[str, int]:
-    quiet_ms = plan.request.quiet_seconds * 1000
-    moving = {}
-    for topic, last in progress.log_ends_ms.items():
-        if now - last < quiet_ms:
-            moving[topic] = sum(
-                end - progress.log_ends_at_hold.get(partition, 0)
-                for partition, end in progress.log_ends.items()
-                if partition.rpartition("-")[0] == topic
-            )
-    return moving
-
-
-def _decision(context: MoveContext, look: _Look) -> MoveProgress:
-    groups = look.facts.groups
-    return look.progress.at(
+def _decision(context: MoveContext, seen: Look) -> MoveProgress:
+    groups = seen.facts.groups
+    return seen.progress.at(
         "going",
         context.now_ms(),
-        rpo_records=look.status.remaining_records,
+        rpo_records=seen.status.remaining_records,
         intended={
             group.group: {
                 f"{p.target_topic}-{p.partition}": p.resume
@@ -311,14 +255,18 @@ def _decision(context: MoveContext, look: _Look) -> MoveProgress:
             }
             for group in groups
         },
-        skipped_at_go={g.group: sum(p.skipped for p in g.positions) for g in groups},
-        re_read_at_go={g.group: sum(p.re_read for p in g.positions) for g in groups},
     )
 
 
 def _has_gone(context: MoveContext, change: Redirect) -> bool:
     merged = RoutingTables.read(context).merged
     return any(s in merged and is_set(merged[s], change) for s in change.subjects)
+
+
+def _is_over(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> bool:
+    """Whether a client may have gone to the target in the name of this move."""
+    change = Redirect(plan.move_id, subjects(plan), plan.request.target, "go")
+    return progress.step in _OVER or _has_gone(context, change)
 
 
 def _require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:

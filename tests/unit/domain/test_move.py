@@ -93,7 +93,7 @@ def test_the_report_counts_service_time_from_the_hold_to_the_last_group():
         ({"rpo_records": 3}, "3 records were not on B"),
         ({"resumed": {"audit": GroupResume(1, skipped=2)}}, "audit skipped 2"),
         ({"resumed": {"audit": GroupResume(1, re_read=2)}}, "audit read 2 records again"),
-        ({"skipped_at_go": {"audit": 1}}, "audit skipped 1"),
+        ({"skipped": {"audit": 1}}, "audit skipped 1"),
         ({"resumed": {}}, "audit has not resumed"),
         ({"residue": {"Payments": 4}}, "Payments got 4 records on P after go"),
     ],

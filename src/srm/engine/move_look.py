@@ -1,0 +1,115 @@
+"""One look at a move: read the clusters, decide by the gate, remember what the next look needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from srm.domain.move import MovePlan
+from srm.domain.move_gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
+from srm.domain.move_progress import MoveProgress
+from srm.domain.routing import group_subject, topic_subject
+from srm.domain.topics import TopicPartition
+from srm.engine.move_facts import MoveFacts, read_facts
+from srm.engine.move_store import MoveContext, MoveStore
+
+
+def subjects(plan: MovePlan) -> tuple[str, ...]:
+    """Return the routing subjects of a move: producers' topics, then groups."""
+    return (
+        *(topic_subject(topic) for topic in plan.topics),
+        *(group_subject(group) for group in plan.group_names),
+    )
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the gate was asked with, its answer, and the progress as written down."""
+
+    facts: GateFacts
+    status: SyncStatus
+    progress: MoveProgress
+
+
+def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Look:
+    """Read the clusters, decide, and remember what the next look needs."""
+    clusters = read_facts(context, plan.topics, plan.group_names)
+    now = context.now_ms()
+    held = progress.step in {"holding", "held", "applied", "going"}
+    if held:
+        remaining = sum(partition.remaining for partition in clusters.replication())
+        progress = store.save(
+            _noting_writers(progress, by_name(clusters.original_ends()), now).noting(
+                samples=progress.sampled(now, remaining)
+            )
+        )
+    facts = GateFacts(
+        move_id=plan.move_id,
+        request=plan.request,
+        topics=plan.topics,
+        groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
+        replication=clusters.replication(),
+        routes=clusters.routing.merged,
+        moving=_moving(plan, progress, now) if held else {},
+        now_ms=now,
+        held_ms=progress.times_ms.get("holding") if held else None,
+        report_age_ms=clusters.report_age_ms(now),
+        samples=progress.samples,
+    )
+    return Look(facts, decide(facts), progress)
+
+
+def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
+    here, there = clusters.source_group(group), clusters.target_group(group)
+    return GroupFacts(
+        group, here.state, here.members, there.state, there.members, clusters.positions(group)
+    )
+
+
+def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Key offsets as progress keeps them."""
+    return {str(tp): offset for tp, offset in offsets.items()}
+
+
+def _noting_writers(progress: MoveProgress, ends: Mapping[str, int], now: int) -> MoveProgress:
+    """Remember when each topic on the source was last seen to grow."""
+    changed = {
+        partition.rpartition("-")[0]
+        for partition, end in ends.items()
+        if progress.log_ends.get(partition) != end
+    }
+    times = {**progress.log_ends_ms, **dict.fromkeys(changed, now)}
+    return replace(progress, log_ends=ends, log_ends_ms=times)
+
+
+def _moving(plan: MovePlan, progress: MoveProgress, now: int) -> dict[str, int]:
+    quiet_ms = plan.request.quiet_seconds * 1000
+    moving = {}
+    for topic, last in progress.log_ends_ms.items():
+        if now - last < quiet_ms:
+            moving[topic] = sum(
+                end - progress.log_ends_at_hold.get(partition, 0)
+                for partition, end in progress.log_ends.items()
+                if partition.rpartition("-")[0] == topic
+            )
+    return moving
+
+
+def passed(plan: MovePlan) -> SyncStatus:
+    """Answer for a move whose clients were sent to the target: its gate was open then."""
+    return SyncStatus(
+        move_id=plan.move_id,
+        ready=True,
+        applied=True,
+        blocking=(),
+        unapplied=(),
+        remaining_records=0,
+        groups=tuple(
+            GroupSync(group, members_left=0, synchronised=True, applied=True, remaining=0)
+            for group in plan.group_names
+        ),
+        eta_seconds=0.0,
+        elapsed_seconds=0.0,
+        timed_out=False,
+        notes=(f"clients have been sent to {plan.request.target}",),
+    )

@@ -1,0 +1,706 @@
+"""Moves over clusters in memory: there and back, every gate, and a crash at every single write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.ledger import Ledger
+from srm.domain.offset_map import Position, Run
+from srm.domain.routing import Ack, Route, routes_of
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine import move
+from srm.engine.move import MoveContext, MoveRequest, MoveStore
+from srm.engine.ports import FlowContext
+from srm.errors import (
+    ConflictError,
+    GateClosedError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
+from srm.testing.clock import FakeClock
+from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_maps import FakeMapReader
+
+PROPERTIES = """
+clusters = P, B
+P.bootstrap.servers = p:9092
+B.bootstrap.servers = b:9092
+P->B.enabled = true
+B->P.enabled = true
+topics = Payments.*
+groups = .*
+srm.internal.topics.replication.factor = 1
+"""
+
+
+class Killed(BaseException):
+    """The process died at this point."""
+
+
+class KillableCluster(FakeCluster):
+    """Dies just before, or just after, the n-th write; ``watch`` sees each write that was made."""
+
+    def __init__(self, alias: str, writes: Writes) -> None:
+        super().__init__(alias)
+        self._writes = writes
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._writes.around(lambda: super(KillableCluster, self).commit_idle(group, offsets))
+
+    def compacted(self, topic: str, partition: int = 0):
+        table = super().compacted(topic, partition)
+        write = table.write
+        table.write = lambda records: self._writes.around(lambda: write(records))
+        return table
+
+
+class Writes:
+    """Counts the writes of all clusters."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.die_at: tuple[int, bool] | None = None
+        self.watch: Callable[[], None] = lambda: None
+
+    def around(self, write: Callable[[], None]) -> None:
+        self.count += 1
+        at, after = self.die_at or (0, False)
+        if self.count == at and not after:
+            raise Killed
+        write()
+        self.watch()
+        if self.count == at:
+            raise Killed
+
+
+class World:
+    """Clusters P and B with Payments on both, copied both ways on demand."""
+
+    def __init__(self, config: Config, partitions: int = 1) -> None:
+        self.config = config
+        self.partitions = partitions
+        self.clock = FakeClock()
+        self.writes = Writes()
+        self.clusters = {alias: KillableCluster(alias, self.writes) for alias in ("P", "B")}
+        self.maps = {Flow("P", "B"): FakeMapReader(), Flow("B", "P"): FakeMapReader()}
+        for alias, other in (("P", "B"), ("B", "P")):
+            self.clusters[alias].add_topic("Payments", partitions)
+            self.clusters[alias].add_topic(f"{other}.Payments", partitions)
+
+    @property
+    def p(self) -> KillableCluster:
+        return self.clusters["P"]
+
+    @property
+    def b(self) -> KillableCluster:
+        return self.clusters["B"]
+
+    def context(self, source: str = "P", target: str = "B") -> MoveContext:
+        return MoveContext(self._flow(source, target), self._flow(target, source))
+
+    def _flow(self, source: str, target: str) -> FlowContext:
+        flow = Flow(source, target)
+        return FlowContext(
+            self.config.flow(flow),
+            self.clusters[source],
+            self.clusters[target],
+            self.maps[flow],
+            self.maps[flow.reversed],
+            self.clock,
+        )
+
+    def copy(self, source: str, target: str, markers: int = 0) -> None:
+        """Let the replicator catch up; ``markers`` are offsets a new claim takes on the target."""
+        flow, remote = Flow(source, target), f"{source}.Payments"
+        for number in range(self.partitions):
+            tp = TopicPartition("Payments", number)
+            known = self.maps[flow].load(["Payments"]).get(tp)
+            start = known.position.source_next if known.position else 0
+            end = self.clusters[source].log_ends([tp])[tp]
+            there = self.clusters[target].produce(remote, number, markers)
+            runs = [*known.runs]
+            if end > start:
+                runs.append(Run(start, there, end - start))
+                there = self.clusters[target].produce(remote, number, end - start)
+            self.maps[flow].put(tp, runs, Position(end, there, end))
+
+    def passing(self, milliseconds: int = 2_000) -> None:
+        self.clock.advance(milliseconds)
+
+    def routes(self, alias: str) -> dict[str, Route]:
+        return routes_of(self.clusters[alias].compacted("srm-routing.internal").read())
+
+    def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
+        """Let a group work on a cluster and commit; offsets by topic, partition 0."""
+        self.clusters[alias].join(group)
+        self.clusters[alias].commit(
+            group, {TopicPartition(topic, 0): offset for topic, offset in committed.items()}
+        )
+
+    def obey(self, *groups: str, alias: str = "P") -> None:
+        """Let the members of groups do what a hold asks for."""
+        for group in groups:
+            if self.clusters[alias].groups([group])[group].members:
+                self.clusters[alias].leave(group)
+
+    def offsets(self, alias: str, group: str) -> dict[str, int]:
+        return {str(tp): at for tp, at in self.clusters[alias].committed(group).items()}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    path: Path = tmp_path_factory.mktemp("move") / "srm.properties"
+    path.write_text(PROPERTIES.replace("srm.internal.topics.replication.factor = 1\n", ""))
+    loaded = load_config(path)
+    flows = {
+        flow: replace(settings, internal_replication_factor=1)
+        for flow, settings in loaded.flow_configs.items()
+    }
+    return replace(loaded, flow_configs=flows)
+
+
+@pytest.fixture
+def world(config: Config) -> World:
+    return busy_world(config)
+
+
+def busy_world(config: Config) -> World:
+    """100 payments on P; near is 5 behind, far 90; a claim marker on B after the first 60."""
+    world = World(config)
+    world.p.produce("Payments", records=60)
+    world.copy("P", "B")
+    world.p.produce("Payments", records=40)
+    world.copy("P", "B", markers=1)
+    world.copy("B", "P")
+    world.start("near", "P", {"Payments": 95})
+    world.start("far", "P", {"Payments": 10})
+    return world
+
+
+REQUEST = MoveRequest("failover", "P", "B", ("Payments",), ("near", "far"))
+
+
+def planned(world: World, request: MoveRequest = REQUEST, move_id: str = "m1") -> MoveContext:
+    context = world.context(request.source, request.target)
+    move.plan(context, request, move_id)
+    return context
+
+
+def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
+    context = planned(world, request)
+    move.hold(context, "m1")
+    world.obey("near", "far", alias=request.source)
+    world.passing()
+    return context
+
+
+def test_a_plan_shows_where_each_group_stands_and_where_it_goes_on(world: World) -> None:
+    plan = move.plan(world.context(), REQUEST, "m1")
+
+    rows = {group.group: group.positions[0] for group in plan.groups}
+    assert plan.blocking == ()
+    assert {g.group: g.lag for g in plan.groups} == {"near": 5, "far": 90}
+    assert (rows["near"].target_topic, rows["near"].resume) == ("P.Payments", 96)
+    assert (rows["far"].target_topic, rows["far"].resume) == ("P.Payments", 10)
+    assert all((g.re_read, g.skipped) == (0, 0) for g in plan.groups)
+
+
+def test_a_dry_run_writes_nothing(world: World) -> None:
+    plan = move.plan(world.context(), REQUEST, dry_run=True)
+
+    assert plan.move_id
+    assert world.writes.count == 0
+    assert "srm-moves.internal" not in world.p.topics()
+
+
+def test_groups_move_there_and_back_without_a_record_lost_or_repeated(world: World) -> None:
+    context = held(world)
+    assert move.wait_status(context, "m1").ready
+    assert move.apply(context, "m1").open
+    move.go(context, "m1")
+
+    assert world.offsets("B", "near") == {"P.Payments-0": 96}
+    assert world.offsets("B", "far") == {"P.Payments-0": 10}
+    for alias in ("P", "B"):
+        assert {(r.cluster, r.state) for r in world.routes(alias).values()} == {("B", "go")}
+
+    # On B: far reads up to the 60 before the marker, near all; both read new payments of B.
+    world.b.produce("Payments", records=20)
+    world.start("near", "B", {"P.Payments": 101, "Payments": 20})
+    world.start("far", "B", {"P.Payments": 60, "Payments": 7})
+    assert move.verify(context, "m1").done
+    first = move.report(context, "m1")
+    assert first.ok, first.problems
+    assert first.rpo_records == 0
+    assert first.groups["far"].lag_at_hold == 90
+
+    back = MoveRequest("failback", "B", "P", ("Payments",), ("near", "far"))
+    context = world.context("B", "P")
+    move.plan(context, back, "m2")
+    world.copy("B", "P", markers=1)
+    move.hold(context, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing()
+    move.apply(context, "m2")
+    move.go(context, "m2")
+
+    assert world.offsets("P", "near") == {"Payments-0": 100, "B.Payments-0": 21}
+    assert world.offsets("P", "far") == {"Payments-0": 60, "B.Payments-0": 8}
+    assert {r.cluster for r in world.routes("P").values()} == {"P"}
+    assert {r.generation for r in world.routes("P").values()} == {4}
+
+
+def gate_of(world: World, context: MoveContext) -> None:
+    """Show the gate that is asked by go, and that nothing was sent to B."""
+    with pytest.raises(GateClosedError):
+        move.go(context, "m1")
+    for alias in ("P", "B"):
+        assert all(route.cluster == "P" for route in world.routes(alias).values())
+
+
+def test_clients_do_not_go_before_the_hold(world: World) -> None:
+    gate_of(world, planned(world))
+
+
+def test_clients_do_not_go_while_a_member_is_alive_on_the_old_side(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.p.join("far", "late")
+
+    gate_of(world, context)
+    assert "far is still active on P (late" in move.wait_status(context, "m1").blocking[0]
+
+
+def test_clients_do_not_go_while_a_member_is_alive_on_the_new_side(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.b.join("far", "early")
+
+    gate_of(world, context)
+
+
+def test_clients_do_not_go_while_replication_is_behind(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.p.produce("Payments", records=1)
+    move.wait_status(context, "m1")
+    world.passing()
+
+    gate_of(world, context)
+    assert move.wait_status(context, "m1").blocking == (
+        "replication of Payments from P is 1 records behind",
+        "the replicator of P->B gave no sign of life ever: is it running?",
+    )
+
+
+def test_clients_do_not_go_before_offsets_are_applied(world: World) -> None:
+    context = held(world)
+
+    gate_of(world, context)
+
+
+def test_clients_do_not_go_when_offsets_on_the_target_changed_after_apply(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.b.commit("far", {TopicPartition("P.Payments", 0): 3})
+
+    gate_of(world, context)
+
+
+def test_clients_do_not_go_when_the_group_committed_again_on_the_old_side(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.p.commit("far", {TopicPartition("Payments", 0): 50})
+
+    gate_of(world, context)
+
+
+def test_writers_that_go_on_after_the_hold_are_named_by_topic(world: World) -> None:
+    context = held(world)
+    world.p.produce("Payments", records=3)
+    world.copy("P", "B")
+
+    status = move.wait_status(context, "m1")
+
+    assert status.blocking == (
+        "topic Payments is still written to on P (3 offsets since the hold): stop its producers",
+    )
+    with pytest.raises(GateClosedError, match="stop its producers"):
+        move.apply(context, "m1")
+    world.passing()
+    assert move.wait_status(context, "m1").ready
+
+
+def test_offsets_are_not_applied_while_members_still_commit(world: World) -> None:
+    context = planned(world)
+    move.hold(context, "m1")
+    world.passing()
+
+    with pytest.raises(GateClosedError, match="still active on P"):
+        move.apply(context, "m1")
+    assert world.offsets("B", "near") == {}
+
+
+def test_a_release_sends_clients_back_to_where_they_were(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.release(context, "m1")
+
+    assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("P", "go")}
+    gate_of(world, context)
+    again = move.hold(context, "m1")
+    assert again.times_ms.keys() == {"holding", "held"}
+
+
+def test_a_release_is_refused_once_clients_have_gone(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+
+    with pytest.raises(ConflictError, match="move them back"):
+        move.release(context, "m1")
+
+
+def test_every_step_of_a_finished_move_may_be_repeated_and_does_nothing(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    world.start("far", "B", {"P.Payments": 77})
+    before = world.routes("B"), world.offsets("B", "far")
+
+    assert move.hold(context, "m1").step == "gone"
+    assert move.wait_status(context, "m1").ready
+    assert move.apply(context, "m1").open
+    assert move.go(context, "m1").step == "gone"
+    assert (world.routes("B"), world.offsets("B", "far")) == before
+
+
+def test_a_release_before_the_hold_changes_nothing(world: World) -> None:
+    context = planned(world)
+    move.release(context, "m1")
+
+    assert world.routes("P") == {}
+
+
+def test_a_time_out_leaves_both_sides_intact(world: World) -> None:
+    context = planned(world, replace(REQUEST, wait_seconds=5))
+    move.hold(context, "m1")
+    world.passing(6_000)
+
+    status = move.wait_status(context, "m1")
+    assert status.timed_out
+    move.release(context, "m1")
+    assert world.offsets("B", "near") == {}
+    assert world.p.groups(["near"])["near"].state == "active"
+
+
+def test_a_second_move_of_the_same_clients_is_refused_while_one_holds_them(world: World) -> None:
+    context = held(world)
+    second = move.plan(context, REQUEST, "m2")
+
+    assert second.blocking[0] == (
+        "topic:Payments is held by move m1: finish or release that one first"
+    )
+    with pytest.raises(ConflictError, match="held by move m1"):
+        move.hold(context, "m2")
+
+
+def test_a_group_that_lives_elsewhere_cannot_leave_from_here(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+
+    plan = move.plan(context, REQUEST, "m2")
+    assert "group:near is routed to B, so it cannot leave P" in plan.blocking
+
+
+def test_a_consumers_own_later_commit_on_the_target_blocks_the_plan(world: World) -> None:
+    world.b.commit("far", {TopicPartition("P.Payments", 0): 40})
+
+    plan = move.plan(world.context(), REQUEST, "m1")
+    assert "ahead of the translated 10" in plan.blocking[0]
+    with pytest.raises(ConflictError, match="cannot start"):
+        move.hold(world.context(), "m1")
+    assert world.routes("P") == {}
+
+
+def test_a_consumers_own_commit_is_replaced_when_the_request_says_so(world: World) -> None:
+    world.b.commit("far", {TopicPartition("P.Payments", 0): 40})
+    context = held(world, replace(REQUEST, overwrite=True))
+    move.apply(context, "m1")
+    progress = move.go(context, "m1")
+
+    assert world.offsets("B", "far") == {"P.Payments-0": 10}
+    assert progress.re_read == {"far": 30, "near": 0}
+
+
+def test_our_own_earlier_write_on_the_target_is_no_conflict(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.release(context, "m1")
+    world.p.commit("near", {TopicPartition("Payments", 0): 20})  # an operator rewinds
+
+    plan = move.plan(context, REQUEST, "m1")
+    assert plan.blocking == ()
+
+
+def test_records_the_target_has_dropped_block_until_accepted(world: World) -> None:
+    world.b.trim("P.Payments", 0, 30)
+
+    blocked = move.plan(world.context(), REQUEST, dry_run=True)
+    accepted = move.plan(world.context(), replace(REQUEST, accept_skips=True), dry_run=True)
+
+    assert "dropped 20 records" in blocked.blocking[0]
+    assert accepted.blocking == ()
+    assert accepted.warnings == ("group far will skip 20 records of Payments-0",)
+
+
+def test_offsets_on_topics_that_do_not_move_block(world: World) -> None:
+    world.p.add_topic("Refunds")
+    world.p.commit("near", {TopicPartition("Refunds", 0): 1})
+
+    plan = move.plan(world.context(), REQUEST, dry_run=True)
+    assert "near also has offsets on Refunds" in plan.blocking[0]
+
+
+def test_without_names_everything_the_flows_replicate_moves(world: World) -> None:
+    world.start("other", "P", {"B.Payments": 0})
+    world.p.add_topic("Refunds")
+
+    plan = move.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+    assert plan.topics == ("Payments",)
+    assert plan.group_names == ("far", "near", "other")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"topics": ("Nope",)}, NotFoundError, "'Nope' exists neither on P nor on B"),
+        ({"topics": ("B.Payments",)}, UsageError, "is a copy: name the original, 'Payments'"),
+        ({"groups": ("nobody",)}, NotFoundError, "'nobody' does not exist on P"),
+        ({"source": "B", "target": "P"}, UsageError, "the move goes B->P"),
+    ],
+)
+def test_what_does_not_exist_is_named(
+    world: World, change: dict, error: type[SrmError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        move.plan(world.context(), replace(REQUEST, **change), "m1")
+
+
+@pytest.mark.parametrize("step", ["hold", "wait_status", "apply", "go", "release", "report"])
+def test_a_move_that_was_never_planned_is_not_found(world: World, step: str) -> None:
+    with pytest.raises(NotFoundError, match="'zzz' is not known"):
+        getattr(move, step)(world.context(), "zzz")
+
+
+def test_an_id_stands_for_one_request(world: World) -> None:
+    planned(world)
+
+    with pytest.raises(ConflictError, match="planned for something else"):
+        move.plan(world.context(), replace(REQUEST, groups=("near",)), "m1")
+
+
+def test_settings_that_changed_since_the_plan_stop_the_hold(world: World) -> None:
+    planned(world)
+    flows = dict(world.config.flow_configs)
+    flows[Flow("P", "B")] = replace(flows[Flow("P", "B")], tasks_max=99)
+    world.config = replace(world.config, flow_configs=flows)
+
+    with pytest.raises(ConflictError, match="plan it again"):
+        move.hold(world.context(), "m1")
+
+
+def gone(world: World) -> MoveContext:
+    context = held(world)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    return context
+
+
+def acknowledge(world: World, group: str, position: int, client: str = "c1") -> None:
+    route = world.routes("B")[f"group:{group}"]
+    ack = Ack(
+        f"group:{group}",
+        client,
+        route.generation,
+        "resumed",
+        "B",
+        world.clock(),
+        {"P.Payments-0": position},
+    )
+    world.b.compacted("srm-routing.internal").write({ack.key(): ack.value()})
+
+
+def test_verification_waits_for_groups_that_had_members(world: World) -> None:
+    context = gone(world)
+
+    assert move.verify(context, "m1").waiting == (
+        "group far has no members on B yet",
+        "group near has no members on B yet",
+    )
+    world.start("near", "B", {})
+    world.start("far", "B", {})
+    world.passing(1_500)
+    status = move.verify(context, "m1")
+    assert status.done
+    assert move.report(context, "m1").rto_seconds == 3.5
+
+
+def test_a_group_that_resumed_elsewhere_than_planned_is_counted(world: World) -> None:
+    context = gone(world)
+    acknowledge(world, "far", 4)
+    acknowledge(world, "near", 99)
+    acknowledge(world, "near", 101, "c2")
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.groups["far"].re_read, report.groups["far"].skipped) == (6, 0)
+    assert (report.groups["near"].re_read, report.groups["near"].skipped) == (0, 3)
+    assert not report.ok
+
+
+def test_a_second_member_starts_where_the_first_has_come_to(world: World) -> None:
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "far", 55, "c2")
+    acknowledge(world, "near", 96)
+    move.verify(context, "m1")
+
+    assert move.report(context, "m1").ok
+
+
+def test_what_is_written_to_the_old_side_after_go_is_residue(world: World) -> None:
+    context = gone(world)
+    world.p.produce("Payments", records=4)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+
+    assert move.verify(context, "m1").residue == {"Payments": 4}
+    assert not move.report(context, "m1").ok
+
+
+def test_the_new_side_alone_finishes_a_move_that_was_decided(world: World) -> None:
+    """The old side may go down right after go."""
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+    world.p.fail()
+
+    assert move.verify(context, "m1").done
+    assert move.report(context, "m1").ok
+
+
+def test_the_old_side_may_go_down_while_clients_are_sent_away(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    world.writes.watch = lambda: world.p.fail() if "go" in states(world, "B") else None
+    progress = move.go(context, "m1")
+
+    assert progress.step == "gone"
+
+
+def states(world: World, alias: str) -> set[str]:
+    return {route.state for route in world.routes(alias).values()}
+
+
+def test_before_the_decision_both_sides_are_needed(world: World) -> None:
+    context = planned(world)
+    world.b.fail()
+
+    with pytest.raises(UnavailableError):
+        move.hold(context, "m1")
+    assert states(world, "P") == set()
+
+
+def test_the_report_is_kept_on_both_clusters_as_json_and_page(world: World) -> None:
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+    move.verify(context, "m1")
+    report = move.report(context, "m1")
+
+    for alias in ("P", "B"):
+        records = world.clusters[alias].compacted("srm-moves.internal").read()
+        page = records[b"html:m1"].decode()
+        assert "near" in page
+        assert "clean" in page
+        assert "http" not in page
+        assert records[b"report:m1"] == report.value()
+    assert MoveStore(context).move_ids() == ("m1",)
+
+
+def test_a_finished_move_stays_finished_when_later_moves_went_back(world: World) -> None:
+    context = gone(world)
+    world.start("near", "B", {})
+    world.start("far", "B", {})
+    move.verify(context, "m1")
+    move.report(context, "m1")
+    back = world.context("B", "P")
+    move.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
+    move.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing()
+    move.apply(back, "m2")
+    move.go(back, "m2")
+
+    assert move.go(context, "m1").step == "reported"
+    assert {r.cluster for r in world.routes("B").values()} == {"P"}
+    with pytest.raises(ConflictError):
+        move.release(context, "m1")
+
+
+def run_through(world: World) -> None:
+    """Run a whole move as whoever restarts it would: from the top, by the same id."""
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing()
+    move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")
+
+
+WRITES_OF_A_MOVE = 32
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, WRITES_OF_A_MOVE + 1))
+def test_killed_at_any_write_a_rerun_finishes_and_nobody_goes_too_early(
+    config: Config, number: int, after: bool
+) -> None:
+    world = busy_world(config)
+    world.writes.die_at = (number, after)
+
+    def nobody_goes_too_early() -> None:
+        for alias in ("P", "B"):
+            if any(route.cluster == "B" for route in world.routes(alias).values()):
+                assert world.offsets("B", "near") == {"P.Payments-0": 96}
+                assert world.offsets("B", "far") == {"P.Payments-0": 10}
+
+    world.writes.watch = nobody_goes_too_early
+    with pytest.raises(Killed):
+        run_through(world)
+    world.writes.die_at = None
+    run_through(world)
+
+    assert world.routes("P") == world.routes("B")
+    assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
+    assert MoveStore(world.context()).progress("m1").step == "gone"
+    entries = Ledger.decode(world.b.compacted("srm-ledger.internal").read())
+    assert entries.entry("near", TopicPartition("P.Payments", 0)).settled
+
+
+def test_the_crash_test_covers_every_write_of_a_move(world: World) -> None:
+    run_through(world)
+
+    assert world.writes.count == WRITES_OF_A_MOVE
