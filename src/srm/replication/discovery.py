@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -81,13 +82,10 @@ class Discovery:
         target_topics: Mapping[str, TopicDescription],
     ) -> None:
         """Create what is missing; a topic that the target refuses keeps no other one waiting."""
-        try:
-            create_remote_topics(context, selected, target_topics)
-            self._refused = ""
-        except SrmError as error:
-            if str(error) != self._refused:  # each round tries again: say it once
-                logger.warning("%s: %s", context.config.flow, error)
-            self._refused = str(error)
+        refused = "; ".join(create_remote_topics(context, selected, target_topics))
+        if refused and refused != self._refused:  # each round tries again: say it once
+            logger.warning("%s: %s", context.config.flow, refused)
+        self._refused = refused
 
 
 def outgrown(
@@ -125,14 +123,26 @@ def create_remote_topics(
     context: FlowContext,
     selected: Iterable[TopicDescription],
     target_topics: Mapping[str, TopicDescription],
-) -> None:
-    """Create and grow remote topics; settings of those that exist are left to topic sync."""
+) -> list[str]:
+    """Create and grow remote topics, and return what went wrong.
+
+    Settings of topics that exist are left to topic sync.
+    """
     selected = tuple(selected)
     names = set(outgrown(selected, target_topics, context.config))
     wanted = {topic.name: topic for topic in selected if topic.name in names}
     configs = context.source.topic_configs(tuple(sorted(wanted)))
     plan = topic_sync.plan_remote_topics(wanted, target_topics, context.config, configs)
-    topic_sync.apply(context, plan)
+    failures = []
+    for step in (
+        partial(context.target.create_topics, plan.create),
+        partial(context.target.create_partitions, plan.grow),
+    ):
+        try:
+            step()
+        except SrmError as error:
+            failures.append(str(error))
+    return failures
 
 
 def internal_topic_specs(config: FlowConfig) -> tuple[tuple[TopicSpec, ...], TopicSpec | None]:

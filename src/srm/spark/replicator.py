@@ -297,4 +297,4 @@ def _one_line(error: Exception) -> str:
     """Return what ended a job: the slot's own error where there is one, else Spark's last cause."""
     text = str(error)
     found = _OWN_ERROR.findall(text) or _CAUSE.findall(text) or [type(error).__name__]
-    return str(found[-1]).strip()[:300]
+    return str(found[-1]).rpartition("SparkException: ")[2].strip()[:300]

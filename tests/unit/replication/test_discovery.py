@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from srm.config.model import FlowConfig
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.topics import Flow
+from srm.engine import control_lists
+from srm.engine.control_lists import ListChange
+from srm.engine.ports import FlowContext, FlowMaps, TopicSpec
+from srm.errors import AuthorizationError, UnavailableError
+from srm.replication.discovery import Discovery
+from srm.testing.fake_cluster import FakeCluster
+
+FLOW = Flow("P", "B")
+
+
+class NoMaps:
+    def load(self, topics: object) -> FlowMaps:
+        del topics
+        return FlowMaps({})
+
+
+def flow_config(*topics: str, **changes: object) -> FlowConfig:
+    second = timedelta(seconds=1)
+    config = FlowConfig(
+        flow=FLOW,
+        enabled=True,
+        policy=DefaultReplicationPolicy(),
+        topics=topics,
+        topics_exclude=(r".*[\-\.]internal", "__.*"),
+        groups=(),
+        groups_exclude=(),
+        config_properties_exclude=("min\\.insync\\.replicas",),
+        tasks_max=2,
+        replication_factor=2,
+        offset_syncs_replication_factor=3,
+        checkpoints_replication_factor=3,
+        heartbeats_replication_factor=3,
+        internal_replication_factor=1,
+        refresh_topics_interval=second,
+        refresh_groups_interval=second,
+        sync_topic_configs_enabled=True,
+        emit_checkpoints_enabled=True,
+        emit_checkpoints_interval=second,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval=second,
+        emit_heartbeats_enabled=True,
+        emit_heartbeats_interval=second,
+        heartbeats_replication_enabled=True,
+        emit_offset_syncs_enabled=True,
+        offset_syncs_location="source",
+        reverse_checkpointing_enabled=False,
+        reverse_checkpointed_topics=(),
+        checkpoints_engine="task",
+        metrics_interval=second,
+        data_loss_policy="stop",
+    )
+    return replace(config, **changes)
+
+
+class Site:
+    def __init__(self, source: FakeCluster | None = None) -> None:
+        self.source = source or FakeCluster("P")
+        self.target = FakeCluster("B")
+
+    def discovery(self, config: FlowConfig) -> Discovery:
+        context = FlowContext(config, self.source, self.target, NoMaps(), NoMaps(), lambda: 0)
+        return Discovery(context, config)
+
+    def allow(self, *topics: str) -> None:
+        if "srm-control.P.internal" not in self.target.topics():
+            self.target.add_topic("srm-control.P.internal")
+        control_lists.change(self.target, FLOW, "topics", ListChange(add=topics), 0)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
+    topic_id = site.source.add_topic("orders", 3, {"retention.ms": "5", "min.insync.replicas": "2"})
+    site.source.add_topic("other", 1)
+
+    found = site.discovery(flow_config("orders")).round()
+
+    remote = site.target.topics()["P.orders"]
+    assert (remote.partitions, found.pending) == (3, ())
+    assert site.target.topic_configs(["P.orders"]) == {"P.orders": {"retention.ms": "5"}}
+    assert [p.partition for p in found.partitions] == [0, 1, 2]
+    assert {p.topic_id for p in found.partitions} == {topic_id}
+    assert {(p.target_topic, p.target_topic_id) for p in found.partitions} == {
+        ("P.orders", remote.topic_id)
+    }
+
+
+def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
+    for name in ("srm-control.B.internal", "B.orders", "__consumer_offsets", "unselected"):
+        site.source.add_topic(name)
+    site.source.add_topic("heartbeats")
+
+    found = site.discovery(flow_config("(?!unselected).*")).round()
+
+    assert [p.topic for p in found.partitions] == ["heartbeats"]
+
+
+def test_a_topic_that_srm_control_adds_is_found_by_the_next_round(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config())
+    before = discovery.round()
+
+    site.allow("orders")
+
+    assert before.partitions == ()
+    assert [p.topic for p in discovery.round().partitions] == ["orders"]
+
+
+def test_partitions_added_on_the_source_are_added_on_the_target(site):
+    site.source.add_topic("orders", 1)
+    discovery = site.discovery(flow_config("orders"))
+    discovery.round()
+
+    site.source.create_partitions({"orders": 4})
+    found = discovery.round()
+
+    assert site.target.topics()["P.orders"].partitions == 4
+    assert len(found.partitions) == 4
+
+
+def test_a_topic_created_again_has_another_id(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    before = discovery.round()
+
+    site.source.delete_topic("orders")
+    gone = discovery.round()
+    site.source.add_topic("orders")
+    after = discovery.round()
+
+    assert gone.partitions == ()
+    assert before.partitions[0].topic_id != after.partitions[0].topic_id
+    assert before.partitions[0].target_topic_id == after.partitions[0].target_topic_id
+
+
+def test_a_remote_topic_that_cannot_be_created_is_pending_and_stops_no_other(caplog):
+    site = Site()
+    site.source.add_topic("small", 1)
+    discovery = site.discovery(flow_config(".*", replication_factor=1))
+    discovery.round()
+    refused = site.discovery(flow_config(".*", replication_factor=9))
+    site.source.add_topic("large", 1)
+
+    found = [refused.round(), refused.round()]
+
+    assert [p.topic for p in found[1].partitions] == ["small"]
+    assert found[1].pending == ("large",)
+    assert len([r for r in caplog.records if "replication factor 9" in r.getMessage()]) == 1
+
+
+def test_an_outage_is_reported_not_taken_for_an_empty_cluster(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    discovery.round()
+
+    site.source.fail()
+
+    with pytest.raises(UnavailableError):
+        discovery.round()
+
+
+def test_internal_topics_are_created_on_the_target_with_their_settings(site):
+    site.discovery(flow_config()).prepare()
+
+    topics = site.target.topics()
+    names = sorted(topics)
+    assert names == [
+        "P.checkpoints.internal",
+        "heartbeats",
+        "srm-metrics-P.internal",
+        "srm-offset-map.P.internal",
+        "srm-replication.P.internal",
+    ]
+    configs = site.target.topic_configs(names)
+    assert topics["srm-offset-map.P.internal"].partitions == 8
+    assert configs["srm-metrics-P.internal"] == {
+        "cleanup.policy": "delete",
+        "retention.ms": "86400000",
+    }
+    assert configs["srm-replication.P.internal"] == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16777216",
+        "segment.ms": "600000",
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    assert configs["P.checkpoints.internal"] == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("location", "on_source", "on_target"),
+    [
+        ("source", {"mm2-offset-syncs.B.internal"}, set()),
+        ("target", set(), {"mm2-offset-syncs.P.internal"}),
+    ],
+)
+def test_offset_syncs_are_kept_where_the_location_says(site, location, on_source, on_target):
+    site.discovery(flow_config(offset_syncs_location=location)).round()
+
+    assert set(site.source.topics()) == on_source
+    assert {name for name in site.target.topics() if name.startswith("mm2")} == on_target
+
+
+def test_offset_syncs_go_to_the_target_when_the_source_refuses_them(caplog):
+    class ReadOnly(FakeCluster):
+        def create_topics(self, specs: object) -> None:
+            del specs
+            raise AuthorizationError("creating topics on cluster P: not allowed")
+
+    site = Site(ReadOnly("P"))
+    discovery = site.discovery(flow_config("orders"))
+
+    discovery.round()
+    discovery.round()
+
+    assert "mm2-offset-syncs.P.internal" in site.target.topics()
+    warnings = [r for r in caplog.records if "offset syncs go to" in r.getMessage()]
+    assert len(warnings) == 1
+
+
+def test_topics_that_exist_are_not_created_again(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    discovery.prepare()
+    discovery.round()
+    created: list[TopicSpec] = []
+    site.target.create_topics = created.extend
+    site.source.create_topics = created.extend
+
+    discovery.prepare()
+    discovery.round()
+
+    assert created == []

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from srm.config.loader import load_config
+from srm.errors import ConfigError, UsageError
+from srm.spark.replicator import Replicator, _one_line, fitted_master
+from srm.wiring import open_flow
+
+PROPERTIES = """
+clusters = P, B
+P.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:2
+P->B.enabled = true
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "srm.properties"
+    file.write_text(PROPERTIES)
+    return load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("master", "slots", "fitted"),
+    [
+        (None, 2, "local[3]"),
+        ("local", 1, "local[2]"),
+        ("local[2]", 4, "local[5]"),
+        ("local[8]", 4, "local[8]"),
+        ("local[2,4]", 4, "local[5,4]"),
+        ("spark://host:7077", 9, "spark://host:7077"),
+        ("yarn", 9, "yarn"),
+    ],
+)
+def test_a_local_master_has_a_core_for_each_slot_and_one_more(master, slots, fitted):
+    assert fitted_master(master, slots) == fitted
+
+
+def test_a_flow_that_is_not_enabled_is_refused_with_the_key_to_set(config):
+    disabled = next(flow for flow in config.flow_configs if flow not in config.flows)
+
+    with pytest.raises(ConfigError, match=r"set B->P\.enabled = true"):
+        Replicator(config, [disabled], open_flow)
+
+
+def test_no_flow_at_all_is_refused(config):
+    with pytest.raises(ConfigError, match="none of the flows"):
+        Replicator(config, [], open_flow)
+
+
+def test_a_slot_function_that_does_not_exist_is_refused_before_anything_starts(config):
+    with pytest.raises(UsageError, match=r"'srm\.no:function' cannot be imported"):
+        Replicator(config, config.flows, open_flow, function="srm.no:function")
+
+
+def test_the_slots_own_error_is_what_is_said_about_a_job_that_ended():
+    text = """An exception was thrown from the Python worker.
+Traceback (most recent call last):
+  File "slot.py", line 1, in run
+srm.errors.UnavailableError: cluster B does not answer
+Caused by: org.apache.spark.SparkException: Job aborted"""
+
+    assert _one_line(RuntimeError(text)) == "UnavailableError: cluster B does not answer"
+
+
+def test_sparks_last_cause_is_said_about_a_worker_that_was_killed():
+    text = (
+        "An error occurred while calling o129.collectToPython.\n: org.apache.spark.SparkException:"
+        " Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly "
+        "(crashed). Consider setting 'spark.x' to 'true'\n\tat org.apache.spark.Foo"
+    )
+
+    assert _one_line(RuntimeError(text)) == "Python worker exited unexpectedly (crashed)."
