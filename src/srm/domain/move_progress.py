@@ -38,13 +38,62 @@ class GroupResume:
 
 
 @dataclass(frozen=True)
+class Observation:
+    """What the looks of a wait remember for the next one; losing it only delays.
+
+    Apart from the progress, so that a look which is slow or late never overwrites a step.
+    ``log_ends`` are those last seen on the source, ``log_ends_ms`` when each topic was last seen to
+    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied.
+    """
+
+    move_id: str
+    time_ms: int
+    log_ends: Mapping[str, int] = field(default_factory=dict)
+    log_ends_ms: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[tuple[int, int], ...] = ()
+
+    def next(self, now_ms: int, log_ends: Mapping[str, int], remaining: int) -> Observation:
+        """Return what is to be remembered after one more look."""
+        changed = {
+            partition.rpartition("-")[0]
+            for partition, end in log_ends.items()
+            if self.log_ends.get(partition) != end
+        }
+        return Observation(
+            self.move_id,
+            now_ms,
+            log_ends,
+            {**self.log_ends_ms, **dict.fromkeys(changed, now_ms)},
+            (*self.samples, (now_ms, remaining))[-_SAMPLES:],
+        )
+
+    def value(self) -> bytes:
+        """Encode as JSON."""
+        return _OBSERVATION.dump_json(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Observation:
+        """Decode what :meth:`value` wrote.
+
+        Raises:
+            IntegrityError: it is not an observation.
+        """
+        try:
+            return _OBSERVATION.validate_json(value)
+        except ValidationError as error:
+            raise IntegrityError(
+                f"stored observation of a move is damaged: {error.errors()[0]['msg']}"
+            ) from error
+
+
+@dataclass(frozen=True)
 class MoveProgress:
     """State of one move; every change raises ``revision``, the highest one is the state.
 
-    ``times_ms`` has the epoch milliseconds at which a step was first completed. ``log_ends`` are
-    the last stable offsets on the source by ``topic-partition`` as last seen, ``log_ends_ms`` when
-    each topic was last seen to grow. ``intended`` are the offsets on the target at go, by group;
-    ``skipped`` and ``re_read`` are the records by group that applying them was seen to cost.
+    ``times_ms`` has the epoch milliseconds at which a step was first completed. Log ends are last
+    stable offsets on the source by ``topic-partition``. ``intended`` are the offsets on the target
+    at go, by group; ``skipped`` and ``re_read`` the records by group that applying them was seen to
+    cost.
     """
 
     move_id: str
@@ -54,9 +103,7 @@ class MoveProgress:
     lag_at_hold: Mapping[str, int] = field(default_factory=dict)
     members_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
-    log_ends: Mapping[str, int] = field(default_factory=dict)
-    log_ends_ms: Mapping[str, int] = field(default_factory=dict)
-    samples: tuple[tuple[int, int], ...] = ()
+    log_ends_at_go: Mapping[str, int] = field(default_factory=dict)
     intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     re_read: Mapping[str, int] = field(default_factory=dict)
@@ -78,10 +125,6 @@ class MoveProgress:
         """Return the next revision at the same step."""
         return replace(self, revision=self.revision + 1, **changes)
 
-    def sampled(self, now_ms: int, remaining: int) -> tuple[tuple[int, int], ...]:
-        """Return the samples for the forecast with one more."""
-        return (*self.samples, (now_ms, remaining))[-_SAMPLES:]
-
     def value(self) -> bytes:
         """Encode as JSON."""
         return _PROGRESS.dump_json(self)
@@ -102,3 +145,4 @@ class MoveProgress:
 
 
 _PROGRESS = TypeAdapter(MoveProgress)
+_OBSERVATION = TypeAdapter(Observation)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from srm.domain.move import MovePlan
 from srm.domain.move_gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
-from srm.domain.move_progress import MoveProgress
+from srm.domain.move_progress import MoveProgress, Observation
 from srm.domain.routing import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move_facts import MoveFacts, read_facts
@@ -24,11 +24,12 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Look:
-    """What the gate was asked with, its answer, and the progress as written down."""
+    """What the gate was asked with, its answer, the move's progress, and X's log ends by name."""
 
     facts: GateFacts
     status: SyncStatus
     progress: MoveProgress
+    log_ends: Mapping[str, int]
 
 
 def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Look:
@@ -36,13 +37,11 @@ def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveP
     clusters = read_facts(context, plan.topics, plan.group_names)
     now = context.now_ms()
     held = progress.step in {"holding", "held", "applied", "going"}
+    seen = Observation(plan.move_id, now)
     if held:
         remaining = sum(partition.remaining for partition in clusters.replication())
-        progress = store.save(
-            _noting_writers(progress, by_name(clusters.original_ends()), now).noting(
-                samples=progress.sampled(now, remaining)
-            )
-        )
+        ends = by_name(clusters.original_ends())
+        seen = store.save_observation(store.observation(plan.move_id).next(now, ends, remaining))
     facts = GateFacts(
         move_id=plan.move_id,
         request=plan.request,
@@ -50,13 +49,13 @@ def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveP
         groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
-        moving=_moving(plan, progress, now) if held else {},
+        moving=_moving(plan, progress, seen),
         now_ms=now,
         held_ms=progress.times_ms.get("holding") if held else None,
         report_age_ms=clusters.report_age_ms(now),
-        samples=progress.samples,
+        samples=seen.samples,
     )
-    return Look(facts, decide(facts), progress)
+    return Look(facts, decide(facts), progress, seen.log_ends)
 
 
 def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
@@ -71,25 +70,15 @@ def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
     return {str(tp): offset for tp, offset in offsets.items()}
 
 
-def _noting_writers(progress: MoveProgress, ends: Mapping[str, int], now: int) -> MoveProgress:
-    """Remember when each topic on the source was last seen to grow."""
-    changed = {
-        partition.rpartition("-")[0]
-        for partition, end in ends.items()
-        if progress.log_ends.get(partition) != end
-    }
-    times = {**progress.log_ends_ms, **dict.fromkeys(changed, now)}
-    return replace(progress, log_ends=ends, log_ends_ms=times)
-
-
-def _moving(plan: MovePlan, progress: MoveProgress, now: int) -> dict[str, int]:
+def _moving(plan: MovePlan, progress: MoveProgress, seen: Observation) -> dict[str, int]:
+    """Topics that grew within the quiet time, with the offsets they have grown since the hold."""
     quiet_ms = plan.request.quiet_seconds * 1000
     moving = {}
-    for topic, last in progress.log_ends_ms.items():
-        if now - last < quiet_ms:
+    for topic, last in seen.log_ends_ms.items():
+        if seen.time_ms - last < quiet_ms:
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
-                for partition, end in progress.log_ends.items()
+                for partition, end in seen.log_ends.items()
                 if partition.rpartition("-")[0] == topic
             )
     return moving

@@ -233,11 +233,11 @@ def _residue(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> di
     except UnavailableError as error:
         log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
         return dict(progress.residue)
-    grown = {tp: end for tp, end in ends.items() if end > progress.log_ends.get(str(tp), 0)}
+    grown = {tp: end for tp, end in ends.items() if end > progress.log_ends_at_go.get(str(tp), 0)}
     maps = context.forward.maps.load(plan.topics) if grown else FlowMaps({})
     residue: dict[str, int] = {}
     for tp, end in grown.items():
-        start = progress.log_ends.get(str(tp), 0)
+        start = progress.log_ends_at_go.get(str(tp), 0)
         offset_map = maps.get(tp)
         copied = source_next(offset_map) or 0
         count = offset_map.source_records_between(start, end) + max(0, end - max(start, copied))

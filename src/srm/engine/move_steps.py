@@ -13,7 +13,7 @@ from dataclasses import replace
 from srm.domain import internal_topics
 from srm.domain.move import MovePlan
 from srm.domain.move_gate import SyncStatus
-from srm.domain.move_progress import DECIDED, MoveProgress
+from srm.domain.move_progress import DECIDED, MoveProgress, Observation
 from srm.domain.routing import Route
 from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
@@ -195,6 +195,9 @@ def _begin_hold(
         progress = replace(MoveProgress(plan.move_id), revision=progress.revision)
     here = partitions(context.source.topics(), plan.topics)
     now, ends = context.now_ms(), by_name(context.source.log_ends(here))
+    store.save_observation(
+        Observation(plan.move_id, now, ends, dict.fromkeys({tp.topic for tp in here}, now))
+    )
     return store.save(
         progress.at(
             "holding",
@@ -206,9 +209,6 @@ def _begin_hold(
                 for group in fresh.groups
             },
             log_ends_at_hold=ends,
-            log_ends=ends,
-            log_ends_ms=dict.fromkeys(plan.topics, now),
-            samples=(),
         )
     )
 
@@ -246,6 +246,7 @@ def _decision(context: MoveContext, seen: Look) -> MoveProgress:
     return seen.progress.at(
         "going",
         context.now_ms(),
+        log_ends_at_go=seen.log_ends,
         rpo_records=seen.status.remaining_records,
         intended={
             group.group: {

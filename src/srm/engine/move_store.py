@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from srm.domain import internal_topics, routing
 from srm.domain.move import MovePlan
-from srm.domain.move_progress import MoveProgress
+from srm.domain.move_progress import MoveProgress, Observation
 from srm.domain.move_report import MoveReport
 from srm.domain.routing import Ack, Route, RouteState
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
@@ -97,6 +97,11 @@ class MoveStore:
         known = [MoveProgress.decode(value) for value in self._values(f"progress:{move_id}")]
         return max(known, key=lambda one: one.revision, default=MoveProgress(move_id))
 
+    def observation(self, move_id: str) -> Observation:
+        """Return what the latest look remembered; an empty one before the first."""
+        known = [Observation.decode(value) for value in self._values(f"look:{move_id}")]
+        return max(known, key=lambda one: one.time_ms, default=Observation(move_id, 0))
+
     def report(self, move_id: str) -> MoveReport | None:
         """Return the stored report of a move, None before there is one."""
         for value in self._values(f"report:{move_id}"):
@@ -127,6 +132,12 @@ class MoveStore:
         """Write progress to both clusters; once decided, a source that is away is passed over."""
         self._write({f"progress:{progress.move_id}": progress.value()}, decided=progress.decided)
         return progress
+
+    def save_observation(self, observation: Observation) -> Observation:
+        """Write what a look remembers."""
+        key = f"look:{observation.move_id}"
+        self._write({key: observation.value()}, decided=False)
+        return observation
 
     def save_report(self, report: MoveReport, html: str) -> None:
         """Write a report to both clusters; a source that is away is passed over."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from srm.domain.move import GroupPlan, MovePlan, MoveRequest, fingerprint
 from srm.domain.move_positions import PartitionMove
-from srm.domain.move_progress import GroupResume, MoveProgress
+from srm.domain.move_progress import GroupResume, MoveProgress, Observation
 from srm.domain.move_report import MoveReport, build_report
 from srm.errors import UsageError
 
@@ -55,12 +55,15 @@ def test_a_missing_cluster_is_named():
 
 
 def test_plan_progress_and_report_survive_their_encoding():
-    progress = MoveProgress(
-        "m1", samples=((1, 2),), intended={"audit": {"P.Payments-0": 5}}, rpo_records=0
-    ).at("going", 9, resumed={"audit": GroupResume(11, None, {"P.Payments-0": 5})})
+    progress = MoveProgress("m1", intended={"audit": {"P.Payments-0": 5}}, rpo_records=0).at(
+        "going", 9, resumed={"audit": GroupResume(11, None, {"P.Payments-0": 5})}
+    )
     report = build_report(PLAN, progress)
 
     assert MovePlan.decode(PLAN.value()) == PLAN
+    observation = Observation("m1", 1).next(2, {"Payments-0": 3}, 4).next(5, {"Payments-0": 3}, 0)
+    assert Observation.decode(observation.value()) == observation
+    assert observation.log_ends_ms == {"Payments": 2}
     assert MoveProgress.decode(progress.value()) == progress
     assert MoveReport.decode(report.value()) == report
 

@@ -670,7 +670,7 @@ def run_through(world: World) -> None:
     move.go(context, "m1")
 
 
-WRITES_OF_A_MOVE = 32
+WRITES_OF_A_MOVE = 34
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
