@@ -12,7 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-ValueKind = Literal["boolean", "integer", "seconds", "list", "regexes", "string", "choice"]
+ValueKind = Literal[
+    "boolean", "count", "replication factor", "seconds", "list", "regexes", "string", "choice"
+]
+"""A ``replication factor`` is a count, or -1 for the broker's default."""
 Origin = Literal["mm2", "srm", "connect", "ours"]
 Scope = Literal["file", "flow", "replication"]
 """``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
@@ -107,42 +110,42 @@ FLOW_KEYS: Final = (
     ),
     ConfigKey(
         "tasks.max",
-        "integer",
+        "count",
         "1",
         "Slots of the flow: long-lived Spark tasks that its partitions are balanced over.",
         attribute="tasks_max",
     ),
     ConfigKey(
         "replication.factor",
-        "integer",
+        "replication factor",
         "2",
         "Replication factor of remote topics that are created.",
         attribute="replication_factor",
     ),
     ConfigKey(
         "offset-syncs.topic.replication.factor",
-        "integer",
+        "replication factor",
         "3",
         "Replication factor of the offset syncs topic.",
         attribute="offset_syncs_replication_factor",
     ),
     ConfigKey(
         "checkpoints.topic.replication.factor",
-        "integer",
+        "replication factor",
         "3",
         "Replication factor of the checkpoints topic.",
         attribute="checkpoints_replication_factor",
     ),
     ConfigKey(
         "heartbeats.topic.replication.factor",
-        "integer",
+        "replication factor",
         "3",
         "Replication factor of the heartbeats topic.",
         attribute="heartbeats_replication_factor",
     ),
     ConfigKey(
         "internal.topic.replication.factor",
-        "integer",
+        "replication factor",
         None,
         "Replication factor of the topics srm keeps its own state in. Default: the value of "
         "`offset-syncs.topic.replication.factor`.",
@@ -310,6 +313,7 @@ FLOW_KEYS: Final = (
 
 _CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
 _NO_WORKERS: Final = "There are no Connect workers."
+_BROKER: Final = "It is a setting of brokers."
 _OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
 
 IGNORED_KEYS: Final = (
@@ -331,11 +335,15 @@ IGNORED_KEYS: Final = (
     _ignored("plugin.path", "It is for Java classes."),
     _ignored("plugin.discovery", "It is for Java classes."),
     _ignored("name", _NO_WORKERS),
+    _ignored("source.cluster.alias", "Flows are named by their prefix."),
+    _ignored("target.cluster.alias", "Flows are named by their prefix."),
+    _ignored("tasks.max.enforce", _NO_WORKERS),
+    _ignored("config.action.reload", _NO_WORKERS),
+    _ignored("offsets.topic.replication.factor", _BROKER),
     _ignored("connector.class", _NO_WORKERS),
     _ignored("scheduled.rebalance.max.delay.ms", "Slots take over partitions at once."),
     _ignored("connect.protocol", _NO_WORKERS),
     _ignored("connector.client.config.override.policy", "Every client setting may be set."),
-    _ignored("topic.creation.enable", "Remote topics are created by srm."),
     _ignored("rebalance.timeout.ms", _NO_WORKERS),
     _ignored("inter.worker.signature.algorithm", _NO_WORKERS),
     _ignored("connect.start.task.timeout.ms", _NO_WORKERS, "srm"),
@@ -366,6 +374,11 @@ IGNORED_PREFIXES: Final = (
     _ignored("worker.", _NO_WORKERS),
     _ignored("inter.worker.", _NO_WORKERS),
     _ignored("topic.tracking.", _NO_WORKERS),
+    _ignored("topic.creation.", "Remote topics are created by srm."),
+    _ignored("internal.key.converter", _NO_WORKERS),
+    _ignored("internal.value.converter", _NO_WORKERS),
+    _ignored("metrics.context.", _NO_WORKERS),
+    _ignored("transaction.state.log.", _BROKER),
     _ignored("listeners", "There is no Connect REST server."),
     _ignored("rest.", "There is no Connect REST server."),
     _ignored("admin.listeners", "There is no Connect REST server."),

@@ -209,7 +209,7 @@ def _policy(file: SettingsFile, flow: Flow) -> DefaultReplicationPolicy:
             f"{file.path}: replication.policy.class: {name} is a Java class that cannot be used "
             f"here; remove the line to use {DEFAULT_POLICY.rpartition('.')[2]}"
         )
-    separator = file.resolve("replication.policy.separator", flow).value or "."
+    separator = file.resolve("replication.policy.separator", flow).value or ""
     if not re.fullmatch(r"[A-Za-z0-9._\-]+", separator):
         raise ConfigError(
             f"{file.path}: replication.policy.separator: {separator!r} cannot stand in a topic name"

@@ -17,7 +17,7 @@ Value = bool | int | str | timedelta | tuple[str, ...]
 
 
 def parse_value(key: ConfigKey, text: str) -> Value:
-    """Turn the text of a value into the key's type; ``integer`` values are counts from 1 on.
+    """Turn the text of a value into the key's type; a ``count`` starts at 1.
 
     Raises:
         ConfigError: the text is not of that type; the message does not say where it stood.
@@ -42,6 +42,10 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _replication_factor(text: str) -> int:
+    return -1 if text == "-1" else _count(text)
 
 
 def _seconds(text: str) -> timedelta:
@@ -69,7 +73,8 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "boolean": parse_boolean,
-    "integer": _count,
+    "count": _count,
+    "replication factor": _replication_factor,
     "seconds": _seconds,
     "list": split_patterns,
     "regexes": _patterns,

@@ -219,6 +219,9 @@ class TestOurKeys:
         ("replication.policy.class = com.example.Mine", "Mine is a Java class"),
         ("topic.filter.class = com.example.Mine", r"topic\.filter\.class: com\.example\.Mine is a"),
         ("replication.policy.separator = /", "cannot stand in a topic name"),
+        ("replication.policy.separator =", "'' cannot stand in a topic name"),
+        ("replication.factor = -2", "'-2' is not a whole number above 0"),
+        ("tasks.max = -1", "'-1' is not a whole number above 0"),
         ("P.ssl.keystore.location = /k.jks", "cluster P: .*k.jks is a JKS store.*keytool"),
         ("P.ssl.truststore.location = /t.jks", "t.jks is a JKS store.*keytool"),
         ("P.sasl.jaas.config = com.example.Login required;", "login module Login has no equiv"),
@@ -272,6 +275,29 @@ def test_a_line_without_effect_is_a_warning(load: Load, line: str, warning: str)
     assert len(warnings) == 1
     assert warning in warnings[0]
     assert "srm.properties line 5" in warnings[0]
+
+
+def test_a_replication_factor_may_be_left_to_the_broker(load: Load) -> None:
+    flow = load("replication.factor = -1\noffset-syncs.topic.replication.factor = -1\n").flow(
+        Flow("P", "B")
+    )
+
+    assert (flow.replication_factor, flow.internal_replication_factor) == (-1, -1)
+
+
+def test_settings_of_brokers_and_workers_that_tutorials_give_are_taken(load: Load) -> None:
+    """Seen in published files for MirrorMaker 2, which takes any key."""
+    lines = [
+        "P.offsets.topic.replication.factor = 1",
+        "P.transaction.state.log.replication.factor = 1",
+        "P.errors.deadletterqueue.topic.replication.factor = 1",
+        "P.group.id = mm2",
+        "P.config.storage.topic = mm2-configs",
+        "tasks.max.enforce = true",
+        "topic.creation.default.partitions = 1",
+    ]
+
+    assert len(load("\n".join(lines) + "\n").warnings) == len(lines)
 
 
 def test_a_line_that_says_what_happens_anyway_needs_no_warning(load: Load) -> None:
