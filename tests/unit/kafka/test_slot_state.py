@@ -1,0 +1,53 @@
+"""Where a slot starts, from what former owners wrote down."""
+
+from __future__ import annotations
+
+from srm.domain.map_records import MapBlock
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
+from srm.kafka.slot_state import starts
+from srm.replication.resume import Start
+
+OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"
+WANTED = AssignedPartition("T", 0, NEW, "P.T", TARGET)
+
+
+def block(*runs: Run, topic_id: str = NEW, target_id: str = TARGET, pid: int = 5) -> MapBlock:
+    return MapBlock("T", topic_id, 0, target_id, (pid,), runs)
+
+
+def report(source_next: int, target_next: int, slot: str = "0") -> SlotReport:
+    position = Position(source_next, target_next, source_next)
+    return SlotReport(slot, 1, 0, (PartitionPosition(NEW, 0, position, -1, 5, 0),))
+
+
+def test_a_partition_that_was_never_copied_is_left_out() -> None:
+    assert starts([WANTED], [], []) == {}
+
+
+def test_a_position_ahead_of_the_runs_is_the_start() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 31)])
+
+    assert found == {WANTED: Start(30, 31, frozenset({5}))}
+
+
+def test_a_run_ahead_of_all_positions_is_the_start() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10)), block(Run(10, 12, 10), pid=6)], [report(5, 6)])
+
+    assert found == {WANTED: Start(20, 22, frozenset({5, 6}))}
+
+
+def test_the_furthest_of_several_reports_counts() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 31), report(20, 21, "1")])
+
+    assert found[WANTED].source_next == 30
+
+
+def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
+
+    assert found == {WANTED: Start(0, 11, frozenset({5}))}
+
+
+def test_blocks_of_a_former_remote_topic_say_nothing() -> None:
+    assert starts([WANTED], [block(Run(0, 1, 10), target_id=OTHER)], []) == {}

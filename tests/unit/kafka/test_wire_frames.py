@@ -1,0 +1,118 @@
+"""Hot path frames against bytes laid out by hand from Kafka's message definitions."""
+
+from __future__ import annotations
+
+import struct
+
+from srm.domain.topics import TopicPartition
+from srm.kafka.wire.buffers import BufferPool
+from srm.kafka.wire.frames import (
+    fetch_request,
+    fetch_response,
+    produce_request,
+    produce_response,
+)
+from srm.replication.ports import FetchFrom, Produced
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def test_a_fetch_groups_partitions_by_topic_and_keeps_their_order() -> None:
+    wanted = [FetchFrom(B, 1, 10, 100), FetchFrom(A, 0, 20, 200), FetchFrom(B, 2, 30, 300)]
+
+    body = fetch_request(wanted, 500, 1000, read_committed=True)
+
+    def partition(number: int, offset: int, size: int) -> bytes:
+        return struct.pack(">iiqiqi", number, -1, offset, -1, -1, size) + b"\0"
+
+    assert body == (
+        struct.pack(">iiiibii", -1, 500, 1, 1000, 1, 0, -1)
+        + b"\x03"
+        + (B + b"\x03" + partition(1, 10, 100) + partition(2, 30, 300) + b"\0")
+        + (A + b"\x02" + partition(0, 20, 200) + b"\0")
+        + b"\x01\x01\x00"
+    )
+
+
+def test_a_fetch_response_gives_views_of_the_records() -> None:
+    records = bytes(range(200))
+    body = bytearray(
+        struct.pack(">i", 7)
+        + b"\0"
+        + struct.pack(">ihi", 0, 0, 0)
+        + b"\x02"
+        + A
+        + b"\x03"
+        + struct.pack(">ihqqq", 0, 0, 50, 40, 5)
+        + b"\x02"
+        + struct.pack(">qq", 9, 12)
+        + b"\0"
+        + struct.pack(">i", -1)
+        + b"\xc9\x01"
+        + records
+        + b"\0"
+        + struct.pack(">ihqqq", 1, 6, -1, -1, -1)
+        + b"\x00"
+        + struct.pack(">i", -1)
+        + b"\x00"
+        + b"\x01\x00\x03abc"
+        + b"\0"
+        + b"\0"
+    )
+
+    error, [first, second] = fetch_response(memoryview(body))
+
+    assert error == 0
+    assert (first.high_watermark, first.last_stable_offset, first.log_start) == (50, 40, 5)
+    assert first.aborted == ((9, 12),)
+    assert bytes(first.records) == records
+    first.records[0] = 255
+    assert 255 in body
+    assert (second.partition, second.error, len(second.records)) == (1, 6, 0)
+
+
+def test_a_produce_request_carries_the_batches_themselves() -> None:
+    one, two = memoryview(bytearray(b"one")), memoryview(bytearray(b"three"))
+
+    parts = produce_request([(TopicPartition("T", 3), one), (TopicPartition("S", 0), two)], 1000)
+
+    assert any(part is one for part in parts)
+    assert any(part is two for part in parts)
+    assert b"".join(bytes(part) for part in parts) == (
+        struct.pack(">hhii", -1, -1, 1000, 2)
+        + (b"\0\x01S" + struct.pack(">iii", 1, 0, 5) + b"three")
+        + (b"\0\x01T" + struct.pack(">iii", 1, 3, 3) + b"one")
+    )
+
+
+def test_a_produce_response_gives_offsets_and_reasons() -> None:
+    body = (
+        struct.pack(">i", 7)
+        + struct.pack(">i", 1)
+        + b"\0\x01T"
+        + struct.pack(">i", 2)
+        + struct.pack(">ihqqq", 0, 0, 77, -1, 0)
+        + struct.pack(">i", 0)
+        + struct.pack(">h", -1)
+        + struct.pack(">ihqqq", 1, 87, -1, -1, -1)
+        + struct.pack(">i", 1)
+        + struct.pack(">i", 0)
+        + b"\0\x03bad"
+        + struct.pack(">h", -1)
+        + struct.pack(">i", 0)
+    )
+
+    assert produce_response(memoryview(body)) == {
+        TopicPartition("T", 0): Produced(0, 77),
+        TopicPartition("T", 1): Produced(87, -1, "bad"),
+    }
+
+
+def test_a_buffer_is_used_again_only_when_nobody_refers_to_it() -> None:
+    pool = BufferPool()
+    first = pool.take(1000)
+    memory = first.data
+
+    assert pool.take(1000).data is not memory
+    del first
+    assert pool.take(1000).data is memory

@@ -1,0 +1,60 @@
+"""The composition root joins the right clusters, lists and maps, without a connection."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from srm.config.loader import load_config
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+from srm.kafka.cluster import KafkaCluster
+from srm.testing.fake_cluster import FakeCluster
+from srm.wiring import flow_context, now_ms, open_cluster, open_flow
+
+FILE = """
+clusters = P, B
+P.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:2
+P->B.enabled = true
+P->B.topics = Payments
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "srm.properties"
+    path.write_text(FILE, encoding="utf-8")
+    return load_config(path)
+
+
+def test_opening_a_cluster_connects_to_nothing(config):
+    with open_cluster(config, "P") as cluster:
+        assert isinstance(cluster, KafkaCluster)
+        assert cluster.alias == "P"
+
+
+def test_a_cluster_that_is_not_configured_is_named(config):
+    with pytest.raises(ConfigError, match="'X'"), open_cluster(config, "X"):
+        pass
+
+
+def test_a_flow_that_is_not_configured_is_named(config):
+    with pytest.raises(ConfigError, match="P->X"), open_flow(config, Flow("P", "X")):
+        pass
+
+
+def test_a_flow_has_its_clusters_and_the_maps_of_both_directions(config):
+    source, target = FakeCluster("P"), FakeCluster("B")
+
+    context = flow_context(config.flow(Flow("P", "B")), source, target)
+
+    assert (context.source, context.target) == (source, target)
+    assert context.maps.load(["Payments"]).maps == {}
+    assert context.reverse_maps.load(["Payments"]).maps == {}
+    assert abs(context.now_ms() - time.time() * 1000) < 60_000
+
+
+def test_the_clock_counts_milliseconds_since_the_epoch():
+    assert abs(now_ms() - time.time() * 1000) < 60_000
