@@ -107,10 +107,11 @@ def test_the_newest_lag_of_a_tick_counts(spark):
 
 
 def test_values_that_are_no_metrics_are_left_out_and_can_be_counted(spark):
-    values = [(bytearray(raw(5, bytes=10).value()),), (bytearray(b"junk"),), (None,)]
+    good, absurd = raw(5, bytes=10), raw(5, interval_s=10**9, bytes=7)
+    values = [(bytearray(r.value()),) for r in (good, absurd)] + [(bytearray(b"junk"),), (None,)]
     parsed = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
 
-    assert parsed.where(~metrics.is_usable()).count() == 2
+    assert parsed.where(~metrics.is_usable()).count() == 3
     assert {r.bytes for r in metrics.windows(parsed, 20_000, TICK).collect()} == {10}
 
 

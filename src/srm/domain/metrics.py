@@ -26,9 +26,9 @@ Encoded: TypeAlias = bytes
 class RawMetric:
     """What one slot saw of one partition in the ``interval_ms`` before ``time_ms``.
 
-    ``bytes`` are record batch bytes as they stand in the log. Latency is the time from a record's
-    timestamp to the target's acknowledgement; ``latency_count`` records were measured, and with
-    none the latencies are 0. ``lag_records`` are source offsets still to copy.
+    ``bytes`` are record batch bytes as they stand in the log. Latency is the time from the newest
+    timestamp of a record's batch to the target's acknowledgement; ``latency_count`` records were
+    measured, and with none the latencies are 0. ``lag_records`` are source offsets still to copy.
     """
 
     time_ms: int

@@ -27,6 +27,8 @@ from srm.kafka.errors import kafka_errors
 from srm.spark.ranges import read, reader
 
 RANGE_SIZE = 100_000
+# A slot whose clock was set would otherwise report an interval of years, and that many ticks.
+LONGEST_INTERVAL_MS = 3_600_000
 _TIMEOUT_SECONDS = 30.0
 
 _TEXTS = ("source", "target", "topic", "remote_topic")
@@ -110,7 +112,7 @@ def parse(values: DataFrame) -> DataFrame:
 def is_usable() -> Column:
     """Whether a parsed record can be counted."""
     needed = [F.col(f.name).isNotNull() for f in RAW_SCHEMA.fields]
-    return reduce(Column.__and__, needed) & (F.col("interval_ms") > 0)
+    return reduce(Column.__and__, needed) & F.col("interval_ms").between(1, LONGEST_INTERVAL_MS)
 
 
 def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:

@@ -83,6 +83,9 @@ def _within(polled: list[Message], wanted: OffsetRange) -> tuple[list[Message], 
     records: list[Message] = []
     for message in polled:
         error = message.error()
+        if (message.topic(), message.partition()) != (wanted.topic, wanted.partition):
+            # Left over from the range that this consumer read before.
+            continue
         if error is None:
             if message.offset() >= wanted.end:
                 return records, True

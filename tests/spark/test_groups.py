@@ -1,0 +1,91 @@
+"""Groups spread over Spark tasks give what one call gives, and a task's failure stays its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.config.model import Config
+from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.group_sync import SyncDecision
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.checkpoints import CheckpointSummary
+from srm.engine.group_sync import GroupSyncSummary
+from srm.engine.ports import FlowContext
+from srm.errors import UnavailableError
+from srm.spark import checkpoints, group_sync
+from srm.spark.groups import deal, over_groups
+
+pytestmark = pytest.mark.spark
+
+FLOW = Flow("P", "B")
+CONFIG = Config("srm.properties", ("P", "B"), {}, {})
+
+
+@given(st.sets(st.text(max_size=3)), st.integers(1, 8))
+def test_each_group_is_dealt_once_and_hands_are_alike_in_size(groups, hands):
+    dealt = deal(groups, hands)
+
+    assert sorted(g for hand in dealt for g in hand) == sorted(groups)
+    assert max(map(len, dealt), default=0) - min(map(len, dealt), default=0) <= 1
+
+
+def test_a_task_that_fails_is_reported_for_its_groups_only(spark):
+    def call(_: FlowContext, groups: Collection[str]) -> tuple[str, ...]:
+        if "g007" in groups:
+            raise UnavailableError("cluster P is away")
+        return tuple(groups)
+
+    def open_nothing(config: Config, flow: Flow) -> AbstractContextManager[FlowContext]:
+        assert (config.path, str(flow)) == ("srm.properties", "P->B")
+        return nullcontext()  # type: ignore[arg-type]
+
+    groups = [f"g{n:03}" for n in range(100)]
+
+    results, errors = over_groups(spark, CONFIG, FLOW, open_nothing, groups, call)
+
+    done = [group for result in results for group in result]
+    assert sorted([*done, *errors]) == groups
+    assert "g007" in errors
+    assert set(errors.values()) == {"cluster P is away"}
+    assert len(results) == 3
+
+
+def test_without_groups_no_task_is_started(spark):
+    assert over_groups(spark, CONFIG, FLOW, nullcontext, [], len) == ([], {})
+
+
+def test_summaries_of_checkpoints_add_up_and_outcomes_are_in_order():
+    def outcome(group: str) -> CheckpointOutcome:
+        return CheckpointOutcome(group, TopicPartition("t", 0), 5, "translated", "forward")
+
+    def part(*groups: str) -> CheckpointSummary:
+        outcomes = tuple(outcome(g) for g in groups)
+        return CheckpointSummary(
+            FLOW, 9, len(groups), 1, len(groups) - 1, {"translated": len(groups)}, outcomes
+        )
+
+    merged = checkpoints.merge(
+        CheckpointSummary(FLOW, 1), [part("b", "d"), part("a")], {"c": "away"}
+    )
+
+    assert (merged.time_ms, merged.groups, merged.written, merged.unchanged) == (1, 3, 2, 1)
+    assert merged.states == {"translated": 3}
+    assert [o.group for o in merged.outcomes] == ["a", "b", "d"]
+    assert merged.errors == {"c": "away"}
+
+
+def test_summaries_of_group_sync_add_up_and_decisions_are_in_order():
+    def part(*groups: str) -> GroupSyncSummary:
+        decisions = tuple(SyncDecision(g, TopicPartition("t", 0), "write") for g in groups)
+        return GroupSyncSummary(FLOW, 9, {"write": len(groups)}, len(groups), decisions)
+
+    merged = group_sync.merge(GroupSyncSummary(FLOW, 1), [part("b", "d"), part("a")], {"c": "away"})
+
+    assert (merged.time_ms, merged.applied, merged.actions) == (1, 3, {"write": 3})
+    assert [d.group for d in merged.decisions] == ["a", "b", "d"]
+    assert merged.errors == {"c": "away"}

@@ -1,0 +1,58 @@
+"""What a session is given, and that an active one is shared."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from srm.spark.session import settings, spark_session
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_program_of_its_own_runs_on_two_local_cores_reachable_from_here_only():
+    chosen = settings(None, {})
+
+    assert chosen["spark.master"] == "local[2]"
+    assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
+    assert chosen["spark.ui.enabled"] == "false"
+
+
+def test_what_the_caller_says_wins():
+    chosen = settings("local[4]", {"spark.ui.enabled": "true"})
+
+    assert (chosen["spark.master"], chosen["spark.ui.enabled"]) == ("local[4]", "true")
+
+
+def test_under_spark_submit_its_settings_stay_and_the_master_is_not_touched():
+    given = {"spark.master": "spark://host:7077", "spark.ui.enabled": "true"}
+
+    chosen = settings("local[4]", {}, given)
+
+    assert not chosen.keys() & {
+        "spark.master",
+        "spark.ui.enabled",
+        "spark.driver.memory",
+        "spark.driver.host",
+    }
+
+
+def test_an_active_session_is_used_and_left_running(spark):
+    with spark_session("another") as shared:
+        assert shared is spark
+
+    assert spark.range(3).count() == 3
+
+
+def test_tasks_run_in_this_interpreter_and_find_srm(spark):
+    def where(_: int) -> tuple[str, str]:
+        import srm  # noqa: PLC0415 - in the worker
+
+        return sys.executable, srm.__file__
+
+    import srm  # noqa: PLC0415 - beside the one in the worker
+
+    assert spark.sparkContext.parallelize([1], 1).map(where).collect() == [
+        (sys.executable, srm.__file__)
+    ]

@@ -1,0 +1,130 @@
+"""Planning a verification from both clusters' state, and keeping its latest results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srm.domain import internal_topics
+from srm.domain.offset_map import Run
+from srm.domain.topics import Flow
+from srm.domain.verification import PartitionVerification, VerificationSummary, verdict
+from srm.engine import verification
+from srm.engine.ports import FlowMaps
+from srm.errors import IntegrityError, NotFoundError, UnavailableError
+
+FLOW = Flow("P", "B")
+
+
+@pytest.fixture
+def empty(new_sites):
+    return new_sites()
+
+
+@pytest.fixture
+def copied(empty):
+    empty.produce("P", 100)
+    empty.copy("P->B", claim=1)
+    return empty
+
+
+def test_everything_copied_is_planned(copied):
+    plan = verification.plan(copied.flow("P->B"))
+
+    (payments,) = plan.ranges
+    assert (payments.topic, payments.partition, payments.remote_topic) == (
+        "Payments",
+        0,
+        "P.Payments",
+    )
+    assert (payments.source_start, payments.source_end) == (0, 100)
+    assert (payments.target_start, payments.target_end) == (0, 101)
+    assert payments.runs == (Run(0, 1, 100),)
+    assert (payments.compacted, payments.timestamps) == (False, True)
+    assert plan.unverified == ()
+
+
+def test_only_the_newest_records_are_planned_when_asked_for_few(copied):
+    (payments,) = verification.plan(copied.flow("P->B"), max_records=10).ranges
+
+    assert payments.runs == (Run(90, 91, 10),)
+
+
+def test_what_both_logs_no_longer_hold_is_not_planned(copied):
+    copied.clusters["P"].trim("Payments", 0, 20)
+    copied.clusters["B"].trim("P.Payments", 0, 31)
+
+    (payments,) = verification.plan(copied.flow("P->B")).ranges
+
+    assert payments.runs == (Run(30, 31, 70),)
+    assert (payments.source_start, payments.target_start) == (30, 31)
+
+
+@pytest.mark.parametrize("side", ["P", "B"])
+def test_a_compacted_topic_on_either_side_is_planned_as_such(copied, side):
+    topic = {"P": "Payments", "B": "P.Payments"}[side]
+    copied.clusters[side].alter_topic_configs({topic: {"cleanup.policy": "compact,delete"}})
+
+    assert verification.plan(copied.flow("P->B")).ranges[0].compacted
+
+
+def test_timestamps_are_not_compared_where_the_target_stamps_records(copied):
+    copied.clusters["B"].alter_topic_configs(
+        {"P.Payments": {"message.timestamp.type": "LogAppendTime"}}
+    )
+
+    assert not verification.plan(copied.flow("P->B")).ranges[0].timestamps
+
+
+def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
+    empty.produce("P", 5)
+    (not_copied,) = verification.plan(empty.flow("P->B")).unverified
+    empty.clusters["B"].delete_topic("P.Payments")
+    (no_topic,) = verification.plan(empty.flow("P->B")).unverified
+
+    assert (not_copied.outcome, no_topic.outcome) == ("unverified", "unverified")
+    assert "is the replicator running" in not_copied.reason
+    assert "P.Payments-0 does not exist" in no_topic.reason
+
+
+def test_a_map_that_cannot_be_trusted_fails_the_partition(copied):
+    class Damaged:
+        def load(self, topics):
+            assert topics == ("Payments",)
+            return FlowMaps({}, errors={copied.payments: "block 7 is damaged"})
+
+    plan = verification.plan(replace(copied.flow("P->B"), maps=Damaged()))
+
+    assert plan.ranges == ()
+    assert plan.unverified[0].outcome == "failed"
+    assert "block 7 is damaged" in plan.unverified[0].reason
+
+
+def test_a_topic_that_the_flow_does_not_copy_is_refused(copied):
+    with pytest.raises(NotFoundError, match="does not copy Orders"):
+        verification.plan(copied.flow("P->B"), ["Payments", "Orders"])
+
+
+def test_the_latest_result_of_each_partition_is_kept(copied):
+    context = copied.flow("P->B")
+    copied.clusters["B"].add_topic(internal_topics.verification("P"))
+    old, new = (PartitionVerification("Payments", 0, "P.Payments", "equal", t) for t in (1, 2))
+    other = PartitionVerification("Payments", 1, "P.Payments", "unverified", 1, reason="why")
+
+    verification.record(context, VerificationSummary(FLOW, (old, other)))
+    verification.record(context, VerificationSummary(FLOW, (new,)))
+
+    assert verification.latest(context.target, FLOW) == VerificationSummary(FLOW, (new, other))
+
+
+def test_the_verdict_puts_differences_before_failures_and_pardons_what_is_not_copied():
+    def of(*outcomes: str) -> VerificationSummary:
+        return VerificationSummary(
+            FLOW,
+            tuple(PartitionVerification("t", n, "P.t", o, 1) for n, o in enumerate(outcomes)),  # type: ignore[arg-type]
+        )
+
+    assert verdict(of("equal", "unverified")) is None
+    assert isinstance(verdict(of("equal", "failed")), UnavailableError)
+    assert isinstance(verdict(of("failed", "different")), IntegrityError)
