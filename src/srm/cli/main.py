@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from srm import __version__
-from srm.cli import config, metrics, replicate, stack, verify
+from srm.cli import (
+    checkpoints,
+    config,
+    groups,
+    metrics,
+    replicate,
+    stack,
+    status,
+    topics,
+    translate,
+    verify,
+)
 from srm.cli.output import run_cli, set_debug
 
 EXIT_CODES = (
@@ -31,6 +42,11 @@ replicate.register(app)
 app.add_typer(config.app, name="config")
 app.add_typer(metrics.app, name="metrics")
 verify.register(app)
+app.add_typer(checkpoints.app, name="checkpoints")
+app.add_typer(groups.app, name="groups")
+app.add_typer(topics.app, name="topics")
+translate.register(app)
+status.register(app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature

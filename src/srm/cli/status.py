@@ -1,0 +1,103 @@
+"""``srm status``: what the flows are doing, and what to type where something is missing."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from srm.cli.each_flow import counts, cut, for_each_flow
+from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.engine.status import FlowStatus, flow_status
+
+_COLOURS = {
+    "caught-up": "green",
+    "copying": "cyan",
+    "waiting": "yellow",
+    "not-created": "yellow",
+    "stopped": "red",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``srm status``."""
+    app.command()(status)
+
+
+def status(
+    *, config: ConfigOption = None, flow: FlowsOption = None, as_json: JsonOption = False
+) -> None:
+    """Show replicator, topics and groups of the flows, with hints where something is missing."""
+    results = for_each_flow(config, flow, "looking at both clusters", flow_status)
+    emit(results.values, as_json, lambda console: _render(console, results.values))
+    results.raise_failures()
+
+
+def _render(console: Console, flows: list[FlowStatus]) -> None:
+    for number, flow in enumerate(flows):
+        if number:
+            console.print()
+        console.print(f"[bold]{flow.flow}[/bold]: {_replicator(flow)}")
+        if flow.topics:
+            console.print(_topics(flow, console))
+        if flow.groups:
+            console.print(_groups(flow, console))
+        for hint in flow.hints:
+            console.print(f"[yellow]hint[/yellow] {escape(hint)}", soft_wrap=True)
+        for name, error in flow.errors.items():
+            console.print(f"[red]error[/red] {escape(f'{name}: {error}')}", soft_wrap=True)
+
+
+def _replicator(flow: FlowStatus) -> str:
+    driver = flow.driver
+    if driver is None:
+        return "[yellow]no replicator was ever seen[/yellow]"
+    age = f"heard from {driver.age_ms / 1000:.0f} s ago"
+    where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
+    alive = sum(slot.alive for slot in flow.slots)
+    state = f"{alive} of {len(flow.slots)} slots alive, {flow.remaining:,} offsets to copy"
+    colour = "green" if driver.alive else "red"
+    return f"[{colour}]{where}, {age}[/{colour}], {state}"
+
+
+def _topics(flow: FlowStatus, console: Console) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column(f"topic on {flow.flow.source}")
+    table.add_column(f"on {flow.flow.target}")
+    for name in ("partitions", "copied", "remaining"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    table.add_column("remark", overflow="fold")
+    for topic in cut(flow.topics, console):
+        colour = _COLOURS[topic.state]
+        table.add_row(
+            topic.topic,
+            topic.remote_topic,
+            str(topic.partitions),
+            f"{topic.copied:,}",
+            f"{topic.remaining:,}",
+            f"[{colour}]{topic.state}[/{colour}]",
+            escape(topic.reason),
+        )
+    return table
+
+
+def _groups(flow: FlowStatus, console: Console) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column("group")
+    table.add_column(f"on {flow.flow.source}")
+    table.add_column(f"on {flow.flow.target}")
+    table.add_column("partitions")
+    table.add_column("remaining", justify="right")
+    table.add_column("lost", justify="right")
+    for group in cut(flow.groups, console):
+        table.add_row(
+            escape(group.group),
+            group.source_state,
+            group.target_state,
+            counts(group.partitions),
+            f"{group.remaining:,}",
+            f"{group.lost:,}",
+        )
+    return table
