@@ -25,15 +25,16 @@ from srm_airflow import engine_calls
 from srm_airflow.settings import (
     SPARK_CONNECTION,
     checkpoints_asset,
-    config_path,
     flow_configs,
     flow_id,
+    job_arguments,
     load,
     schedule_of,
     spark_job,
 )
 
-EMITTING = [flow for flow in flow_configs(load()) if flow.emit_checkpoints_enabled]
+CONFIG = load()
+EMITTING = [flow for flow in flow_configs(CONFIG) if flow.emit_checkpoints_enabled]
 
 
 @task
@@ -65,7 +66,7 @@ def srm_checkpoints() -> None:
                 conn_id=SPARK_CONNECTION,
                 name=f"srm-checkpoints {settings.flow}",
                 application=spark_job("checkpoints"),
-                application_args=["--config", str(config_path()), "--flow", str(settings.flow)],
+                application_args=job_arguments(CONFIG, [settings.flow]),
                 outlets=[asset],
             )
         else:

@@ -28,14 +28,15 @@ from srm_airflow import engine_calls
 from srm_airflow.settings import (
     SPARK_CONNECTION,
     checkpoints_asset,
-    config_path,
     flow_configs,
     flow_id,
+    job_arguments,
     load,
     spark_job,
 )
 
-SYNCING = [flow for flow in flow_configs(load()) if flow.sync_group_offsets_enabled]
+CONFIG = load()
+SYNCING = [flow for flow in flow_configs(CONFIG) if flow.sync_group_offsets_enabled]
 ASSETS = [checkpoints_asset(flow.flow) for flow in SYNCING if flow.emit_checkpoints_enabled]
 
 
@@ -67,7 +68,7 @@ def srm_group_offset_sync() -> None:
                 conn_id=SPARK_CONNECTION,
                 name=f"srm-group-sync {settings.flow}",
                 application=spark_job("group_sync"),
-                application_args=["--config", str(config_path()), "--flow", str(settings.flow)],
+                application_args=job_arguments(CONFIG, [settings.flow]),
             )
 
 

@@ -15,21 +15,15 @@ from datetime import timedelta
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import dag
 
-from srm_airflow.settings import (
-    SPARK_CONNECTION,
-    config_path,
-    flow_configs,
-    flow_id,
-    load,
-    spark_job,
-)
+from srm_airflow.settings import SPARK_CONNECTION, job_arguments, load, spark_job
+
+CONFIG = load()
 
 
 @dag(
     # A cold Spark application takes 20 s of two cores.
     schedule="*/5 * * * *",
     max_active_runs=1,
-    max_active_tasks=1,
     catchup=False,
     is_paused_upon_creation=False,
     dagrun_timeout=timedelta(minutes=15),
@@ -38,15 +32,14 @@ from srm_airflow.settings import (
     doc_md=__doc__,
 )
 def srm_metrics_aggregation() -> None:
-    """Aggregate the metrics of all flows, one Spark job each, one after the other."""
-    for settings in flow_configs(load()):
-        SparkSubmitOperator(
-            task_id=f"aggregate_{flow_id(settings)}",
-            conn_id=SPARK_CONNECTION,
-            name=f"srm-metrics {settings.flow}",
-            application=spark_job("metrics"),
-            application_args=["--config", str(config_path()), "--flow", str(settings.flow)],
-        )
+    """Aggregate all flows in one Spark application; a flow that fails does not stop the others."""
+    SparkSubmitOperator(
+        task_id="aggregate",
+        conn_id=SPARK_CONNECTION,
+        name="srm-metrics",
+        application=spark_job("metrics"),
+        application_args=job_arguments(CONFIG),
+    )
 
 
 srm_metrics_aggregation()

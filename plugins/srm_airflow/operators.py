@@ -159,12 +159,13 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         return self._killed or (application.local and application.process() is None)
 
     def _wait_for_end(self, application: replication.Application, timeout_s: float) -> None:
-        process = application.process()
-        if process is None:
+        # A child must be waited for by its own object: psutil would take its exit code away.
+        waits = self._child or application.process()
+        if waits is None:
             time.sleep(timeout_s)
             return
-        with suppress(psutil.TimeoutExpired):
-            process.wait(timeout_s)
+        with suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            waits.wait(timeout_s)
 
     def _judge_end(self, application: replication.Application) -> None:
         code = self._child.poll() if self._child else None
@@ -205,9 +206,8 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         return replication.Watch.over(clusters, flows)
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        arguments = ["--config", self.config_path]
-        for flow in self.flows:
-            arguments += ["--flow", flow]
+        named = [part for flow in self.flows for part in ("--flow", flow)]
+        arguments = ["--config", self.config_path, *named]
         hook = SparkSubmitHook(
             conn_id=self.conn_id, name="srm-replicator", application_args=arguments
         )

@@ -83,6 +83,12 @@ def spark_job(name: str) -> str:
     return str(Path(os.environ.get("SRM_SPARK_JOBS") or beside) / f"{name}.py")
 
 
+def job_arguments(config: Config, flows: Iterable[Flow] | None = None) -> list[str]:
+    """Return the arguments that all Spark jobs take; all enabled flows unless some are named."""
+    named = [part for flow in flows or config.flows for part in ("--flow", str(flow))]
+    return ["--config", str(config_path()), *named]
+
+
 def wiring() -> Any:
     """Return the module srm.wiring, imported in tasks only: it brings the Kafka clients along."""
     return import_module("srm.wiring")

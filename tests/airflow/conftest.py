@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.airflow.copies import Site, copied_site
 
 from srm.stack.airflow_env import airflow_environment
+from srm.stack.kafka import KafkaBroker
 
 PROJECT = Path(__file__).resolve().parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="srm-airflow-test-"))
@@ -52,3 +54,17 @@ def airflow_db() -> None:
     from airflow.utils.db import initdb  # noqa: PLC0415 - reads the settings made above
 
     initdb()
+
+
+@pytest.fixture
+def site(
+    clusters: Mapping[str, KafkaBroker],
+    airflow_db: None,  # noqa: ARG001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """Two real clusters with a copied topic; DAGs are built from their configuration."""
+    file = tmp_path / "srm.properties"
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+    with copied_site(clusters, file) as made:
+        yield made

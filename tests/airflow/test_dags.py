@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+
+from srm.domain.move import MoveRequest
 
 pytestmark = pytest.mark.airflow
 
@@ -119,3 +123,43 @@ def test_a_configuration_without_flows_is_an_import_error_that_says_what_to_do(
     (message,) = bag.import_errors.values()
 
     assert "P->B.enabled = true" in message
+
+
+def test_verification_by_hand_takes_topics_and_a_limit_from_the_form(bag: Any) -> None:
+    (task,) = bag.dags["srm_verification"].tasks
+    task.render_template_fields({"params": {"topics": ["Payments", "Refunds"], "records": 500}})
+
+    assert task.application_args[:2] == ["--config", os.environ["SRM_CONFIG"]]
+    assert task.application_args[-6:] == [
+        "--topic",
+        "Payments",
+        "--topic",
+        "Refunds",
+        "--max-records",
+        "500",
+    ]
+
+
+def test_the_form_of_a_move_has_a_field_with_a_title_for_every_setting(bag: Any) -> None:
+    dag = bag.dags["srm_failover"]
+
+    assert set(dag.params) == {"dry_run", *(field.name for field in fields(MoveRequest))}
+    for name in dag.params:
+        schema = dag.params.get_param(name).schema
+        assert schema["title"], name
+        assert schema["section"], name
+        assert dag.params.get_param(name).description, name
+
+
+def test_few_tasks_stand_between_hold_and_go_and_release_covers_all_of_them(bag: Any) -> None:
+    """Each task costs a second of downtime; a hold that nobody releases costs much more."""
+    dag = bag.dags["srm_failover"]
+    release = dag.get_task("release")
+
+    assert dag.get_task("hold").downstream_task_ids == {"wait", "release"}
+    assert dag.get_task("wait").downstream_task_ids == {"apply_and_go"}
+    assert release.is_teardown
+    assert release.on_failure_fail_dagrun
+    # With the plan as a setup too, it also runs when the hold itself failed half way.
+    assert {t.task_id for t in dag.tasks if t.is_setup} == {"plan", "hold"}
+    assert {"plan", "hold"} <= release.upstream_task_ids

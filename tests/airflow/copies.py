@@ -1,0 +1,154 @@
+"""Two clusters with one topic copied by hand, for DAGs that run against real brokers.
+
+The copy is the same records in the remote topic, with the map and the position that a replicator
+would write, so that each test decides what is synchronised.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from srm.config.loader import load_config
+from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.routing import group_subject, routes_of, topic_subject
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import Cluster, TopicSpec
+from srm.kafka.compacted import ensure_compacted
+from srm.stack.kafka import KafkaBroker
+from srm.wiring import open_cluster
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+COPIED = 100
+CONFIG = """\
+clusters = {x}, {y}
+{x}.bootstrap.servers = {x_bootstrap}
+{y}.bootstrap.servers = {y_bootstrap}
+{x}->{y}.enabled = true
+{y}->{x}.enabled = true
+topics = {topic}.*
+groups = {group}
+sync.group.offsets.enabled = true
+replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+"""
+
+
+@dataclass
+class Site:
+    """Two clusters under aliases of their own, so that tests do not see each other's state."""
+
+    x: Cluster
+    y: Cluster
+    bootstraps: tuple[str, str]
+    topic: str
+    group: str
+    run_id: str = ""
+    dag_id: str = ""
+
+    @property
+    def remote(self) -> str:
+        """Name of the copied topic on the target."""
+        return f"{self.x.alias}.{self.topic}"
+
+    @property
+    def flow(self) -> str:
+        """The flow that the copy belongs to."""
+        return f"{self.x.alias}->{self.y.alias}"
+
+    def dag(self, name: str) -> Any:
+        """Load a DAG file, built from this site's configuration."""
+        from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - after conftest
+
+        bag = DagBag(str(DAGS / f"{name}.py"))
+        assert bag.import_errors == {}
+        return bag.dags[name]
+
+    def run(self, dag: Any, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, str]:
+        """Run a DAG in this process; return the states of its tasks, and of the ``run``."""
+        run = dag.test(run_conf=dict(conf or {}), **kwargs)
+        self.dag_id, self.run_id = run.dag_id, run.run_id
+        return {
+            "run": str(run.state),
+            **{ti.task_id: str(ti.state) for ti in run.get_task_instances()},
+        }
+
+    def xcom(self, task: str, key: str = "return_value") -> Any:
+        """Return what a task of the latest run has pushed."""
+        from airflow.models.xcom import XComModel  # noqa: PLC0415 - after conftest
+        from airflow.utils.session import create_session  # noqa: PLC0415
+
+        chosen = XComModel.get_many(run_id=self.run_id, dag_ids=self.dag_id, task_ids=task, key=key)
+        with create_session() as session:
+            found = session.scalars(chosen).first()
+            return None if found is None else XComModel.deserialize_value(found)
+
+    def commit(self, offset: int) -> None:
+        """Let the group have read up to an offset of the source topic."""
+        self.x.commit_idle(self.group, {TopicPartition(self.topic, 0): offset})
+
+    def routes(self) -> set[tuple[str, str] | None]:
+        """Return where clients of group and topic are sent, as either cluster says."""
+        tables = [
+            routes_of(cluster.compacted(internal_topics.ROUTING).read())
+            for cluster in (self.x, self.y)
+        ]
+        found = [
+            table.get(subject)
+            for table in tables
+            for subject in (group_subject(self.group), topic_subject(self.topic))
+        ]
+        return {None if route is None else (route.cluster, route.state) for route in found}
+
+    def produce(self, count: int) -> None:
+        """Write records to the source and their copies to the target, not recorded as copied."""
+        for bootstrap, topic in zip(self.bootstraps, (self.topic, self.remote), strict=True):
+            producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+            for number in range(count):
+                producer.produce(topic, str(number).encode(), partition=0)
+            assert producer.flush(30) == 0
+
+    def record_copy(self, count: int) -> None:
+        """Write what a replicator writes when it has copied the first ``count`` records."""
+        source_id = self.x.topics()[self.topic].topic_id
+        target_id = self.y.topics()[self.remote].topic_id
+        map_topic = internal_topics.offset_map(self.x.alias)
+        state_topic = internal_topics.replication(self.x.alias)
+        ensure_compacted(self.y, map_topic, MAP_PARTITIONS)
+        ensure_compacted(self.y, state_topic)
+        block = MapBlock(self.topic, source_id, 0, target_id, (1,), (Run(0, 0, count),))
+        position = PartitionPosition(source_id, 0, Position(count, count, count), 0, 1, 0)
+        report = SlotReport("0", 1, time.time_ns() // 1_000_000, (position,))
+        blocks = self.y.compacted(map_topic, map_partition(source_id, 0))
+        blocks.write({block.key(): block.value()})
+        self.y.compacted(state_topic).write({report.key(): report.value()})
+
+
+@contextmanager
+def copied_site(clusters: Mapping[str, KafkaBroker], file: Path) -> Iterator[Site]:
+    """Make a site with ``COPIED`` records on both sides, and its properties file."""
+    name = uuid.uuid4().hex[:8]
+    x, y, topic, group = f"x{name}", f"y{name}", f"Payments{name}", f"billing{name}"
+    bootstraps = (clusters["P"].bootstrap, clusters["B"].bootstrap)
+    addresses = {"x_bootstrap": bootstraps[0], "y_bootstrap": bootstraps[1]}
+    file.write_text(CONFIG.format(x=x, y=y, topic=topic, group=group, **addresses))
+    config = load_config(file)
+    with open_cluster(config, x) as source, open_cluster(config, y) as target:
+        site = Site(source, target, bootstraps, topic, group)
+        source.create_topics([TopicSpec(topic, 1, 1, {})])
+        target.create_topics([TopicSpec(site.remote, 1, 1, {})])
+        site.produce(COPIED)
+        site.record_copy(COPIED)
+        yield site

@@ -1,0 +1,58 @@
+"""The periodic DAGs as a whole: DAG.test() with the real engine on real brokers."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from tests.airflow.copies import Site
+
+from srm.domain import internal_topics
+from srm.domain.mm2_records import Checkpoint
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import TopicSpec
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.kafka,
+    # Running a task imports half of Airflow, which warns about the packages it uses itself.
+    pytest.mark.filterwarnings("default"),
+]
+
+
+def test_checkpoints_of_both_flows_are_emitted_and_told_to_the_asset(site: Site) -> None:
+    site.commit(60)
+
+    states = site.run(site.dag("srm_checkpoints"))
+
+    forward, backward = (
+        f"emit_{site.x.alias}_to_{site.y.alias}",
+        f"emit_{site.y.alias}_to_{site.x.alias}",
+    )
+    assert states == {"run": "success", forward: "success", backward: "success"}
+    records = site.y.compacted(internal_topics.checkpoints(site.x.alias)).read()
+    (checkpoint,) = [Checkpoint.decode(key, value) for key, value in records.items()]
+    assert (checkpoint.group, checkpoint.downstream_offset) == (site.group, 60)
+    summary = site.xcom(forward)
+    assert (summary["groups"], summary["written"], summary["errors"]) == (1, 1, {})
+    assert "outcomes" not in summary, "XCom is for people: no line per group and partition"
+
+
+def test_group_offsets_are_synced_by_hand_without_an_asset_event(site: Site) -> None:
+    site.commit(60)
+
+    states = site.run(site.dag("srm_group_offset_sync"))
+
+    assert states == {"run": "success", "sync": "success"}
+    assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
+    assert site.xcom("sync")[site.flow]["applied"] == 1
+
+
+def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
+    topic = f"{site.topic}-{uuid.uuid4().hex[:4]}"
+    site.x.create_topics([TopicSpec(topic, 3, 1, {})])
+
+    states = site.run(site.dag("srm_topic_sync"))
+
+    assert states["run"] == "success"
+    assert site.y.topics()[f"{site.x.alias}.{topic}"].partitions == 3
