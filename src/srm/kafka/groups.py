@@ -23,10 +23,19 @@ from srm.kafka.clients import Clients
 from srm.kafka.errors import translate
 
 _UNSTABLE_WAIT_S: Final = 2.0
+_STATES_OF_ERRORS: Final[Mapping[int, GroupState]] = {
+    KafkaError.GROUP_ID_NOT_FOUND: "dead",
+    # "not a consumer group": librdkafka has looked at its protocol type.
+    KafkaError._INVALID_ARG: "unknown",  # noqa: SLF001 - librdkafka's local codes are named so
+}
 
 
 def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
-    """Describe all consumer groups, or the named ones; an absent group is ``dead``."""
+    """Describe all consumer groups, or the named ones; an absent group is ``dead``.
+
+    A named group that is no consumer group (one of Kafka Connect's, say) is ``unknown``: it is
+    somebody else's, and the others are described all the same.
+    """
     wanted = sorted(set(_listed(clients) if names is None else names))
     if not wanted:
         return {}
@@ -38,9 +47,10 @@ def describe(clients: Clients, names: Collection[str] | None) -> dict[str, Group
             try:
                 found[name] = _description(name, future.result())
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                state = _STATES_OF_ERRORS.get(error.args[0].code())
+                if state is None:
                     raise
-                found[name] = GroupDescription(name, "dead")
+                found[name] = GroupDescription(name, state)
         return found
 
     return clients.call("describing groups", request)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import contextmanager
 from threading import Timer
 
 import pytest
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.protocol.group import JoinGroupRequest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.errors import SrmError, UnavailableError, UsageError
+from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
@@ -80,6 +83,38 @@ def test_offsets_of_a_transaction_that_stays_open_are_not_committed(cluster, pro
         assert cluster.committed(topic) == {TopicPartition(topic, 0): 1}
         producer.abort_transaction(30)
     consumer.close()
+
+
+async def connect_worker(bootstrap, group):
+    """Join a group as a Kafka Connect worker does, under another protocol type."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap)
+    await client.bootstrap()
+    try:
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+        member_id = ""
+        for _ in range(2):  # the first answer only gives the member id
+            request = JoinGroupRequest(
+                group, 30_000, 30_000, member_id, None, "connect", [("v1", b"x")]
+            )
+            answer = await client.send(node, request)
+            member_id = answer.member_id
+        assert answer.error_code == 0
+    finally:
+        await client.close()
+
+
+def test_a_group_of_another_protocol_is_not_listed_and_not_written_to(cluster, props, topic):
+    cluster.commit_idle(topic, {TopicPartition(topic, 0): 1})
+    asyncio.run(connect_worker(props["bootstrap.servers"], f"{topic}-connect"))
+
+    assert f"{topic}-connect" not in cluster.groups()
+    found = cluster.groups([topic, f"{topic}-connect"])
+    assert {name: group.state for name, group in found.items()} == {
+        topic: "empty",
+        f"{topic}-connect": "unknown",
+    }
+    with pytest.raises(GroupActiveError):
+        cluster.commit_idle(f"{topic}-connect", {TopicPartition(topic, 0): 1})
 
 
 def test_a_table_ends_after_transaction_markers_and_shows_only_committed_rows(
