@@ -5,8 +5,9 @@ key names the target offset of its first run. That offset was acknowledged to on
 owner that was stopped and wakes up late can overwrite its own block, never its successor's.
 
 Key   ``>B 16s i q``: format (1), source topic id, partition, target offset of the first run.
-Value ``>B 16s H``: format (1), target topic id, length of the source topic's name; the name in
-UTF-8; ``>H`` number of producer ids, ``>q`` each; ``>i`` number of runs, ``>qqq`` each run.
+Value ``>B ? 16s H``: format (1), whether the last run is open, target topic id, length of the
+source topic's name; the name in UTF-8; ``>H`` number of producer ids, ``>q`` each; ``>i`` number
+of runs, ``>qqq`` each run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RUNS_PER_BLOCK = 512
 MAP_PARTITIONS = 8
 
 _KEY = struct.Struct(">B16siq")
-_HEAD = struct.Struct(">B16sH")
+_HEAD = struct.Struct(">B?16sH")
 
 
 def topic_id_bytes(topic_id: str) -> bytes:
@@ -44,7 +45,11 @@ def map_partition(topic_id: str, partition: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MapBlock:
-    """Runs of one source partition, with the producer ids that wrote them."""
+    """Runs of one source partition, with the producer ids that wrote them.
+
+    While ``open_end`` is set, the last run goes on up to the position that the slot reports: so a
+    run that only grows is not written again and again.
+    """
 
     topic: str
     topic_id: str
@@ -52,6 +57,7 @@ class MapBlock:
     target_topic_id: str
     producer_ids: tuple[int, ...]
     runs: tuple[Run, ...]
+    open_end: bool = True
 
     def key(self) -> bytes:
         """Encode the record key; the block must hold at least one run."""
@@ -64,7 +70,7 @@ class MapBlock:
         numbers = [n for run in self.runs for n in (run.source_start, run.target_start, run.count)]
         return b"".join(
             (
-                _HEAD.pack(FORMAT, topic_id_bytes(self.target_topic_id), len(name)),
+                _HEAD.pack(FORMAT, self.open_end, topic_id_bytes(self.target_topic_id), len(name)),
                 name,
                 struct.pack(
                     f">H{len(self.producer_ids)}q", len(self.producer_ids), *self.producer_ids
@@ -95,7 +101,7 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
     """
     try:
         key_format, topic_id, partition, _ = _KEY.unpack(key)
-        value_format, target_topic_id, name_length = _HEAD.unpack_from(value)
+        value_format, open_end, target_topic_id, name_length = _HEAD.unpack_from(value)
         at = _HEAD.size + name_length
         name = value[_HEAD.size : at].decode()
         (id_count,) = struct.unpack_from(">H", value, at)
@@ -114,5 +120,11 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         )
     runs = tuple(Run(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
     return MapBlock(
-        name, topic_id_text(topic_id), partition, topic_id_text(target_topic_id), producer_ids, runs
+        name,
+        topic_id_text(topic_id),
+        partition,
+        topic_id_text(target_topic_id),
+        producer_ids,
+        runs,
+        open_end,
     )

@@ -132,14 +132,18 @@ class OffsetMap:
         object.__setattr__(self, "_target_starts", tuple(run.target_start for run in self.runs))
 
     @classmethod
-    def of(cls, runs: Iterable[Run], position: Position | None = None) -> OffsetMap:
-        """Build the map from facts in any order, extending the open run to the position.
+    def of(
+        cls, runs: Iterable[Run], position: Position | None = None, *, open_end: bool = True
+    ) -> OffsetMap:
+        """Build the map from facts in any order.
+
+        With ``open_end`` the last run goes on up to the position, if that is on its line.
 
         Raises:
             IntegrityError: the facts contradict each other.
         """
         joined = list(coalesce(runs))
-        if joined and position is not None:
+        if joined and position is not None and open_end:
             last = joined[-1]
             grown = position.target_next - last.target_start
             if grown > last.count and position.source_next - last.source_start == grown:

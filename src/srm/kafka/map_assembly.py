@@ -147,7 +147,9 @@ def assemble(
             continue
         try:
             maps[partition] = OffsetMap.of(
-                collected.runs.get(partition_id, ()), positions.get(partition_id)
+                collected.runs.get(partition_id, ()),
+                positions.get(partition_id),
+                open_end=partition_id not in collected.closed,
             )
         except IntegrityError as error:
             errors[partition] = str(error)
@@ -166,6 +168,7 @@ class _Blocks:
     """Runs into the current target topics, and partitions with runs into former ones only."""
 
     runs: Mapping[PartitionId, list[Run]]
+    closed: frozenset[PartitionId]
     former: frozenset[PartitionId]
     errors: Mapping[TopicPartition, str]
 
@@ -174,6 +177,7 @@ class _Blocks:
         cls, names: Mapping[str, str], target_ids: Collection[str], blocks: Mapping[bytes, bytes]
     ) -> _Blocks:
         runs: dict[PartitionId, list[Run]] = defaultdict(list)
+        last: dict[PartitionId, MapBlock] = {}
         former: set[PartitionId] = set()
         errors: dict[TopicPartition, str] = {}
         for key, value in blocks.items():
@@ -185,9 +189,18 @@ class _Blocks:
                 errors[TopicPartition(names[partition_id[0]], partition_id[1])] = str(block)
             elif block.target_topic_id in target_ids:
                 runs[partition_id].extend(block.runs)
+                last[partition_id] = later(last.get(partition_id), block)
             else:
                 former.add(partition_id)
-        return cls(runs, frozenset(former - runs.keys()), errors)
+        closed = frozenset(found for found, block in last.items() if not block.open_end)
+        return cls(runs, closed, frozenset(former - runs.keys()), errors)
+
+
+def later(known: MapBlock | None, block: MapBlock) -> MapBlock:
+    """Return the block whose last run ends further along the target: the end of the map."""
+    if known is None or block.runs[-1:] > known.runs[-1:]:
+        return block
+    return known
 
 
 def _positions(

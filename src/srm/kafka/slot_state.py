@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -13,13 +14,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, decode_block, map_partition
-from srm.domain.offset_map import Position, coalesce
+from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
 from srm.domain.replication_records import AssignedPartition, Assignment, SlotReport
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.map_assembly import later
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
 
@@ -161,18 +163,29 @@ def starts(
             and b.target_topic_id == wanted.target_topic_id
         ]
         producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
-        runs = coalesce(run for b in same_target if b.topic_id == wanted.topic_id for run in b.runs)
-        places = [(run.target_end, run.source_end) for run in runs[-1:]]
+        current = [b for b in same_target if b.topic_id == wanted.topic_id]
         position = positions.get((wanted.topic_id, wanted.partition))
-        if position is not None:
-            places.append((position.target_next, position.source_next))
+        places = [(position.target_next, position.source_next)] if position else []
+        found_run = None
+        if current:
+            last = reduce(later, current)
+            written = coalesce(run for b in current for run in b.runs)
+            extended = OffsetMap.of(written, position, open_end=last.open_end).runs[-1]
+            places.append((extended.target_end, extended.source_end))
+            found_run = _beyond(written[-1], extended)
         if places:
             target_next, source_next = max(places)
-            found[wanted] = Start(source_next, target_next, producer_ids)
+            found[wanted] = Start(source_next, target_next, producer_ids, found_run)
         elif same_target:
             behind = max(run.target_end for b in same_target for run in b.runs)
             found[wanted] = Start(0, behind, producer_ids)
     return found
+
+
+def _beyond(written: Run, extended: Run) -> Run | None:
+    """Return what a report adds to the last written run; its own key in the map, if anything."""
+    count = extended.count - written.count
+    return Run(written.source_end, written.target_end, count) if count else None
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:

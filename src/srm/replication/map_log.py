@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from srm.domain.map_records import RUNS_PER_BLOCK, MapBlock
-from srm.domain.offset_map import OffsetMap, Position, Run
+from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition
 
 
 class MapLog:
     """Collects runs and hands out the blocks that changed.
 
-    A run that only grows changes nothing while its end follows from the position in the slot's
-    report: so a topic that is copied in one stretch costs one small record, however long it runs.
-    Where the position stands elsewhere (markers or aborted records came after the run), the block
-    is written again with the run's length.
+    A run that only grows changes nothing while the position stands at its end: readers take its
+    length from the slot's report. So a topic that is copied in one stretch costs one small record,
+    however long it runs. Once the position stands elsewhere (markers or aborted records came after
+    the run), the run can grow no more, and the block is written again, closed.
+
+    ``found`` is the end of a former owner's open run that only its report tells of: written down at
+    once, because our own report replaces that one.
     """
 
-    def __init__(self, assigned: AssignedPartition, producer_ids: Iterable[int]) -> None:
+    def __init__(
+        self, assigned: AssignedPartition, producer_ids: Iterable[int], found: Run | None = None
+    ) -> None:
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._runs: list[Run] = []
         self._full: list[MapBlock] = []
         self._changed = False
-        self._written: Run | None = None
+        self._closed = False
+        if found is not None:
+            self.add(found)
 
     @property
     def producer_ids(self) -> frozenset[int]:
@@ -53,27 +60,25 @@ class MapLog:
         What a crash loses of them is found again by resume.
         """
         blocks, self._full = self._full, []
-        if self._changed or not self._follows_from(position):
-            blocks.append(self._block())
+        if not self._runs:
+            return blocks
+        last = self._runs[-1]
+        ended = (last.source_end, last.target_end) != (position.source_next, position.target_next)
+        if self._changed or ended != self._closed:
+            blocks.append(self._block(open_end=not ended))
             self._changed = False
-            self._written = self._runs[-1]
+            self._closed = ended
         return blocks
-
-    def _follows_from(self, position: Position) -> bool:
-        """Whether a reader gets the true end of the open run from what is written."""
-        if not self._runs or self._written is None:
-            return True
-        return OffsetMap.of([self._written], position).runs == (self._runs[-1],)
 
     def close_block(self) -> None:
         """End the open block with the final lengths of its runs."""
         if self._runs:
-            self._full.append(self._block())
+            self._full.append(self._block(open_end=False))
         self._runs = []
         self._changed = False
-        self._written = None
+        self._closed = False
 
-    def _block(self) -> MapBlock:
+    def _block(self, *, open_end: bool) -> MapBlock:
         assigned = self._assigned
         return MapBlock(
             assigned.topic,
@@ -82,4 +87,5 @@ class MapLog:
             assigned.target_topic_id,
             tuple(sorted(self._producer_ids)),
             tuple(self._runs),
+            open_end,
         )

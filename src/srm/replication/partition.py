@@ -102,7 +102,7 @@ class PartitionCopy:
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
-        self.map = MapLog(assigned, self.start.producer_ids)
+        self.map = MapLog(assigned, self.start.producer_ids, self.start.found)
         self.fetch_offset = self.source_next = self.start.source_next
         self.target_next = self.start.target_next
         self._sequence = 0

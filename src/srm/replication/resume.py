@@ -36,11 +36,15 @@ _TIMESTAMPS: Final = slice(27, 43)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is known before the walk: the end of the last known run, and our producer ids."""
+    """What is known before the walk: how far the copy was, and our producer ids.
+
+    ``found`` is the part of the last run that only its former owner's report tells of.
+    """
 
     source_next: int
     target_next: int
     producer_ids: frozenset[int] = frozenset()
+    found: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ def test_a_partition_that_was_never_copied_is_left_out() -> None:
 
 
 def test_a_position_ahead_of_the_runs_is_the_start() -> None:
-    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 31)])
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 40)])
 
-    assert found == {WANTED: Start(30, 31, frozenset({5}))}
+    assert found == {WANTED: Start(30, 40, frozenset({5}))}
 
 
 def test_a_run_ahead_of_all_positions_is_the_start() -> None:
@@ -51,3 +51,9 @@ def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
 
 def test_blocks_of_a_former_remote_topic_say_nothing() -> None:
     assert starts([WANTED], [block(Run(0, 1, 10), target_id=OTHER)], []) == {}
+
+
+def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(500, 501)])
+
+    assert found == {WANTED: Start(500, 501, frozenset({5}), Run(10, 11, 490))}

@@ -113,6 +113,7 @@ def test_a_buffer_is_used_again_only_when_nobody_refers_to_it() -> None:
     first = pool.take(1000)
     memory = first.data
 
-    assert pool.take(1000).data is not memory
+    second = pool.take(1000)
+    assert second.data is not memory
     del first
     assert pool.take(1000).data is memory

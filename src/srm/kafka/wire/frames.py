@@ -92,7 +92,8 @@ class _Reader:
     def skip_tags(self) -> None:
         for _ in range(self.uvarint()):
             self.uvarint()
-            self.at += self.uvarint()
+            size = self.uvarint()
+            self.at += size
 
     def text(self) -> str:
         length = self.number(">h")
@@ -107,8 +108,8 @@ def fetch_response(body: memoryview) -> tuple[int, list[FetchedPartition]]:
     partitions = []
     for _ in range(reader.uvarint() - 1):
         topic_id = bytes(reader.raw(16))
-        for _ in range(reader.uvarint() - 1):
-            partitions.append(_fetched_partition(reader, topic_id))
+        count = reader.uvarint() - 1
+        partitions.extend(_fetched_partition(reader, topic_id) for _ in range(count))
         reader.skip_tags()
     return error, partitions
 

@@ -1,0 +1,211 @@
+"""A slot at work between two real brokers, with the driver's part played by the test."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from confluent_kafka import Producer
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.offset_map import OffsetMap
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.replication_records import (
+    AssignedPartition,
+    Assignment,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.map_reader import KafkaMapReader
+from srm.kafka.slot_state import KafkaStateLog
+from srm.replication.slot import SlotSpec
+from srm.spark.slot import run_slot
+from srm.testing.logs import first_difference, read_log
+
+SECOND = timedelta(seconds=1)
+DEADLINE_S = 60.0
+
+
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Poll a condition until it holds."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {deadline_s:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+class CopyLab:
+    """One flow between two clusters, under aliases of its own so that tests do not meet."""
+
+    def __init__(self, source: str, target: str, **config: object) -> None:
+        unique = uuid.uuid4().hex[:6]
+        self.flow = Flow(f"P{unique}", f"B{unique}")
+        self.source_props = {"bootstrap.servers": source}
+        self.target_props = {"bootstrap.servers": target}
+        self.source = KafkaCluster(self.flow.source, *[self.source_props] * 3)
+        self.target = KafkaCluster(self.flow.target, *[self.target_props] * 3)
+        self.config = replace(_config(self.flow), **config)
+        self._log = KafkaStateLog(self.flow.target, self.target_props)
+        self._generation = 0
+        self.source.create_topics(
+            [TopicSpec(internal_topics.offset_syncs(self.flow.target), 1, 1, {})]
+        )
+        alias = self.flow.source
+        compact = {"cleanup.policy": "compact"}
+        self.target.create_topics(
+            [
+                TopicSpec(internal_topics.offset_map(alias), 8, 1, compact),
+                TopicSpec(internal_topics.replication(alias), 1, 1, compact),
+                TopicSpec(internal_topics.raw_metrics(alias), 1, 1, {}),
+            ]
+        )
+
+    def topic(
+        self, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Sequence[AssignedPartition]:
+        """Create a topic on both sides."""
+        name = f"T{uuid.uuid4().hex[:6]}"
+        self.source.create_topics([TopicSpec(name, partitions, 1, configs or {})])
+        return self.remote(name, configs)
+
+    def remote(
+        self, name: str, configs: Mapping[str, str] | None = None
+    ) -> Sequence[AssignedPartition]:
+        """Create the remote topic of an existing one."""
+        remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        description = self.source.topics()[name]
+        self.target.create_topics([TopicSpec(remote, description.partitions, 1, configs or {})])
+        target_id = self.target.topics()[remote].topic_id
+        return [
+            AssignedPartition(name, number, description.topic_id, remote, target_id)
+            for number in range(description.partitions)
+        ]
+
+    def assign(self, slot: str, partitions: Sequence[AssignedPartition]) -> int:
+        """Publish an assignment, as the driver would."""
+        self._generation += 1
+        assignment = Assignment(slot, self._generation, tuple(partitions))
+        self._log.write(
+            internal_topics.replication(self.flow.source), assignment.key(), assignment.value()
+        )
+        self._log.flush(10)
+        return self._generation
+
+    def spec(self, slot: str) -> SlotSpec:
+        return SlotSpec(self.config, slot, self.source_props, self.target_props)
+
+    @contextmanager
+    def running(self, slot: str = "0") -> Iterator[None]:
+        """Run a slot in a thread."""
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                run_slot(self.spec(slot), stop)
+            except BaseException as error:  # noqa: BLE001 - the test reports it
+                failures.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(30)
+        assert not thread.is_alive()
+        assert not failures, failures
+
+    def producer(self, **settings: object) -> Producer:
+        return Producer({**self.source_props, "linger.ms": 5, **settings})
+
+    def reports(self) -> list[SlotReport]:
+        table = self.target.compacted(internal_topics.replication(self.flow.source)).read()
+        return [SlotReport.decode(k, v) for k, v in table.items() if k.startswith(b"slot:")]
+
+    def status(self, partition: AssignedPartition) -> PartitionStatus | None:
+        table = self.target.compacted(internal_topics.replication(self.flow.source)).read()
+        value = table.get(f"status:{partition.topic}-{partition.partition}".encode())
+        return None if value is None else PartitionStatus.decode(value)
+
+    def caught_up(self, partitions: Sequence[AssignedPartition]) -> bool:
+        """Whether reports say that everything there is now is copied."""
+        ends = self.source.log_ends([TopicPartition(p.topic, p.partition) for p in partitions])
+        reached: dict[tuple[str, int], int] = {}
+        for report in self.reports():
+            for entry in report.positions:
+                key = (entry.topic_id, entry.partition)
+                reached[key] = max(reached.get(key, -1), entry.position.source_next)
+        return all(
+            reached.get((p.topic_id, p.partition), -1) >= ends[TopicPartition(p.topic, p.partition)]
+            for p in partitions
+        )
+
+    def wait_until_copied(self, partitions: Sequence[AssignedPartition]) -> None:
+        eventually(lambda: self.caught_up(partitions), f"copied {partitions[0].topic}")
+
+    def offset_map(self, partition: AssignedPartition) -> OffsetMap:
+        reader = KafkaMapReader(self.target, self.source, self.flow)
+        return reader.load([partition.topic]).get(
+            TopicPartition(partition.topic, partition.partition)
+        )
+
+    def assert_equal(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Compare both copies record by record, and the map with both."""
+        for p in partitions:
+            source = read_log(self.source_props["bootstrap.servers"], p.topic, p.partition)
+            target = read_log(self.target_props["bootstrap.servers"], p.target_topic, p.partition)
+            difference = first_difference(source, target)
+            assert difference is None, difference
+            mapped = [
+                (run.source_start + i, run.target_start + i)
+                for run in self.offset_map(p).runs
+                for i in range(run.count)
+            ]
+            assert mapped == [(s, t) for (s, _), (t, _) in zip(source, target, strict=True)]
+
+
+def _config(flow: Flow) -> FlowConfig:
+    return FlowConfig(
+        flow=flow,
+        enabled=True,
+        policy=DefaultReplicationPolicy(),
+        topics=("T.*",),
+        topics_exclude=(),
+        groups=(".*",),
+        groups_exclude=(),
+        config_properties_exclude=(),
+        tasks_max=1,
+        replication_factor=1,
+        offset_syncs_replication_factor=1,
+        checkpoints_replication_factor=1,
+        heartbeats_replication_factor=1,
+        internal_replication_factor=1,
+        refresh_topics_interval=SECOND,
+        refresh_groups_interval=SECOND,
+        sync_topic_configs_enabled=True,
+        emit_checkpoints_enabled=True,
+        emit_checkpoints_interval=SECOND,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval=SECOND,
+        emit_heartbeats_enabled=False,
+        emit_heartbeats_interval=SECOND,
+        heartbeats_replication_enabled=False,
+        emit_offset_syncs_enabled=True,
+        offset_syncs_location="source",
+        reverse_checkpointing_enabled=True,
+        reverse_checkpointed_topics=(),
+        checkpoints_engine="task",
+        metrics_interval=SECOND,
+        data_loss_policy="stop",
+    )

@@ -1,0 +1,263 @@
+"""The slot between real brokers: what arrives is what was committed, once, in order, and mapped."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.integration.copying import CopyLab, eventually
+
+from srm.domain import internal_topics
+from srm.domain.mm2_records import OffsetSync
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture
+def lab(clusters: Mapping[str, KafkaBroker]) -> CopyLab:
+    return CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
+
+
+def _fill(producer: Producer, topic: str, count: int, partitions: int = 1, seed: int = 0) -> None:
+    for i in range(seed, seed + count):
+        producer.produce(
+            topic,
+            None if i % 7 == 3 else os.urandom(i % 300),
+            key=None if i % 5 == 2 else str(i % 50).encode(),
+            partition=i % partitions,
+            headers=[("n", str(i).encode()), ("empty", b""), ("null", None)] if i % 3 else None,
+            timestamp=1_700_000_000_000 + i,
+        )
+        if i % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_header_and_tombstone_arrives_unchanged(lab: CopyLab, codec: str) -> None:
+    partitions = lab.topic(2)
+    _fill(lab.producer(**{"compression.type": codec}), partitions[0].topic, 3000, 2)
+    lab.assign("0", partitions)
+
+    with lab.running():
+        lab.wait_until_copied(partitions)
+        _fill(lab.producer(**{"compression.type": codec}), partitions[0].topic, 500, 2, 3000)
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+def test_only_committed_transactions_arrive(lab: CopyLab) -> None:
+    partitions = lab.topic()
+    topic = partitions[0].topic
+    producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    for number in range(12):
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce(topic, f"{number}-{i}".encode(), partition=0)
+        producer.flush(30)
+        if number % 3 == 1:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    lab.assign("0", partitions)
+
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+    assert sum(run.count for run in lab.offset_map(partitions[0]).runs) == 8 * 20
+
+
+def test_a_compacted_topic_with_holes_arrives_dense_and_mapped(lab: CopyLab) -> None:
+    partitions = lab.topic(
+        configs={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+        }
+    )
+    topic = partitions[0].topic
+    producer = lab.producer()
+    source = lab.source_props["bootstrap.servers"]
+
+    def has_holes() -> bool:
+        _fill(producer, topic, 200)
+        offsets = [offset for offset, _ in read_log(source, topic, 0)]
+        return offsets[-1] - offsets[0] + 1 - len(offsets) > 300
+
+    eventually(has_holes, "the cleaner has run", 60)
+    lab.assign("0", partitions)
+
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    assert len(lab.offset_map(partitions[0]).runs) > 1
+    runs = lab.offset_map(partitions[0]).runs
+    assert sum(run.count for run in runs) < runs[-1].source_end
+
+
+def test_a_broker_timestamp_of_the_source_becomes_the_record_timestamp(lab: CopyLab) -> None:
+    name_partitions = lab.topic(configs=None)
+    lab.source.alter_topic_configs(
+        {name_partitions[0].topic: {"message.timestamp.type": "LogAppendTime"}}
+    )
+    _fill(lab.producer(), name_partitions[0].topic, 50)
+    lab.assign("0", name_partitions)
+
+    with lab.running():
+        lab.wait_until_copied(name_partitions)
+
+    p = name_partitions[0]
+    source = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
+    target = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
+    assert [(r.value, r.timestamp[1]) for _, r in source] == [
+        (r.value, r.timestamp[1]) for _, r in target
+    ]
+
+
+def test_a_new_topic_starts_without_stopping_the_others(lab: CopyLab) -> None:
+    first = lab.topic()
+    _fill(lab.producer(), first[0].topic, 100)
+    lab.assign("0", first)
+
+    with lab.running():
+        lab.wait_until_copied(first)
+        epochs = {e.producer_epoch for r in lab.reports() for e in r.positions}
+        second = lab.topic()
+        _fill(lab.producer(), second[0].topic, 100)
+        lab.assign("0", [*first, *second])
+        lab.wait_until_copied([*first, *second])
+        _fill(lab.producer(), first[0].topic, 100, seed=100)
+        lab.wait_until_copied(first)
+        after = {
+            e.producer_epoch
+            for r in lab.reports()
+            for e in r.positions
+            if e.topic_id == first[0].topic_id
+        }
+
+    assert after == epochs, "the first topic was claimed again"
+    lab.assert_equal([*first, *second])
+
+
+def test_a_second_slot_takes_over_and_the_first_is_fenced(lab: CopyLab) -> None:
+    partitions = lab.topic()
+    _fill(lab.producer(), partitions[0].topic, 1000)
+    lab.assign("0", partitions)
+
+    with lab.running("0"), lab.running("1"):
+        lab.wait_until_copied(partitions)
+        lab.assign("1", partitions)  # slot 0 is not told: as if it had not heard yet
+        _fill(lab.producer(), partitions[0].topic, 1000, seed=1000)
+        lab.wait_until_copied(partitions)
+        lab.assign("0", [])
+        _fill(lab.producer(), partitions[0].topic, 1000, seed=2000)
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+def test_a_restart_continues_exactly_where_the_copy_was(lab: CopyLab) -> None:
+    partitions = lab.topic(3)
+    lab.assign("0", partitions)
+    for number in range(3):
+        _fill(lab.producer(), partitions[0].topic, 700, 3, seed=number * 700)
+        with lab.running():
+            lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+def test_an_empty_map_is_found_again_in_the_logs(lab: CopyLab) -> None:
+    partitions = lab.topic()
+    _fill(lab.producer(), partitions[0].topic, 1000)
+    lab.assign("0", partitions)
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    for topic, count in ((internal_topics.offset_map(lab.flow.source), 8),):
+        for partition in range(count):
+            table = lab.target.compacted(topic, partition)
+            table.write(dict.fromkeys(table.read()))
+    state = lab.target.compacted(internal_topics.replication(lab.flow.source))
+    state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
+    _fill(lab.producer(), partitions[0].topic, 10, seed=1000)
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+def test_records_of_somebody_else_are_a_hole_and_reported(lab: CopyLab) -> None:
+    partitions = lab.topic()
+    p = partitions[0]
+    _fill(lab.producer(), p.topic, 100)
+    lab.assign("0", partitions)
+
+    with lab.running():
+        lab.wait_until_copied(partitions)
+        stranger = Producer(lab.target_props)
+        stranger.produce(p.target_topic, b"not ours")
+        assert stranger.flush(10) == 0
+        _fill(lab.producer(), p.topic, 100, seed=100)
+        lab.wait_until_copied(partitions)
+        eventually(
+            lambda: "foreign" in (lab.status(p) or p).reason,  # type: ignore[union-attr]
+            "the foreign record is reported",
+        )
+
+    runs = lab.offset_map(p).runs
+    assert sum(run.count for run in runs) == 200
+    assert len(runs) == 2
+
+
+def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLab) -> None:
+    partitions = lab.topic(2)
+    _fill(lab.producer(), partitions[0].topic, 200, 2)
+    lab.assign("0", partitions)
+    with lab.running():
+        lab.wait_until_copied(partitions)
+    _fill(lab.producer(), partitions[0].topic, 200, 2, seed=200)
+    admin = AdminClient(lab.source_props)
+    deleted = admin.delete_records([TopicPartition(partitions[0].topic, 0, 150)])
+    for future in deleted.values():
+        future.result(10)
+
+    with lab.running():
+        lab.wait_until_copied(partitions[1:])
+
+        def stopped() -> bool:
+            status = lab.status(partitions[0])
+            return status is not None and status.state == "stopped"
+
+        eventually(stopped, "partition 0 stops")
+        status = lab.status(partitions[0])
+
+    assert status is not None
+    assert (status.lost_from, status.lost_to) == (100, 150)
+    assert "data.loss.policy" in status.reason
+    lab.assert_equal(partitions[1:])
+
+
+def test_offset_syncs_are_mm2_records_of_copied_pairs(lab: CopyLab) -> None:
+    partitions = lab.topic()
+    _fill(lab.producer(), partitions[0].topic, 100)
+    lab.assign("0", partitions)
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    table = lab.source.compacted(internal_topics.offset_syncs(lab.flow.target)).read()
+    syncs = [OffsetSync.decode(key, value) for key, value in table.items()]
+    run = lab.offset_map(partitions[0]).runs[-1]
+    assert [(s.upstream_offset, s.downstream_offset) for s in syncs] == [(99, 99 + run.shift)]

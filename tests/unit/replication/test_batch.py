@@ -1,0 +1,132 @@
+"""Batches are cut, judged and rewritten by their headers alone."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.errors import IntegrityError
+from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite
+from srm.replication.rebuild import Record, decode, encode, stretches
+
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
+contents = st.lists(
+    st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=200), headers),
+    min_size=1,
+    max_size=20,
+)
+
+
+Raw = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+
+
+def records_of(
+    raw: Raw,
+) -> list[Record]:
+    return [
+        Record(offset, 1_700_000_000_000 + offset, key, value, tuple(found))
+        for offset, (key, value, found) in enumerate(raw)
+    ]
+
+
+def at_offset(view: memoryview, base_offset: int, **fields: int) -> memoryview:
+    """Give a batch a base offset and other header fields, as a broker would have stored it."""
+    copy = bytearray(view)
+    struct.pack_into(">q", copy, 0, base_offset)
+    if "attributes" in fields:
+        struct.pack_into(">h", copy, 21, fields["attributes"])
+    if "last_offset_delta" in fields:
+        struct.pack_into(">i", copy, 23, fields["last_offset_delta"])
+    if "producer_id" in fields:
+        struct.pack_into(">q", copy, 43, fields["producer_id"])
+    if "count" in fields:
+        struct.pack_into(">i", copy, 57, fields["count"])
+    return memoryview(copy)
+
+
+@given(contents, st.integers(0, 4), st.integers(0, 2**62), st.integers(0, 2**15 - 1))
+def test_a_rewritten_batch_is_valid_and_its_content_untouched(
+    raw: Raw,
+    codec: int,
+    producer_id: int,
+    epoch: int,
+) -> None:
+    records = records_of(raw)
+    stored = at_offset(encode(records, codec), 1000, attributes=codec | 0x10 | 0x40)
+    payload = bytes(stored[61:])
+
+    rewrite(stored, producer_id, epoch, 7)
+
+    library = DefaultRecordBatch(bytes(stored))
+    assert library.validate_crc()
+    assert (library.base_offset, library.producer_id, library.producer_epoch) == (
+        0,
+        producer_id,
+        epoch,
+    )
+    assert library.base_sequence == 7
+    assert not library.is_transactional
+    assert bytes(stored[61:]) == payload
+    [batch] = batches(stored)
+    assert all(a.same_content(b) for a, b in zip(decode(batch), records, strict=True))
+
+
+@given(st.lists(contents, min_size=1, max_size=4), st.integers(0, 60))
+def test_only_whole_batches_are_cut(
+    many: list[Raw],
+    missing: int,
+) -> None:
+    views = [encode(records_of(raw), 0) for raw in many]
+    fetched = b"".join(views)
+
+    found = list(batches(memoryview(fetched[: len(fetched) - missing])))
+
+    whole = len(views) if missing == 0 else len(views) - 1
+    assert [bytes(batch.view) for batch in found[:whole]] == [bytes(v) for v in views[:whole]]
+    assert all(len(batch.view) == len(view) for batch, view in zip(found, views, strict=False))
+
+
+def test_the_header_decides_how_a_batch_travels() -> None:
+    view = encode(records_of([(b"k", b"v", [])] * 3), 0)
+
+    def path(wanted: int = 100, **fields: int) -> Path:
+        [batch] = batches(at_offset(view, 100, **fields))
+        return batch.path(wanted)
+
+    assert path() is Path.PASS
+    assert path(attributes=0x10) is Path.PASS
+    assert path(attributes=0x30) is Path.DROP
+    assert path(count=0) is Path.DROP
+    assert path(wanted=103) is Path.DROP
+    assert path(wanted=101) is Path.REBUILD
+    assert path(last_offset_delta=5) is Path.REBUILD
+    assert path(attributes=0x08) is Path.REBUILD
+
+
+def test_an_old_format_is_refused_with_its_offset() -> None:
+    view = at_offset(encode(records_of([(b"k", b"v", [])]), 0), 42)
+    view[16] = 1
+
+    with pytest.raises(IntegrityError, match="offset 42 has format 1"):
+        list(batches(view))
+
+
+@given(st.integers(0, MAX_SEQUENCE - 1), st.integers(1, 10_000))
+def test_sequence_numbers_wrap_to_zero(sequence: int, count: int) -> None:
+    following = next_sequence(sequence, count)
+
+    assert 0 <= following < MAX_SEQUENCE
+    assert (following - sequence) % MAX_SEQUENCE == count
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_stretches_are_the_consecutive_offsets(offsets: set[int]) -> None:
+    found = stretches(sorted(offsets))
+
+    assert [first + i for first, count in found for i in range(count)] == sorted(offsets)
+    assert all(a + n < b for (a, n), (b, _) in pairwise(found))

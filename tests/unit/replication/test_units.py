@@ -1,0 +1,92 @@
+"""What is sent of a fetch response, and what is dropped."""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.replication.batch import batches
+from srm.replication.ports import FetchedPartition
+from srm.replication.rebuild import Record, decode, encode
+from srm.replication.units import Unit, units
+
+COMMIT, ABORT = 1, 0
+
+
+def data(base_offset: int, count: int, producer_id: int = -1) -> bytes:
+    records = [Record(i, 1000 + i, b"k", str(base_offset + i).encode(), ()) for i in range(count)]
+    view = bytearray(encode(records, 0))
+    struct.pack_into(">q", view, 0, base_offset)
+    if producer_id >= 0:
+        struct.pack_into(">h", view, 21, 0x10)
+        struct.pack_into(">q", view, 43, producer_id)
+    return bytes(view)
+
+
+def marker(offset: int, producer_id: int, kind: int) -> bytes:
+    key = struct.pack(">hh", 0, kind)
+    view = bytearray(encode([Record(0, 1000, key, b"\0" * 6, ())], 0))
+    struct.pack_into(">q", view, 0, offset)
+    struct.pack_into(">h", view, 21, 0x30)
+    struct.pack_into(">q", view, 43, producer_id)
+    return bytes(view)
+
+
+def fetched(records: bytes, aborted: tuple[tuple[int, int], ...] = ()) -> FetchedPartition:
+    return FetchedPartition(b"", 0, 0, 100, 100, 0, aborted, memoryview(bytearray(records)))
+
+
+def values(found: list[Unit | int]) -> list[bytes | None]:
+    sent = [unit for unit in found if isinstance(unit, Unit)]
+    return [r.value for unit in sent for batch in batches(unit.view) for r in decode(batch)]
+
+
+def test_a_committed_transaction_is_sent_without_its_marker() -> None:
+    log = data(0, 2, producer_id=7) + marker(2, 7, COMMIT) + data(3, 1)
+
+    found = list(units(fetched(log), 0, None, read_committed=True))
+
+    assert values(found) == [b"0", b"1", b"3"]
+    assert found[1] == 3
+
+
+def test_an_aborted_transaction_is_dropped_up_to_its_marker_and_no_further() -> None:
+    log = (
+        data(0, 2, producer_id=7)
+        + data(2, 1, producer_id=8)
+        + marker(3, 7, ABORT)
+        + data(4, 1, producer_id=7)
+        + marker(5, 8, COMMIT)
+        + marker(6, 7, COMMIT)
+    )
+
+    found = list(units(fetched(log, ((7, 0),)), 0, None, read_committed=True))
+
+    assert values(found) == [b"2", b"4"]
+    assert [unit for unit in found if isinstance(unit, int)] == [2, 4, 6, 7]
+
+
+def test_read_uncommitted_sends_aborted_records_too() -> None:
+    log = data(0, 2, producer_id=7) + marker(2, 7, ABORT)
+
+    assert values(list(units(fetched(log, ((7, 0),)), 0, None, read_committed=False))) == [
+        b"0",
+        b"1",
+    ]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 40))
+def test_nothing_before_the_wanted_offset_is_sent_again(sizes: list[int], wanted: int) -> None:
+    log, offset = b"", 0
+    for size in sizes:
+        log += data(offset, size)
+        offset += size
+
+    found = list(units(fetched(log), wanted, None, read_committed=True))
+
+    assert values(found) == [str(i).encode() for i in range(wanted, offset)]
+    ends = [unit.source_next if isinstance(unit, Unit) else unit for unit in found]
+    assert ends == sorted(ends)
+    assert ends[-1] == offset
