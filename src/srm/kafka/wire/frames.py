@@ -105,7 +105,7 @@ def fetch_response(body: memoryview) -> tuple[int, list[FetchedPartition]]:
     reader = _Reader(body, 4)
     reader.skip_tags()
     _, error, _ = reader.take(_FETCHED_HEAD)
-    partitions = []
+    partitions: list[FetchedPartition] = []
     for _ in range(reader.uvarint() - 1):
         topic_id = bytes(reader.raw(16))
         count = reader.uvarint() - 1
