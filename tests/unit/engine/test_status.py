@@ -1,0 +1,134 @@
+"""The status of a flow: numbers from the map, liveness by age, and hints one can type."""
+
+from __future__ import annotations
+
+from srm.domain import internal_topics
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    DRIVER_KEY,
+    DriverHeartbeat,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.status import flow_status
+
+PAYMENTS = TopicPartition("Payments", 0)
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def replicator_runs(sites, age_ms: int = 0) -> None:
+    now = sites.clock() - age_ms
+    beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, now)
+    topic = internal_topics.replication("P")
+    if topic not in sites.clusters["B"].topics():
+        sites.clusters["B"].add_topic(topic)
+    sites.clusters["B"].compacted(topic).write({DRIVER_KEY: beat.value()})
+    entry = PartitionPosition(TOPIC_ID, 0, Position(100, 101, 100), 0, 1, 0)
+    sites.maps[Flow("P", "B")].reports = (SlotReport("0", 3, now, (entry,)),)
+
+
+def test_a_flow_at_rest_is_caught_up_with_nothing_to_hint_at(sites) -> None:
+    replicator_runs(sites)
+    sites.commit("P", "billing", "Payments", 40)
+
+    status = flow_status(sites.flow("P->B"))
+
+    [topic] = status.topics
+    assert (topic.topic, topic.remote_topic, topic.state) == ("Payments", "P.Payments", "caught-up")
+    assert (topic.partitions, topic.reported, topic.copied, topic.remaining) == (1, 1, 100, 0)
+    assert [(g.group, g.source_state, g.target_state) for g in status.groups] == [
+        ("billing", "empty", "dead")
+    ]
+    assert status.groups[0].partitions == {"translated": 1}
+    assert status.hints == ()
+
+
+def test_what_is_left_to_copy_is_counted_from_the_position(sites) -> None:
+    replicator_runs(sites)
+    sites.produce("P", 25)
+    sites.commit("P", "billing", "Payments", 110)
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert (status.topics[0].state, status.topics[0].remaining, status.remaining) == (
+        "copying",
+        25,
+        25,
+    )
+    assert (status.groups[0].partitions, status.groups[0].remaining) == ({"not-copied-yet": 1}, 10)
+
+
+def test_liveness_is_the_age_of_the_last_sign_of_life(sites) -> None:
+    replicator_runs(sites, age_ms=60_000)
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert status.driver is not None
+    assert (status.driver.age_ms, status.driver.alive, status.driver.host) == (
+        60_000,
+        False,
+        "host-7",
+    )
+    assert [(slot.slot, slot.alive, slot.partitions) for slot in status.slots] == [("0", False, 1)]
+    assert any("srm replicate --flow 'P->B'" in hint for hint in status.hints)
+
+
+def test_a_stopped_partition_stops_its_topic_with_the_reason_and_the_lost_range(sites) -> None:
+    sites.maps[Flow("P", "B")].statuses[PAYMENTS] = PartitionStatus(
+        "Payments", 0, "stopped", "retention overrun", 10, 20
+    )
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert topic.state == "stopped"
+    assert topic.reason == "0: retention overrun (offsets 10 to 20)"
+
+
+def test_a_topic_without_its_replica_is_not_created_yet(sites) -> None:
+    sites.clusters["B"].delete_topic("P.Payments")
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert topic.state == "not-created"
+
+
+def test_a_partition_nobody_reports_waits(sites) -> None:
+    sites.maps[Flow("P", "B")].maps.clear()
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert (topic.state, topic.reported) == ("waiting", 0)
+
+
+def test_where_nothing_is_selected_the_hints_say_what_to_type(sites) -> None:
+    sites.change("P->B", topics=(), groups=(), enabled=False)
+
+    hints = "\n".join(flow_status(sites.flow("P->B")).hints)
+
+    assert "P->B.enabled=true" in hints
+    assert "srm-control topics --source P --target B --add 'TOPIC'" in hints
+    assert "srm-control groups --source P --target B --add 'GROUP'" in hints
+
+
+def test_commits_on_an_unlisted_replica_give_the_command_that_lists_it(sites) -> None:
+    sites.change("P->B", reverse_checkpointed_topics=())
+    sites.commit("P", "billing", "B.Payments", 20)
+    sites.commit("P", "billing", "Payments", 20)
+
+    hints = "\n".join(flow_status(sites.flow("P->B")).hints)
+
+    assert "reverse-checkpointed-topics --source P --target B --add B.Payments" in hints
+
+
+def test_a_damaged_driver_record_is_an_error_beside_the_rest(sites) -> None:
+    topic = internal_topics.replication("P")
+    sites.clusters["B"].add_topic(topic)
+    sites.clusters["B"].compacted(topic).write({DRIVER_KEY: b"?"})
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert status.driver is None
+    assert "damaged" in status.errors["driver"]
+    assert len(status.topics) == 1

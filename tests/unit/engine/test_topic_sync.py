@@ -1,0 +1,112 @@
+"""Remote topics like their sources: created, grown, configured, never shrunk or deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srm.engine.ports import TopicDescription, TopicSpec
+from srm.engine.topic_sync import TopicSyncPlan, apply, plan_remote_topics, sync
+from srm.errors import ConfigError
+
+
+def described(name: str, partitions: int) -> dict[str, TopicDescription]:
+    return {name: TopicDescription(name, "id", partitions)}
+
+
+@pytest.fixture
+def config(sites):
+    return sites.flow("P->B").config
+
+
+def test_a_missing_remote_topic_gets_the_partitions_and_settings_of_its_source(config) -> None:
+    settings = {"retention.ms": "1000", "min.insync.replicas": "2"}
+
+    plan = plan_remote_topics(described("Payments", 3), {}, config, {"Payments": settings})
+
+    assert plan.create == (TopicSpec("P.Payments", 3, 1, {"retention.ms": "1000"}),)
+    assert (plan.selected, plan.is_empty) == (1, False)
+
+
+def test_a_remote_topic_grows_and_one_that_is_larger_is_left_and_named(config) -> None:
+    source = described("Payments", 3)
+
+    smaller = plan_remote_topics(source, described("P.Payments", 2), config, {})
+    larger = plan_remote_topics(source, described("P.Payments", 4), config, {})
+
+    assert smaller.grow == {"P.Payments": 3}
+    assert (larger.is_empty, larger.surplus) == (True, {"P.Payments": (3, 4)})
+
+
+def test_settings_follow_the_source_and_an_override_it_has_not_is_removed(config) -> None:
+    plan = plan_remote_topics(
+        described("Payments", 1),
+        described("P.Payments", 1),
+        config,
+        {"Payments": {"retention.ms": "1000", "cleanup.policy": "compact"}},
+        {"P.Payments": {"retention.ms": "5", "max.message.bytes": "7", "min.insync.replicas": "2"}},
+    )
+
+    assert plan.configs == {
+        "P.Payments": {
+            "cleanup.policy": "compact",
+            "retention.ms": "1000",
+            "max.message.bytes": None,
+        }
+    }
+
+
+def test_settings_of_existing_topics_stay_where_their_sync_is_off_or_they_were_not_read(
+    config,
+) -> None:
+    topics = (described("Payments", 1), described("P.Payments", 1))
+    settings = {"Payments": {"retention.ms": "1000"}}
+    off = replace(config, sync_topic_configs_enabled=False)
+
+    assert plan_remote_topics(*topics, config, settings).is_empty
+    assert plan_remote_topics(*topics, off, settings, {}).is_empty
+
+
+@pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "x.internal"])
+def test_topics_that_are_not_replicated_are_passed_over(config, name: str) -> None:
+    everything = replace(config, topics=("Payments|B.*|__.*|.*internal",), topics_exclude=())
+
+    assert plan_remote_topics(described(name, 1), {}, everything, {}).is_empty
+
+
+def test_a_sync_does_everything_once(sites) -> None:
+    source = sites.clusters["P"]
+    source.add_topic("Payments", 4, {"retention.ms": "1000"})
+    context = sites.flow("P->B")
+
+    plan = sync(context)
+
+    assert plan.grow == {"P.Payments": 4}
+    assert context.target.topics()["P.Payments"].partitions == 4
+    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1000"}
+    assert sync(context).is_empty
+
+
+def test_a_dry_run_changes_nothing(sites) -> None:
+    sites.clusters["B"].delete_topic("P.Payments")
+
+    plan = sync(sites.flow("P->B"), dry_run=True)
+
+    assert [spec.name for spec in plan.create] == ["P.Payments"]
+    assert "P.Payments" not in sites.clusters["B"].topics()
+
+
+def test_a_part_that_fails_keeps_none_of_the_others_from_being_done(sites) -> None:
+    context = sites.flow("P->B")
+    plan = TopicSyncPlan(
+        create=(TopicSpec("P.New", 1, 99, {}),),
+        grow={"P.Payments": 2},
+        configs={"P.Payments": {"retention.ms": "1"}},
+    )
+
+    with pytest.raises(ConfigError, match=r"topic sync of P->B: creating topics: .*P\.New"):
+        apply(context, plan)
+
+    assert context.target.topics()["P.Payments"].partitions == 2
+    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1"}
