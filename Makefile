@@ -23,7 +23,7 @@ lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@PYTHONPATH=plugins $(BIN)/lint-imports
 
 bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

@@ -123,8 +123,15 @@ class ManagedProcess:
                 self._popen.wait(timeout=_KILL_SECONDS)
         self._identity_file.unlink(missing_ok=True)
 
-    def wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        """Poll ``condition`` until it holds.
+    def wait_until(
+        self,
+        condition: Callable[[], bool],
+        timeout: float,
+        what: str,
+        *,
+        tick: float = _TICK_SECONDS,
+    ) -> None:
+        """Poll ``condition`` every ``tick`` seconds until it holds.
 
         Raises:
             StackError: the process ended, or the time (seconds) is up; names the log.
@@ -142,7 +149,7 @@ class ManagedProcess:
                     f"(see {self.log})"
                 )
             with suppress(psutil.TimeoutExpired):
-                process.wait(timeout=_TICK_SECONDS)
+                process.wait(timeout=tick)
 
     def wait_until_gone(self, timeout: float) -> None:
         """Wait until the process has ended by itself.

@@ -158,8 +158,14 @@ class Stack:
         if self._state.with_airflow:
             report("Spark", check_spark().version)
 
+        shown = -1
+
         def fetched(present: int, total: int) -> None:
-            report("Kafka's jars", f"{present * 100 // total} % of {total // 1_000_000} MB")
+            nonlocal shown
+            tenths = present * 10 // total
+            if tenths > shown:
+                shown = tenths
+                report("Kafka's jars", f"{tenths * 10} % of {total // 1_000_000} MB")
 
         kafka_class_path(fetched)
 
