@@ -52,7 +52,11 @@ class MoveContext:
 
 
 def ensure_topics(context: MoveContext) -> None:
-    """Create the topics for moves and routes on both clusters where they are missing."""
+    """Create the topics that a move writes on both clusters, where they are missing.
+
+    Before anything is read: a client that has looked for a topic in vain may not see it for a
+    while after it was created.
+    """
     for cluster, config in (
         (context.target, context.forward.config),
         (context.source, context.reverse.config),
@@ -60,7 +64,7 @@ def ensure_topics(context: MoveContext) -> None:
         existing = cluster.topics()
         specs = [
             TopicSpec(name, 1, config.internal_replication_factor, {"cleanup.policy": "compact"})
-            for name in (internal_topics.MOVES, internal_topics.ROUTING)
+            for name in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
             if name not in existing
         ]
         if specs:
