@@ -159,21 +159,24 @@ class Clients:
 
         return retrying(attempt)
 
-    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Poll a condition until it holds.
+    def wait_until(
+        self, what: str, condition: Callable[[], bool], timeout_s: float | None = None
+    ) -> None:
+        """Poll a condition until it holds, by default as long as any call may take.
 
         Raises:
             UnavailableError: it does not hold in time.
         """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
         retrying = Retrying(
             retry=retry_if_result(lambda held: not held),
-            stop=stop_after_delay(self.timeout_s),
+            stop=stop_after_delay(limit_s),
             wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
             retry_error_callback=lambda _state: False,
         )
         if not retrying(condition):
             raise UnavailableError(
-                f"{what} on cluster {self.alias}: not seen within {self.timeout_s:g} s; retry"
+                f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
             )
 
 

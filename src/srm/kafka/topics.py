@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -19,7 +20,7 @@ from confluent_kafka.admin import (
 
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.engine.ports import TopicDescription, TopicSpec
-from srm.errors import NotFoundError, SrmError
+from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import translate
 
@@ -31,6 +32,8 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     }
 )
+_CONFIG_WAIT_S: Final = 5.0
+_logger = logging.getLogger(__name__)
 
 
 def names(clients: Clients) -> dict[str, int]:
@@ -140,7 +143,11 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
 
 def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Set or (None) delete overrides one by one; what is not named stays."""
+    """Set or (None) delete overrides one by one; what is not named stays.
+
+    A broker answers before it has applied the change, so the change is waited for, shortly: a
+    broker may also tell a value in other words than it was given.
+    """
     resources = [
         ConfigResource(
             ResourceType.TOPIC,
@@ -157,13 +164,29 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
         _results(clients.where("changing configs"), futures)
 
+    def visible() -> bool:
+        now = overrides(clients, changes.keys())
+        return all(
+            _in_short(now.get(topic, {}).get(name)) == _in_short(value)
+            for topic, entries in changes.items()
+            for name, value in entries.items()
+        )
+
     clients.call(f"changing configs of {_listed(changes)}", request)
+    try:
+        clients.wait_until(f"new configs of {_listed(changes)}", visible, _CONFIG_WAIT_S)
+    except UnavailableError as error:
+        _logger.debug("going on: %s", error)
 
 
 def _operation(name: str, value: str | None) -> ConfigEntry:
     if value is None:
         return ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
     return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+
+
+def _in_short(value: str | None) -> str | None:
+    return None if value is None else "".join(value.split()).lower()
 
 
 def _is_override(entry: ConfigEntry) -> bool:
