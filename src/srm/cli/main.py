@@ -10,6 +10,7 @@ from srm import __version__
 from srm.cli import (
     checkpoints,
     config,
+    failover,
     groups,
     metrics,
     replicate,
@@ -47,6 +48,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
+app.add_typer(failover.app, name="failover")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature

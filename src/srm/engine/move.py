@@ -18,6 +18,7 @@ from srm.domain.move_progress import MoveProgress
 from srm.domain.move_report import MoveReport
 from srm.engine.move_plan import new_move_id, plan
 from srm.engine.move_report import VerifyStatus, report, report_html, verify
+from srm.engine.move_run import RunEvent, carry_out
 from srm.engine.move_steps import apply, go, hold, release, wait_status
 from srm.engine.move_store import MoveContext, MoveStore
 
@@ -28,9 +29,11 @@ __all__ = [
     "MoveReport",
     "MoveRequest",
     "MoveStore",
+    "RunEvent",
     "SyncStatus",
     "VerifyStatus",
     "apply",
+    "carry_out",
     "go",
     "hold",
     "new_move_id",

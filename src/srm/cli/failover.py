@@ -1,0 +1,271 @@
+"""``srm failover``: move consumer groups and producers to the other cluster, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from srm.cli.failover_view import MoveView, render_plan, render_report
+from srm.cli.output import ConfigOption, JsonOption, emit
+from srm.config.loader import load_config
+from srm.domain.move import MovePlan, MoveRequest
+from srm.domain.move_gate import SyncStatus
+from srm.domain.move_progress import MoveProgress, MoveStep
+from srm.engine import move
+from srm.engine.move import MoveContext, MoveStore
+from srm.errors import ConflictError, UsageError
+from srm.wiring import open_move
+
+app = typer.Typer(
+    help="Move consumer groups and producers to the other cluster, and back.",
+    no_args_is_help=True,
+)
+
+OperationOption = Annotated[
+    str, typer.Option("--operation", "-o", help="failover or failback: the same, going each way.")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(help="Cluster the clients leave; the first of two configured ones by default."),
+]
+TargetOption = Annotated[
+    str | None, typer.Option(help="Cluster the clients go to; the other one by default.")
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", help="Original topic, several times; all replicated ones by default."
+    ),
+]
+GroupOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", "-g", help="Consumer group, several times; all selected ones by default."
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option(metavar="SECONDS", help="Give up and release the hold after this time.")
+]
+MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID")]
+MoveIdOption = Annotated[
+    str | None,
+    typer.Option("--move-id", help="Id of the move; made up by default. Again: go on with it."),
+]
+AcceptSkipsOption = Annotated[
+    bool, typer.Option("--accept-skips", help="Move although the target has dropped records.")
+]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace later commits of consumers on the target."),
+]
+
+
+@app.command()
+def plan(
+    *,
+    operation: OperationOption = "failover",
+    source: SourceOption = None,
+    target: TargetOption = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    timeout: TimeoutOption = 600.0,
+    accept_skips: AcceptSkipsOption = False,
+    overwrite: OverwriteOption = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a move would do; nothing is written anywhere."""
+    with _opened(config, source, target) as context:
+        request = _request(
+            context,
+            operation,
+            topic,
+            group,
+            timeout,
+            accept_skips=accept_skips,
+            overwrite=overwrite,
+        )
+        planned = move.plan(context, request, dry_run=True)
+    emit(planned, as_json, lambda console: render_plan(console, planned))
+
+
+@app.command()
+def run(
+    *,
+    operation: OperationOption = "failover",
+    source: SourceOption = None,
+    target: TargetOption = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    timeout: TimeoutOption = 600.0,
+    accept_skips: AcceptSkipsOption = False,
+    overwrite: OverwriteOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    move_id: MoveIdOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Carry out a move. Ctrl-C releases the hold, as long as clients were not sent away.
+
+    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed.
+    """
+    with _opened(config, source, target) as context:
+        request = _request(
+            context,
+            operation,
+            topic,
+            group,
+            timeout,
+            accept_skips=accept_skips,
+            overwrite=overwrite,
+        )
+        planned = move.plan(context, request, move_id, dry_run=dry_run)
+        if dry_run:
+            emit(planned, as_json, lambda console: render_plan(console, planned))
+            return
+        progress = Console(stderr=True)
+        render_plan(progress, planned)
+        view = MoveView(planned)
+        with Live(view, console=progress, refresh_per_second=8) as live:
+
+            def show(event: move.RunEvent) -> None:
+                view.event = event
+                live.refresh()
+
+            result = move.carry_out(context, planned.move_id, show)
+    emit(result, as_json, lambda console: render_report(console, result))
+    if not result.ok:
+        raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
+
+
+@app.command()
+def release(
+    move_id: MoveArgument,
+    *,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End the hold of a move that was interrupted: clients go on where they were."""
+    with _opened_for(move_id, config, source, target) as context:
+        progress = move.release(context, move_id)
+    emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
+
+
+@app.command()
+def report(
+    move_id: MoveArgument,
+    *,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the page.")
+    ] = None,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the report of a move."""
+    with _opened_for(move_id, config, source, target) as context:
+        result = move.report(context, move_id)
+        if html is not None:
+            html.write_text(move.report_html(context, move_id), encoding="utf-8")
+    emit(result, as_json, lambda console: render_report(console, result))
+
+
+@app.command()
+def status(
+    move_id: Annotated[str | None, typer.Argument(metavar="MOVE_ID")] = None,
+    *,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List all moves, or look how far one is and what it waits for."""
+    if move_id is None:
+        with _opened(config, source, target) as context:
+            store = MoveStore(context)
+            found = [(store.plan(known), store.progress(known)) for known in store.move_ids()]
+        steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
+        emit(steps, as_json, lambda console: _render_moves(console, found))
+        return
+    with _opened_for(move_id, config, source, target) as context:
+        planned = MoveStore(context).plan(move_id)
+        seen = move.wait_status(context, move_id)
+    view = MoveView(planned, move.RunEvent("wait", sync=seen))
+    emit(seen, as_json, lambda console: _render_status(console, view, seen))
+
+
+def _request(
+    context: MoveContext,
+    operation: str,
+    topics: list[str] | None,
+    groups: list[str] | None,
+    timeout: float,
+    **choices: Any,
+) -> MoveRequest:
+    flow = context.forward.config.flow
+    return MoveRequest.parse(
+        {
+            "operation": operation,
+            "source": flow.source,
+            "target": flow.target,
+            "topics": topics or (),
+            "groups": groups or (),
+            "wait_seconds": timeout,
+            **choices,
+        }
+    )
+
+
+@contextmanager
+def _opened(config: Path | None, source: str | None, target: str | None) -> Iterator[MoveContext]:
+    resolved = load_config(config)
+    if len(resolved.clusters) != 2 and not (source and target):
+        raise UsageError(
+            f"name --source and --target: {resolved.path} has the clusters "
+            f"{', '.join(resolved.clusters)}"
+        )
+    first, second = resolved.clusters[0], resolved.clusters[-1]
+    left = source or (first if target != first else second)
+    with open_move(resolved, left, target or (second if left == first else first)) as context:
+        yield context
+
+
+@contextmanager
+def _opened_for(
+    move_id: str, config: Path | None, source: str | None, target: str | None
+) -> Iterator[MoveContext]:
+    """Open the clusters of a move in the direction it goes."""
+    with _opened(config, source, target) as context:
+        request = MoveStore(context).plan(move_id).request
+        if request.flow == context.forward.config.flow:
+            yield context
+        else:
+            yield MoveContext(context.reverse, context.forward)
+
+
+def _render_moves(console: Console, found: list[tuple[MovePlan, MoveProgress]]) -> None:
+    if not found:
+        console.print("No move was planned yet: srm failover plan")
+        return
+    table = Table("move", "from", "to", "groups", "step", box=None, header_style="bold")
+    for planned, progress in found:
+        request = planned.request
+        groups = ", ".join(planned.group_names)
+        table.add_row(planned.move_id, request.source, request.target, groups, progress.step)
+    console.print(table)
+
+
+def _render_status(console: Console, view: MoveView, seen: SyncStatus) -> None:
+    console.print(view)
+    for note in seen.notes:
+        console.print(note)
