@@ -10,6 +10,7 @@ from srm import __version__
 from srm.cli import (
     checkpoints,
     config,
+    demo,
     failover,
     groups,
     metrics,
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+demo.register(app)
 app.add_typer(stack.app, name="stack")
 replicate.register(app)
 app.add_typer(config.app, name="config")

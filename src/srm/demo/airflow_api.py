@@ -1,0 +1,143 @@
+"""Airflow's REST API, as far as the demo needs it: trigger a run, follow it, read what it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+
+from srm.errors import UnavailableError
+
+_REQUEST_S: Final = 20.0
+_NOT_FOUND: Final = 404
+_LOG_TROUBLE: Final = re.compile(r"(\w*(?:Error|Exception)\b.*)")
+_ACTIVE: Final = ("running", "queued", "scheduled", "deferred", "up_for_retry", "restarting")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One DAG run: its state, and the state of each task that has one."""
+
+    dag: str
+    run: str
+    state: str
+    run_type: str
+    tasks: Mapping[str, str]
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        return self.state in {"success", "failed"}
+
+    @property
+    def current(self) -> tuple[str, ...]:
+        """Names of the tasks that are under way."""
+        return tuple(task for task, state in self.tasks.items() if state in _ACTIVE)
+
+
+class AirflowApi:
+    """A client of one Airflow whose users need no password.
+
+    Every call raises :class:`UnavailableError` when Airflow does not answer or refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = httpx.Client(base_url=url, trust_env=False, timeout=_REQUEST_S)
+
+    def __enter__(self) -> Self:
+        answer = self._call("GET", "/auth/token")
+        self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def trigger(self, dag: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Start a run by hand; return its id."""
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self._call("POST", f"{_dag(dag)}/dagRuns", json=body)["dag_run_id"])
+
+    def run(self, dag: str, run: str) -> RunView:
+        """Look at a run and its tasks."""
+        path = f"{_dag(dag)}/dagRuns/{quote(run)}"
+        found = self._call("GET", path)
+        tasks = self._call("GET", f"{path}/taskInstances")["task_instances"]
+        return RunView(
+            dag,
+            run,
+            found["state"],
+            found["run_type"],
+            {task["task_id"]: task["state"] for task in tasks if task["state"]},
+        )
+
+    def runs(self, dag: str, state: str | None = None) -> list[dict[str, Any]]:
+        """Return the latest runs of a DAG, the newest first."""
+        params = {"order_by": "-run_after", "limit": "20", **({"state": state} if state else {})}
+        answer = self._call("GET", f"{_dag(dag)}/dagRuns", params=params)
+        return list(answer["dag_runs"])
+
+    def task_state(self, dag: str, run: str, task: str, key: str) -> Any:
+        """Return what a task has put into its state store under a key, None where nothing is."""
+        path = f"{_task(dag, run, task)}/state-store"
+        answer = self._call("GET", path, missing={"task_state_store": []})
+        entries = {entry["key"]: entry["value"] for entry in answer["task_state_store"]}
+        return entries.get(key)
+
+    def xcom(self, dag: str, run: str, task: str, key: str = "return_value") -> Any:
+        """Return what a task has handed on, None where it has not."""
+        path = f"{_task(dag, run, task)}/xcomEntries/{quote(key)}"
+        params = {"deserialize": "true"}
+        return self._call("GET", path, params=params, missing={"value": None})["value"]
+
+    def failure(self, dag: str, run: str) -> str:
+        """Say in one line which task of a run failed, and why as far as its log tells."""
+        tasks = self._call("GET", f"{_dag(dag)}/dagRuns/{quote(run)}/taskInstances")
+        failed = [task for task in tasks["task_instances"] if task["state"] == "failed"]
+        if not failed:
+            return "no task has failed"
+        task = min(failed, key=lambda one: one["end_date"] or "")
+        path = f"{_task(dag, run, task['task_id'])}/logs/{max(1, task['try_number'])}"
+        answer = self._call(
+            "GET", path, headers={"Accept": "application/json"}, missing={"content": []}
+        )
+        return f"task {task['task_id']}: {_cause(str(answer['content']))}"
+
+    def _call(self, method: str, path: str, *, missing: Any = None, **options: Any) -> Any:
+        try:
+            response = self._client.request(
+                method, path if path.startswith("/auth") else f"/api/v2{path}", **options
+            )
+        except httpx.HTTPError as error:
+            raise UnavailableError(f"Airflow at {self._url} does not answer: {error!r}") from error
+        if response.status_code == _NOT_FOUND and missing is not None:
+            return missing
+        if not response.is_success:
+            raise UnavailableError(
+                f"Airflow at {self._url} answers {method} {path} with {response.status_code}: "
+                f"{response.text[:200]}"
+            )
+        return response.json()
+
+
+def _dag(dag: str) -> str:
+    return f"/dags/{quote(dag)}"
+
+
+def _task(dag: str, run: str, task: str) -> str:
+    return f"{_dag(dag)}/dagRuns/{quote(run)}/taskInstances/{quote(task)}"
+
+
+def _cause(text: str) -> str:
+    found = _LOG_TROUBLE.findall(text.replace("\\n", "\n").replace("'}", "\n"))
+    return found[-1][:300] if found else "see its log"

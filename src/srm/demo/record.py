@@ -1,0 +1,98 @@
+"""What producers and applications write down themselves: one line per payment, as it happens.
+
+These files are the only witness the demo believes. Each line is written with one system call
+right after the fact, so it survives the death of the process::
+
+    time_ms  cluster  topic  partition  offset  payment id        (tab-separated)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from srm.errors import IntegrityError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One payment: acknowledged to a producer, or processed by an application."""
+
+    time_ms: int
+    cluster: str
+    topic: str
+    partition: int
+    offset: int
+    payment: str
+
+    def line(self) -> bytes:
+        """Encode."""
+        fields = (self.time_ms, self.cluster, self.topic, self.partition, self.offset, self.payment)
+        return ("\t".join(map(str, fields)) + "\n").encode()
+
+    @classmethod
+    def parse(cls, line: str) -> Entry:
+        """Decode.
+
+        Raises:
+            IntegrityError: it is no line of a record.
+        """
+        try:
+            time_ms, cluster, topic, partition, offset, payment = line.split("\t")
+            return cls(int(time_ms), cluster, topic, int(partition), int(offset), payment)
+        except ValueError as error:
+            raise IntegrityError(f"{line!r} is no line of a record of payments") from error
+
+
+class RecordWriter:
+    """Appends entries to a file, each one at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+    def write(self, entry: Entry) -> None:
+        """Append one entry; it is with the operating system when this returns."""
+        os.write(self._file, entry.line())
+
+
+class RecordReader:
+    """Reads a record that may still grow: each call returns what is new, whole lines only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    def new(self) -> Iterator[Entry]:
+        """Yield the entries written since the last call; none where there is no file yet."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield Entry.parse(line.decode().rstrip("\n"))
+
+
+def read_record(path: Path) -> list[Entry]:
+    """Read a record as a whole."""
+    return list(RecordReader(path).new())

@@ -1,0 +1,161 @@
+"""Everything that runs during a demo, and waiting for something to become true in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.demo.airflow_api import AirflowApi
+from srm.demo.display import Display
+from srm.demo.programs import Program, stop_all
+from srm.demo.record import Entry
+from srm.errors import StackError, UnavailableError
+from srm.stack.stack import Stack
+
+_TICK_S: Final = 0.4
+
+
+@dataclass
+class World:
+    """The stack with the programs of the demo.
+
+    ``producers`` may be several that came one after the other; only running ones are watched.
+    """
+
+    stack: Stack
+    display: Display
+    producers: list[Program] = field(default_factory=list)
+    applications: dict[str, Program] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+    _pause: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def home(self) -> Path:
+        """Folder of the stack."""
+        return self.stack.home.path
+
+    @property
+    def config(self) -> Config:
+        """The stack's configuration."""
+        return load_config(self.stack.config_path)
+
+    @property
+    def acknowledged(self) -> list[Entry]:
+        """Everything the clusters have acknowledged to the producers."""
+        return [entry for producer in self.producers for entry in producer.entries]
+
+    @property
+    def produced(self) -> int:
+        """Number of acknowledged payments."""
+        return sum(producer.done for producer in self.producers)
+
+    def behind(self, group: str) -> int:
+        """Payments an application has still to process."""
+        return self.produced - self.applications[group].done
+
+    def start(self, *programs: Program) -> None:
+        """Start programs; call it after they were made known."""
+        for program in programs:
+            program.start()
+
+    def look(self) -> None:
+        """Read the records and make sure that everything still runs.
+
+        Raises:
+            StackError: a program has ended.
+        """
+        for program in (*self.producers, *self.applications.values()):
+            if program.name not in self._ended:
+                program.look()
+        self.display.count(self.counts())
+
+    def counts(self) -> str:
+        """Sum up how far everybody is."""
+        parts = [f"{self.produced:,} payments"]
+        parts += [
+            f"{group} {program.done:,} on {program.cluster or '-'} ({self.behind(group):,} behind)"
+            for group, program in self.applications.items()
+        ]
+        return " · ".join(parts)
+
+    def wait(self, condition: Callable[[], str | None], seconds: float, what: str) -> None:
+        """Look again and again until ``condition`` returns None; what it returns else is shown.
+
+        Raises:
+            StackError: a program has ended, or the time is up.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self.look()
+            try:
+                missing = condition()
+            except UnavailableError as error:
+                # A busy machine may be late with an answer; the deadline decides.
+                missing = str(error)
+            if missing is None:
+                return
+            self.display.say(missing)
+            if time.monotonic() > deadline:
+                raise StackError(f"{what} did not happen within {seconds:.0f} s: {missing}")
+            self._pause.wait(_TICK_S)
+
+    def stop_producers(self) -> None:
+        """End all producers in an orderly way; their records are complete then."""
+        stop_all(self.producers)
+        self._ended.update(program.name for program in self.producers)
+
+    def stop_applications(self) -> None:
+        """End all applications in an orderly way."""
+        stop_all(list(self.applications.values()))
+        self._ended.update(program.name for program in self.applications.values())
+
+    def stop_programs(self) -> None:
+        """End whatever program still runs."""
+        stop_all([*self.producers, *self.applications.values()])
+
+
+def follow_run(world: World, api: AirflowApi, dag: str, run: str, seconds: float) -> None:
+    """Show a DAG run task by task until it has ended well.
+
+    Raises:
+        StackError: it failed, with the cause as its log tells it, or the time is up.
+    """
+
+    def condition() -> str | None:
+        view = api.run(dag, run)
+        if view.over:
+            if view.state == "failed":
+                raise StackError(f"{dag} failed: {api.failure(dag, run)}")
+            return None
+        return _now_at(api, dag, run, view.tasks, view.current)
+
+    world.wait(condition, seconds, f"the end of {dag}")
+
+
+def _now_at(
+    api: AirflowApi, dag: str, run: str, tasks: Mapping[str, str], current: tuple[str, ...]
+) -> str:
+    text = ", ".join(f"{task} {tasks[task]}" for task in current) or "between two tasks"
+    if "wait" not in current:
+        return f"{dag}: {text}"
+    status = api.task_state(dag, run, "wait", "progress") or api.xcom(dag, run, "wait", "progress")
+    return f"{dag}: {text}{f', {move_text(status)}' if status else ''}"
+
+
+def move_text(status: Mapping[str, object]) -> str:
+    """Say how far a waiting move is, from the engine's answer."""
+    groups = status["groups"]
+    listed = list(groups) if isinstance(groups, list | tuple) else []
+    ready = sum(bool(group["synchronised"]) for group in listed)
+    eta = status["eta_seconds"]
+    soon = f", about {eta:.0f} s" if isinstance(eta, int | float) and eta else ""
+    return (
+        f"{status['remaining_records']} records to copy{soon}, "
+        f"{ready} of {len(listed)} groups synchronised"
+    )
