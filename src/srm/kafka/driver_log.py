@@ -66,6 +66,7 @@ class KafkaDriverLog:
             producer_props: librdkafka properties of producers of the target.
             timeout_s: seconds that a call may take.
         """
+        self._flow = flow
         self._topic = internal_topics.replication(flow.source)
         self._metrics = internal_topics.raw_metrics(flow.source)
         self._transactional_id = driver_transactional_id(flow)
@@ -175,7 +176,9 @@ class KafkaDriverLog:
     def _failure(self, error: KafkaException, doing: str) -> SrmError:
         failure = translate(error.args[0], f"{doing} {self._where}")
         if isinstance(failure, FencedError):
-            return FencedError(f"{failure}: another replicator drives this flow now")
+            return FencedError(
+                f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
+            )
         if error.args[0].retriable() or error.args[0].txn_requires_abort():
             return UnavailableError(str(failure))
         return failure

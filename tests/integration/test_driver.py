@@ -1,0 +1,290 @@
+"""Drivers on real brokers; the slots' part, their heartbeats, is played by the test."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.domain.mm2_records import Heartbeat
+from srm.domain.replication_records import (
+    DRIVER_KEY,
+    Assignment,
+    DriverHeartbeat,
+    SlotReport,
+)
+from srm.domain.topics import Flow
+from srm.engine import control_lists
+from srm.engine.control_lists import ListChange
+from srm.engine.ports import FlowContext, TopicSpec
+from srm.errors import FencedError, SrmError
+from srm.kafka.compacted import ensure_compacted
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.replication.discovery import Discovery
+from srm.replication.driver import FlowDriver, Timing
+from srm.replication.heartbeats import emit_heartbeats
+from srm.stack.kafka import KafkaBroker
+from srm.wiring import open_flow
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+SLOTS = ("0", "1")
+TIMING = Timing(refresh_s=2.0, slot_timeout_s=3.0, grace_s=4.0)
+
+
+def eventually(condition: Callable[[], object], what: str, deadline_s: float = 30.0) -> float:
+    """Poll a condition until it holds; return the seconds that took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < deadline_s, f"not within {deadline_s} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+@dataclass
+class RunningDriver:
+    driver: FlowDriver
+    stop: threading.Event = field(default_factory=threading.Event)
+    error: SrmError | None = None
+    thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.driver.run(self.stop)
+        except SrmError as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.stop.set()
+        assert self.thread is not None
+        self.thread.join(15)
+        assert not self.thread.is_alive()
+
+
+class Lab:
+    """One flow with aliases of its own; slots report while they are in ``alive``."""
+
+    def __init__(self, config: Config, flow: Flow, context: FlowContext) -> None:
+        self.config, self.flow, self.context = config, flow, context
+        self.alive: set[str] = set(SLOTS)
+        self._drivers: list[RunningDriver] = []
+        self._ended = threading.Event()
+        self._state = internal_topics.replication(flow.source)
+        Discovery(context, config.flow(flow)).prepare()
+        self._reporter = threading.Thread(target=self._report, daemon=True)
+        self._reporter.start()
+
+    def _report(self) -> None:
+        producer = Producer(self.config.client(self.flow.target, "producer"))
+        while not self._ended.wait(0.5):
+            for slot in sorted(self.alive):
+                report = SlotReport(slot, 1, 0, ())
+                producer.produce(self._state, report.value(), report.key(), partition=0)
+            producer.flush(5)
+
+    def driver(self, name: str = "driver") -> RunningDriver:
+        config, flow = self.config, self.flow
+        clients = (config.client(flow.target, "consumer"), config.client(flow.target, "producer"))
+        driver = FlowDriver(
+            flow,
+            KafkaDriverLog(flow, *clients),
+            Discovery(self.context, config.flow(flow)),
+            slots=SLOTS,
+            identity=lambda: DriverHeartbeat(name, "app", "host", os.getpid(), 0),
+            timing=TIMING,
+        )
+        running = RunningDriver(driver)
+        self._drivers.append(running)
+        running.start()
+        return running
+
+    def topic(self, partitions: int = 1, prefix: str = "orders") -> str:
+        """Create a source topic; one that begins with ``orders`` is selected by this flow only."""
+        name = f"{prefix}{self.flow.source[1:]}-{uuid.uuid4().hex[:6]}"
+        self.context.source.create_topics([TopicSpec(name, partitions, 1, {})])
+        return name
+
+    def assignments(self) -> dict[str, Assignment]:
+        records = self.context.target.compacted(self._state).read()
+        return {
+            key.decode().removeprefix("assignment:"): Assignment.decode(value)
+            for key, value in records.items()
+            if key.startswith(b"assignment:")
+        }
+
+    def holders(self, topic: str) -> list[str]:
+        """Slots that hold a partition of the topic, one entry per partition."""
+        return sorted(
+            slot
+            for slot, assignment in self.assignments().items()
+            for partition in assignment.partitions
+            if partition.topic == topic
+        )
+
+    def last_driver(self) -> str:
+        value = self.context.target.compacted(self._state).read().get(DRIVER_KEY)
+        return DriverHeartbeat.decode(value).driver if value else ""
+
+    def end(self) -> None:
+        for running in self._drivers:
+            running.end()
+        self._ended.set()
+        self._reporter.join(10)
+
+
+@pytest.fixture
+def lab(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Lab]:
+    with _lab(clusters, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def _lab(clusters: Mapping[str, KafkaBroker], folder: Path) -> Iterator[Lab]:
+    unique = uuid.uuid4().hex[:6]
+    flow = Flow(f"P{unique}", f"B{unique}")
+    file = folder / "srm.properties"
+    file.write_text(
+        f"clusters = {flow.source}, {flow.target}\n"
+        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
+        f"{flow.target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
+        f"{flow}.enabled = true\n"
+        f"topics = orders{unique}.*\n"
+        f"heartbeats.replication.enabled = false\n"
+        f"replication.factor = 1\n"
+        f"offset-syncs.topic.replication.factor = 1\n"
+        f"checkpoints.topic.replication.factor = 1\n"
+        f"heartbeats.topic.replication.factor = 1\n"
+    )
+    config = load_config(file)
+    with ExitStack() as stack:
+        lab = Lab(config, flow, stack.enter_context(open_flow(config, flow)))
+        stack.callback(lab.end)
+        yield lab
+
+
+def test_a_topic_is_created_on_the_target_and_its_partitions_spread_over_the_slots(lab):
+    topic = lab.topic(partitions=4)
+
+    lab.driver()
+
+    eventually(lambda: lab.holders(topic) == ["0", "0", "1", "1"], "an even assignment")
+    remote = lab.context.target.topics()[f"{lab.flow.source}.{topic}"]
+    source = lab.context.source.topics()[topic]
+    assigned = [p for a in lab.assignments().values() for p in a.partitions if p.topic == topic]
+    assert {(p.topic_id, p.target_topic_id) for p in assigned} == {
+        (source.topic_id, remote.topic_id)
+    }
+
+
+def test_a_new_topic_is_assigned_within_five_seconds_and_moves_nothing(lab):
+    first = lab.topic(partitions=4)
+    lab.driver()
+    eventually(lambda: len(lab.holders(first)) == 4, "the first assignment")
+    before = lab.assignments()
+
+    second = lab.topic(partitions=2)
+    took = eventually(lambda: len(lab.holders(second)) == 2, "the new topic's assignment")
+
+    assert took < 5.0
+    after = lab.assignments()
+    assert all(set(before[slot].partitions) <= set(after[slot].partitions) for slot in SLOTS)
+
+
+def test_a_newer_driver_fences_the_older_one_and_keeps_its_assignment(lab):
+    topic = lab.topic(partitions=4)
+    older = lab.driver("older")
+    eventually(lambda: len(lab.holders(topic)) == 4, "the first assignment")
+    before = lab.assignments()
+
+    lab.driver("newer")
+
+    eventually(lambda: older.error is not None, "the end of the older driver")
+    assert isinstance(older.error, FencedError)
+    assert str(lab.flow) in str(older.error)
+    eventually(lambda: lab.last_driver() == "newer", "a heartbeat of the newer driver")
+    more = lab.topic(partitions=2)
+    eventually(lambda: len(lab.holders(more)) == 2, "an assignment by the newer driver")
+    after = lab.assignments()
+    assert all(set(before[slot].partitions) <= set(after[slot].partitions) for slot in SLOTS)
+    assert max(a.generation for a in after.values()) > max(a.generation for a in before.values())
+
+
+def test_a_slot_without_heartbeat_loses_its_partitions_and_gets_a_share_when_it_is_back(lab):
+    topic = lab.topic(partitions=4)
+    lab.driver()
+    eventually(lambda: lab.holders(topic) == ["0", "0", "1", "1"], "an even assignment")
+
+    lab.alive.discard("1")
+    took = eventually(lambda: lab.holders(topic) == ["0"] * 4, "all partitions on slot 0")
+    one_transaction = {assignment.generation for assignment in lab.assignments().values()}
+    lab.alive.add("1")
+
+    assert took > TIMING.slot_timeout_s - 1.0
+    assert len(one_transaction) == 1
+    eventually(lambda: lab.holders(topic) == ["0", "0", "1", "1"], "a share for slot 1")
+
+
+def test_a_topic_added_with_srm_control_is_copied_and_removed_again(lab):
+    topic = lab.topic(prefix="invoices")
+    copied = lab.topic()
+    lab.driver()
+    eventually(lambda: lab.holders(copied), "the configured topic")
+    before = lab.holders(topic)
+    control = internal_topics.control(lab.flow.source)
+    target = lab.context.target
+
+    ensure_compacted(target, control)
+    control_lists.change(target, lab.flow, "topics", ListChange(add=(topic,)), 0)
+    took = eventually(lambda: lab.holders(topic), "the topic of the control list")
+    control_lists.change(target, lab.flow, "topics", ListChange(remove=(topic,)), 0)
+
+    assert before == []
+    assert took < 5.0
+    eventually(lambda: not lab.holders(topic), "the end of its replication")
+    assert lab.holders(copied)
+
+
+def test_partitions_that_the_source_gains_are_assigned(lab):
+    topic = lab.topic(partitions=1)
+    lab.driver()
+    eventually(lambda: len(lab.holders(topic)) == 1, "the first partition")
+
+    lab.context.source.create_partitions({topic: 3})
+
+    took = eventually(lambda: len(lab.holders(topic)) == 3, "the added partitions")
+    assert took < 5.0
+
+
+def test_heartbeats_are_written_in_the_format_and_topic_of_mm2(lab):
+    stop = threading.Event()
+    thread = threading.Thread(target=emit_heartbeats, args=(lab.context, stop))
+    thread.start()
+    topic = lab.context.target.compacted(internal_topics.HEARTBEATS)
+    key = Heartbeat(lab.flow, 0).key()
+
+    def beat() -> int:
+        value = topic.read().get(key)
+        return Heartbeat.decode(key, value).time_ms if value else 0
+
+    eventually(beat, "the first heartbeat")
+    first = beat()
+    eventually(lambda: beat() > first, "the next heartbeat")
+    stop.set()
+    thread.join(10)
+
+    assert abs(beat() - time.time() * 1000) < 60_000
