@@ -115,6 +115,13 @@ class Clients:
                 self._producer = Producer(props, logger=ClientLog())
             return self._producer
 
+    def discard_reader(self) -> None:
+        """Drop the reader: it may go on believing that a topic it once missed does not exist."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
     def discard_producer(self) -> None:
         """Drop the producer after an error: an idempotent one may be of no more use."""
         with self._lock:

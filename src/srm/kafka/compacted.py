@@ -164,6 +164,7 @@ class KafkaCompactedTopic:
     def _require_absent(self) -> None:
         """Never read a table as empty because its partition has no leader for a moment."""
         if self._partition < names(self._clients).get(self._topic, 0):
+            self._clients.discard_reader()
             raise UnavailableError(
                 f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
                 "no leader yet; retry"
