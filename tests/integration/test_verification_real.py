@@ -1,0 +1,258 @@
+"""Verification on real brokers: an exact copy is equal, and each kind of damage is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
+from pyspark.sql import SparkSession
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.topics import Flow, TopicPartition
+from srm.domain.verification import Difference, PartitionVerification
+from srm.engine import verification as engine
+from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.errors import NotFoundError
+from srm.kafka.compacted import ensure_compacted
+from srm.spark.session import spark_session
+from srm.spark.verification import BothClusters, VerificationRequest, verify
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import LoggedRecord, read_log
+from srm.wiring import open_flow
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(400),  # the first test of a session also waits for brokers and Spark
+]
+
+FLOW = Flow("P", "B")
+COUNT = 300
+AT = 137
+
+Log = list[LoggedRecord]
+Damage = Callable[[Log], Log]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("srm-verification-tests", "local[2]") as session:
+        yield session
+
+
+@pytest.fixture
+def config(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Config:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        "clusters = P, B\n"
+        f"P.bootstrap.servers = {clusters['P'].bootstrap}\n"
+        f"B.bootstrap.servers = {clusters['B'].bootstrap}\n"
+        "P->B.enabled = true\n"
+        "P->B.topics = verify-.*\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+    )
+    return load_config(file)
+
+
+@pytest.fixture
+def context(config: Config) -> Iterator[FlowContext]:
+    with open_flow(config, FLOW) as opened:
+        yield opened
+
+
+def properties(config: Config) -> BothClusters:
+    return BothClusters(config.client("P", "consumer"), config.client("B", "consumer"))
+
+
+def produce(producer: Producer, topic: str, partition: int, records: Log) -> None:
+    for record in records:
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            partition,
+            timestamp=record.timestamp[1],
+            headers=list(record.headers),
+        )
+
+
+def content(number: int) -> LoggedRecord:
+    return LoggedRecord(
+        key=None if number % 7 == 0 else b"key-%d" % number,
+        value=None if number % 11 == 0 else b"payment %d" % number,
+        headers=(("trace", b"%d" % number), ("empty", None)) if number % 2 else (),
+        timestamp=(TIMESTAMP_CREATE_TIME, 1_700_000_000_000 + number),
+    )
+
+
+def write_source(bootstrap: str, topic: str, partitions: int) -> None:
+    """Ordinary records, an aborted transaction, a committed one, and records again."""
+    third = COUNT // 3
+    plain = Producer({"bootstrap.servers": bootstrap})
+    transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    for partition in range(partitions):
+        produce(plain, topic, partition, [content(n) for n in range(third)])
+    assert plain.flush(30) == 0
+    transactional.init_transactions(30)
+    transactional.begin_transaction()
+    for partition in range(partitions):
+        transactional.produce(topic, b"never happened", partition=partition)
+    transactional.flush(30)
+    transactional.abort_transaction(30)
+    transactional.begin_transaction()
+    for partition in range(partitions):
+        produce(transactional, topic, partition, [content(n) for n in range(third, 2 * third)])
+    transactional.commit_transaction(30)
+    for partition in range(partitions):
+        produce(plain, topic, partition, [content(n) for n in range(2 * third, COUNT)])
+    assert plain.flush(30) == 0
+
+
+def create(cluster: Cluster, topic: str, partitions: int) -> None:
+    # The records are years old by their timestamps, so retention would take them.
+    cluster.create_topics([TopicSpec(topic, partitions, 1, {"retention.ms": "-1"})])
+
+
+def replicate(
+    clusters: Mapping[str, KafkaBroker], context: FlowContext, topic: str, damages: list[Damage]
+) -> None:
+    """Copy a topic, each partition with its damage, and write the map of an honest copier."""
+    remote, map_topic = f"P.{topic}", internal_topics.offset_map("P")
+    create(context.source, topic, len(damages))
+    create(context.target, remote, len(damages))
+    ensure_compacted(context.target, map_topic, MAP_PARTITIONS)
+    ensure_compacted(context.target, internal_topics.replication("P"))
+    source_id = context.source.topics()[topic].topic_id
+    target_id = context.target.topics()[remote].topic_id
+    write_source(clusters["P"].bootstrap, topic, len(damages))
+    producer = Producer({"bootstrap.servers": clusters["B"].bootstrap})
+    for partition, damage in enumerate(damages):
+        log = read_log(clusters["P"].bootstrap, topic, partition)
+        assert len(log) == COUNT
+        produce(producer, remote, partition, damage([record for _, record in log]))
+        runs = tuple(Run(offset, place, 1) for place, (offset, _) in enumerate(log))
+        block = MapBlock(topic, source_id, partition, target_id, (1,), runs)
+        table = context.target.compacted(map_topic, map_partition(source_id, partition))
+        table.write({block.key(): block.value()})
+    assert producer.flush(30) == 0
+    report(context, topic, source_id)
+
+
+def report(context: FlowContext, topic: str, topic_id: str) -> None:
+    """Say that everything is copied, the markers at the source's end too, as a slot does."""
+    partitions = range(len(DAMAGES))
+    ends = context.source.log_ends([TopicPartition(topic, p) for p in partitions])
+    positions = tuple(
+        PartitionPosition(topic_id, place.partition, Position(end, COUNT, end), 0, 1, 0)
+        for place, end in ends.items()
+    )
+    record = SlotReport(topic, 1, context.now_ms(), positions)
+    context.target.compacted(internal_topics.replication("P")).write({record.key(): record.value()})
+
+
+def changed(**changes: object) -> Damage:
+    def damage(log: Log) -> Log:
+        return [
+            *log[:AT],
+            replace(log[AT], **changes),  # type: ignore[arg-type]
+            *log[AT + 1 :],
+        ]
+
+    return damage
+
+
+DAMAGES: dict[str, Damage] = {
+    "none": lambda log: log,
+    "key": changed(key=b"other"),
+    "value": changed(value=b"other"),
+    "headers": changed(headers=(("trace", b"other"),)),
+    "timestamp": changed(timestamp=(TIMESTAMP_CREATE_TIME, 1)),
+    "missing": lambda log: [*log[:AT], *log[AT + 1 :]],
+    "extra": lambda log: [*log[:AT], log[AT - 1], *log[AT:]],
+    "order": lambda log: [*log[:AT], log[AT + 1], log[AT], *log[AT + 2 :]],
+    "foreign": lambda log: [*log, log[-1]],
+}
+
+
+def test_each_damage_is_found_at_its_offsets_and_only_there(clusters, context, config, spark):
+    topic = f"verify-{uuid.uuid4().hex}"
+    replicate(clusters, context, topic, list(DAMAGES.values()))
+    source_offset = read_log(clusters["P"].bootstrap, topic, 0)[AT][0]
+
+    for range_records in (100, 250_000):
+        request = VerificationRequest((topic,), range_records=range_records)
+        summary = verify(spark, context, properties(config), request)
+
+        equal, *damaged = summary.partitions
+        assert (equal.outcome, equal.reason) == ("equal", "")
+        assert (equal.source_records, equal.target_records) == (COUNT, COUNT)
+        assert equal.source_hash == equal.target_hash
+        for kind, result in zip(list(DAMAGES)[1:], damaged, strict=True):
+            place = (None, COUNT) if kind == "foreign" else (source_offset, AT)
+            expected = Difference(topic, result.partition, *place, (kind,))  # type: ignore[arg-type]
+            assert (result.outcome, result.difference) == ("different", expected)
+            assert result.source_hash != result.target_hash
+        stored = [r for r in engine.latest(context.target, FLOW).partitions if r.topic == topic]
+        assert tuple(stored) == summary.partitions
+
+
+def test_only_the_newest_records_are_read_when_asked_for_few(clusters, context, config, spark):
+    topic = f"verify-{uuid.uuid4().hex}"
+    replicate(clusters, context, topic, [DAMAGES["value"]])
+
+    few = verify(spark, context, properties(config), VerificationRequest((topic,), 100))
+    more = verify(spark, context, properties(config), VerificationRequest((topic,), COUNT - AT))
+
+    assert [(p.outcome, p.source_records) for p in few.partitions] == [("equal", 100)]
+    assert [p.outcome for p in more.partitions] == ["different"]
+
+
+def test_a_topic_that_was_never_copied_is_unverified_and_an_unknown_one_refused(
+    context, config, spark
+):
+    topic = f"verify-{uuid.uuid4().hex}"
+    create(context.source, topic, 1)
+
+    summary = verify(spark, context, properties(config), VerificationRequest((topic,)))
+
+    (result,) = summary.partitions
+    assert isinstance(result, PartitionVerification)
+    assert result.outcome == "unverified"
+    assert "does not exist on the target" in result.reason
+    with pytest.raises(NotFoundError, match="does not copy no-such"):
+        engine.plan(context, ("no-such",))
+
+
+def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(
+    clusters, context, config
+):
+    topic = f"verify-{uuid.uuid4().hex}"
+    replicate(clusters, context, topic, [DAMAGES["none"], DAMAGES["value"]])
+
+    options = ["--config", config.path, "--flow", "P->B", "--topic", topic]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "srm.cli.main", "verify", "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert ended.returncode == 8, ended.stderr
+    assert f"{topic}-1 source offset" in ended.stderr.splitlines()[-1]
+    outcomes = [p["outcome"] for p in json.loads(ended.stdout)["partitions"]]
+    assert outcomes == ["equal", "different"]
