@@ -15,14 +15,20 @@ from datetime import timedelta
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import dag
 
-from srm_airflow.settings import SPARK_CONNECTION, job_arguments, load, spark_job
+from srm_airflow.settings import (
+    SPARK_CONNECTION,
+    job_arguments,
+    load,
+    settled_cron,
+    spark_job,
+)
 
 CONFIG = load()
 
 
 @dag(
     # A cold Spark application takes 20 s of two cores.
-    schedule="*/5 * * * *",
+    schedule=settled_cron("*/5 * * * *"),
     max_active_runs=1,
     catchup=False,
     is_paused_upon_creation=False,

@@ -21,7 +21,13 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Param, dag
 
-from srm_airflow.settings import SPARK_CONNECTION, job_arguments, load, spark_job
+from srm_airflow.settings import (
+    SPARK_CONNECTION,
+    job_arguments,
+    load,
+    settled_cron,
+    spark_job,
+)
 
 CONFIG = load()
 
@@ -52,7 +58,7 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
 
 
 @dag(
-    schedule="17 * * * *",
+    schedule=settled_cron("17 * * * *"),
     max_active_runs=1,
     catchup=False,
     is_paused_upon_creation=False,

@@ -1,1 +1,1 @@
-"""Airflow operators, triggers and links of srm: thin adapters over the engine."""
+"""Airflow operators and triggers of srm: thin adapters over the engine."""

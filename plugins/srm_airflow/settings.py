@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, CronTriggerTimetable
 
 from srm.config.loader import find_config, load_config
 from srm.config.model import Config, FlowConfig
@@ -22,8 +22,8 @@ from srm.errors import ConfigError
 SPARK_CONNECTION: Final = "srm_spark"
 """Airflow connection of type ``spark`` that says where Spark applications run."""
 
-SHORTEST_INTERVAL: Final = timedelta(seconds=5)
-"""An Airflow run takes about two seconds, so schedules below this would only overlap."""
+SHORTEST_INTERVAL: Final = timedelta(seconds=10)
+"""A task costs Airflow about a second of processor time: below this it does little else."""
 
 
 def config_path() -> Path:
@@ -81,6 +81,15 @@ def spark_job(name: str) -> str:
     """
     beside = Path(__file__).resolve().parents[2] / "spark_jobs"
     return str(Path(os.environ.get("SRM_SPARK_JOBS") or beside) / f"{name}.py")
+
+
+def settled_cron(expression: str) -> CronTriggerTimetable:
+    """Return a schedule whose first run is the next one: not one more load on a starting Airflow.
+
+    Airflow would make up for a run that was due in the five minutes before, also where
+    ``run_immediately`` is False.
+    """
+    return CronTriggerTimetable(expression, timezone="UTC", run_immediately=timedelta(seconds=1))
 
 
 def job_arguments(config: Config, flows: Iterable[Flow] | None = None) -> list[str]:

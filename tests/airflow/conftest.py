@@ -28,7 +28,7 @@ topics = Payments.*
 groups = .*
 sync.group.offsets.enabled = true
 reverse.checkpointing.enabled = true
-emit.checkpoints.interval.seconds = 7
+emit.checkpoints.interval.seconds = 17
 refresh.topics.interval.seconds = 5
 """
 )

@@ -55,7 +55,7 @@ def test_every_dag_but_the_endless_one_has_a_time_limit(bag: Any) -> None:
 
 
 def test_schedules_follow_the_intervals_of_the_configuration(bag: Any) -> None:
-    assert bag.dags["srm_checkpoints"].schedule == timedelta(seconds=7)
+    assert bag.dags["srm_checkpoints"].schedule == timedelta(seconds=17)
     # The refresh interval of 5 s is raised: a sync of topics every 5 s would only burn workers.
     assert bag.dags["srm_topic_sync"].schedule == timedelta(seconds=30)
     assert type(bag.dags["srm_replication"].timetable).__name__ == "ContinuousTimetable"

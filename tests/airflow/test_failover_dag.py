@@ -51,7 +51,9 @@ def test_a_synchronised_group_moves_and_the_report_says_that_nothing_was_lost(si
     assert site.xcom("plan")["groups"][site.group]["lag"] == 40
 
 
-def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(site: Site) -> None:
+def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The group has read further than the copy reaches: going now would skip or repeat records."""
     site.produce(30)
     site.commit(120)
@@ -60,22 +62,12 @@ def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(site
 
     assert states["wait"] == "success"
     assert states["apply_and_go"] == "failed"
+    assert "GateClosedError" in capsys.readouterr().out
     assert states["release"] == "success"
     assert states["run"] == "failed"
     assert site.y.committed(site.group) == {}
     assert site.routes() == {(site.x.alias, "go")}
     assert site.xcom("report", "report")["step"] == "released"
-
-
-def test_the_refusal_after_a_wait_marked_as_successful_is_a_closed_gate(
-    site: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site.produce(30)
-    site.commit(120)
-
-    move(site, mark_success_pattern="wait")
-
-    assert "GateClosedError" in capsys.readouterr().out
 
 
 def test_a_group_that_is_not_synchronised_in_time_stays_where_it_is(site: Site) -> None:

@@ -110,13 +110,18 @@ def _web(port: int, kept: Mapping[str, str]) -> dict[str, str]:
 
 
 def _quick_turnaround() -> dict[str, str]:
-    """Cut the pauses between tasks: each one between hold and go is downtime of a move."""
+    """Cut pauses between tasks, downtime between hold and go, and failures of a busy machine."""
     return {
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         # Sweeps timed-out deferrals (15 s by default): a wait that gives up should do so then.
         "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "3",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
+        # Scheduler and API server start side by side: the first tasks wait for the API instead of
+        # failing after 15 s.
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "20",
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         # New and changed files are looked for often; unchanged ones are parsed again rarely, which
         # costs a process each, and is only there to notice a change of the properties file.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
