@@ -2,230 +2,28 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.moving import Application, Site, Source, eventually
 
-from srm.client.consumer import FailoverConsumer
-from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
-from srm.config.loader import load_config
-from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.replication_records import AssignedPartition, Assignment
-from srm.domain.topics import Flow
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveReport, MoveRequest
-from srm.engine.ports import TopicSpec
 from srm.errors import GateClosedError
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.slot_state import KafkaStateLog
-from srm.replication.slot import SlotSpec
-from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
-from srm.wiring import open_move
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-PARTITIONS = 3
-DEADLINE_S = 60.0
-
-
-def eventually(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Poll a condition until it holds."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_s:.0f} s: {what}"
-        time.sleep(0.05)
-
-
-class Site:
-    """Two clusters under aliases of this test, one topic on both, replicated both ways."""
-
-    def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path) -> None:
-        unique = uuid.uuid4().hex[:6]
-        self.p, self.b = f"P{unique}", f"B{unique}"
-        self.topic = f"Payments{unique}"
-        self.unique = unique
-        path = home / "srm.properties"
-        path.write_text(
-            f"""
-            clusters = {self.p}, {self.b}
-            {self.p}.bootstrap.servers = {clusters["P"].bootstrap}
-            {self.b}.bootstrap.servers = {clusters["B"].bootstrap}
-            {self.p}->{self.b}.enabled = true
-            {self.b}->{self.p}.enabled = true
-            topics = Payments.*
-            groups = .*
-            replication.factor = 1
-            offset-syncs.topic.replication.factor = 1
-            checkpoints.topic.replication.factor = 1
-            heartbeats.topic.replication.factor = 1
-            """
-        )
-        self.path = path
-        self.config: Config = load_config(path)
-        self.clusters = {
-            alias: KafkaCluster(
-                alias,
-                *[self.config.client(alias, kind) for kind in ("admin", "consumer", "producer")],
-            )
-            for alias in (self.p, self.b)
-        }
-        for alias, cluster in self.clusters.items():
-            other = self.b if alias == self.p else self.p
-            compact = {"cleanup.policy": "compact"}
-            cluster.create_topics(
-                [
-                    TopicSpec(self.topic, PARTITIONS, 1, {}),
-                    TopicSpec(f"{other}.{self.topic}", PARTITIONS, 1, {}),
-                    TopicSpec(internal_topics.offset_syncs(other), 1, 1, compact),
-                    TopicSpec(internal_topics.offset_map(other), 8, 1, compact),
-                    TopicSpec(internal_topics.replication(other), 1, 1, compact),
-                    TopicSpec(internal_topics.raw_metrics(other), 1, 1, {}),
-                ]
-            )
-
-    def group(self, name: str) -> str:
-        return f"{name}-{self.unique}"
-
-    @contextmanager
-    def replicating(self, *flows: Flow) -> Iterator[None]:
-        """Run a slot for each flow; all flows by default."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
-
-        def work(flow: Flow) -> None:
-            try:
-                sides = [
-                    self.config.client(alias, "consumer") for alias in (flow.source, flow.target)
-                ]
-                run_slot(SlotSpec(self.config.flow(flow), "0", *sides), stop)
-            except BaseException as error:  # noqa: BLE001 -- the test reports it
-                failures.append(error)
-
-        threads = []
-        for flow in flows or (Flow(self.p, self.b), Flow(self.b, self.p)):
-            self._assign(flow)
-            threads.append(threading.Thread(target=work, args=(flow,)))
-            threads[-1].start()
-        try:
-            yield
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join(30)
-        assert not failures, failures
-
-    def _assign(self, flow: Flow) -> None:
-        remote = f"{flow.source}.{self.topic}"
-        source_id = self.clusters[flow.source].topics()[self.topic].topic_id
-        target_id = self.clusters[flow.target].topics()[remote].topic_id
-        assignment = Assignment(
-            "0",
-            time.time_ns(),
-            tuple(
-                AssignedPartition(self.topic, number, source_id, remote, target_id)
-                for number in range(PARTITIONS)
-            ),
-        )
-        log = KafkaStateLog(flow.target, self.config.client(flow.target, "producer"))
-        log.write(internal_topics.replication(flow.source), assignment.key(), assignment.value())
-        log.flush(10)
-
-    @contextmanager
-    def context(self, source: str, target: str) -> Iterator[MoveContext]:
-        with open_move(self.config, source, target) as context:
-            yield context
-
-
-class Application:
-    """Members of one group, each a thread, that write down what they have processed."""
-
-    def __init__(self, site: Site, group: str, members: int, watcher: RoutingWatcher) -> None:
-        self.group = group
-        self.processed: list[bytes] = []
-        self.clusters: set[str] = set()
-        self.pause_s = 0.0
-        self.failures: list[BaseException] = []
-        self._stop = threading.Event()
-        self._arguments = (site, watcher)
-        self._threads = [threading.Thread(target=self._work) for _ in range(members)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _work(self) -> None:
-        site, watcher = self._arguments
-        try:
-            with FailoverConsumer(
-                site.config, self.group, [site.topic], watcher=watcher
-            ) as consumer:
-                while not self._stop.is_set():
-                    message = consumer.poll(0.5)
-                    if message is not None:
-                        self.processed.append(message.value())
-                        self.clusters.add(consumer.cluster)
-                        if self.pause_s:
-                            self._stop.wait(self.pause_s)
-        except BaseException as error:  # noqa: BLE001 -- the test reports it
-            self.failures.append(error)
-
-
-class Source:
-    """A thread that produces numbered payments without end, through moves."""
-
-    def __init__(self, site: Site, watcher: RoutingWatcher) -> None:
-        self.acknowledged: list[bytes] = []
-        self.failures: list[object] = []
-        self._site = site
-        self._watcher = watcher
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(60)
-
-    def _work(self) -> None:
-        def delivered(error: object, message: object) -> None:
-            if error is not None:
-                self.failures.append(error)
-            else:
-                self.acknowledged.append(message.value())
-
-        number = 0
-        try:
-            with FailoverProducer(
-                self._site.config, [self._site.topic], watcher=self._watcher
-            ) as producer:
-                while not self._stop.wait(0.002):
-                    number += 1
-                    value = f"payment-{number}".encode()
-                    producer.produce(
-                        self._site.topic, value, str(number % 50), on_delivery=delivered
-                    )
-        except BaseException as error:  # noqa: BLE001 -- the test reports it
-            self.failures.append(error)
 
 
 @pytest.fixture
@@ -429,3 +227,45 @@ def test_a_released_move_lets_clients_go_on_where_they_were(filled: Site) -> Non
     assert application.processed[-1] == b"after"
     assert len(set(application.processed)) == 151
     assert application.clusters == {site.p}
+
+
+def srm(site: Site, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "srm.cli.main", "failover", *arguments, "--config", str(site.path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
+    filled: Site,
+) -> None:
+    site, group = filled, filled.group("g")
+    named = ["--topic", site.topic, "--group", group, "--move-id"]
+
+    with site.replicating(), RoutingWatcher(site.config) as watcher:
+        with site.context(site.p, site.b) as context:
+            request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,))
+            eventually(lambda: not move.plan(context, request, dry_run=True).blocking, "a plan")
+        stubborn = member(site, site.p, group)
+
+        late = srm(site, "run", *named, f"late-{site.unique}", "--timeout", "2")
+        _, said = late.communicate(timeout=90)
+        assert late.returncode == 5, said
+        assert f"group {group} is still active on {site.p}" in said
+
+        stopped = srm(site, "run", *named, f"stopped-{site.unique}")
+        eventually(lambda: watcher.route(f"group:{group}").state == "hold", "held")
+        stopped.send_signal(signal.SIGINT)
+        stopped.communicate(timeout=90)
+        assert stopped.returncode == 130
+        eventually(lambda: watcher.route(f"group:{group}").state == "go", "released")
+        assert watcher.route(f"group:{group}").cluster == site.p
+        stubborn.close()
+
+        done = srm(site, "run", *named, f"done-{site.unique}", "--json")
+        out, said = done.communicate(timeout=90)
+        assert done.returncode == 0, said
+        assert MoveReport.decode(out.encode()).rpo_records == 0
+        eventually(lambda: watcher.route(f"topic:{site.topic}").cluster == site.b, "gone")

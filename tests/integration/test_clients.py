@@ -1,0 +1,249 @@
+"""Failover clients on real brokers, told by routing records what to do."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.moving import Site, eventually
+
+from srm.client.consumer import FailoverConsumer
+from srm.client.producer import FailoverProducer
+from srm.client.routing import RoutingWatcher
+from srm.domain import internal_topics
+from srm.domain.routing import acks_of
+from srm.engine.move_store import Redirect, ensure_topics, redirect
+from srm.errors import ConflictError, UnavailableError, UsageError
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+@pytest.fixture
+def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
+    made = Site(clusters, tmp_path)
+    with made.context(made.p, made.b) as context:
+        ensure_topics(context)
+    yield made
+    for cluster in made.clusters.values():
+        cluster.close()
+
+
+@pytest.fixture
+def watcher(site: Site) -> Iterator[RoutingWatcher]:
+    with RoutingWatcher(site.config) as started:
+        yield started
+
+
+def tell(site: Site, subject: str, cluster: str, state: str) -> None:
+    with site.context(site.p, site.b) as context:
+        change = Redirect(f"move-{site.unique}", [subject], cluster, state)
+        redirect(context, change, first=context.source)
+
+
+def values_on(site: Site, alias: str) -> Counter[bytes]:
+    bootstrap = site.config.client(alias, "consumer")["bootstrap.servers"]
+    return Counter(
+        record.value
+        for partition in range(3)
+        for _, record in read_log(bootstrap, site.topic, partition)
+    )
+
+
+def load(site: Site, count: int) -> None:
+    producer = Producer(site.config.client(site.p, "producer"))
+    for number in range(count):
+        producer.produce(site.topic, f"{number}", partition=0)
+    assert producer.flush(30) == 0
+
+
+def committed(site: Site, alias: str, group: str) -> dict[str, int]:
+    return {str(tp): at for tp, at in site.clusters[alias].committed(group).items()}
+
+
+def acks(site: Site, alias: str, subject: str) -> dict[str, str]:
+    records = site.clusters[alias].compacted(internal_topics.ROUTING).read()
+    return {ack.client: ack.state for ack in acks_of(records) if ack.subject == subject}
+
+
+def test_a_hold_flushes_what_was_handed_over_and_the_rest_goes_to_the_other_cluster(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    subject = f"topic:{site.topic}"
+    properties = {"linger.ms": "60000"}  # nothing is sent by itself
+    with FailoverProducer(
+        site.config, [site.topic], watcher=watcher, properties=properties, client_id="writer"
+    ) as producer:
+        for number in range(200):
+            producer.produce(site.topic, f"old-{number}")
+        tell(site, subject, site.p, "hold")
+        eventually(lambda: acks(site, site.p, subject) == {"writer": "held"}, "acknowledged")
+        assert values_on(site, site.p).total() == 200
+
+        waiting = threading.Thread(target=producer.produce, args=(site.topic, "new"))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        assert producer.cluster(site.topic) is None
+        tell(site, subject, site.b, "go")
+        waiting.join(30)
+        assert not waiting.is_alive()
+        assert producer.flush(30) == 0
+
+    assert values_on(site, site.p) == Counter(f"old-{n}".encode() for n in range(200))
+    assert values_on(site, site.b) == Counter([b"new"])
+
+
+def test_a_hold_that_lasts_too_long_is_an_error_and_the_record_is_not_handed_over(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    tell(site, f"topic:{site.topic}", site.p, "hold")
+    properties = {"delivery.timeout.ms": "1000", "linger.ms": "0"}
+    with FailoverProducer(
+        site.config, [site.topic], watcher=watcher, properties=properties
+    ) as producer:
+        with pytest.raises(UnavailableError, match="was not handed over"):
+            producer.produce(site.topic, "never")
+        with pytest.raises(UsageError, match="was not named"):
+            producer.produce("other", "never")
+
+    with pytest.raises(ConflictError, match="closed"):
+        producer.produce(site.topic, "never")
+    assert values_on(site, site.p).total() == 0
+
+
+def test_a_failed_record_without_a_callback_is_raised_by_flush(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    larger_than_the_broker_takes = {"message.max.bytes": "3000000"}
+    with FailoverProducer(
+        site.config, [site.topic], watcher=watcher, properties=larger_than_the_broker_takes
+    ) as producer:
+        producer.produce(site.topic, b"x" * 2_000_000, partition=0)
+        with pytest.raises(UsageError):
+            producer.flush(30)
+
+
+def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_done(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    load(site, 10)
+    group = site.group("g")
+    with FailoverConsumer(site.config, group, [site.topic], watcher=watcher) as consumer:
+        for count, _ in enumerate(consumer, start=1):
+            if count == 4:
+                break
+    assert committed(site, site.p, group) == {f"{site.topic}-0": 3}
+
+    with FailoverConsumer(site.config, group, [site.topic], watcher=watcher) as consumer:
+        message = next(iter(consumer))
+        assert message.value() == b"3"
+        consumer.done(message)
+    assert committed(site, site.p, group) == {f"{site.topic}-0": 4}
+
+
+def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a_release(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    load(site, 10)
+    group = site.group("g")
+    subject = f"group:{group}"
+    seen: list[bytes] = []
+    with FailoverConsumer(
+        site.config, group, [site.topic], watcher=watcher, client_id="reader"
+    ) as consumer:
+        for message in consumer:
+            seen.append(message.value())
+            if len(seen) == 5:
+                break
+        tell(site, subject, site.p, "hold")
+        eventually(lambda: watcher.route(subject).state == "hold", "hold is known")
+
+        assert consumer.poll(0.2) is None
+        assert consumer.cluster is None
+        assert site.clusters[site.p].groups([group])[group].state == "empty"
+        assert committed(site, site.p, group) == {f"{site.topic}-0": 5}
+        eventually(lambda: acks(site, site.p, subject) == {"reader": "held"}, "acknowledged")
+
+        tell(site, subject, site.p, "go")
+        while len(seen) < 10:
+            message = consumer.poll(1.0)
+            if message is not None:
+                seen.append(message.value())
+        eventually(lambda: acks(site, site.p, subject) == {"reader": "resumed"}, "resumed")
+
+    assert seen == [f"{number}".encode() for number in range(10)]
+
+
+def test_members_that_leave_one_by_one_process_each_record_once(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    load(site, 2_000)
+    group = site.group("g")
+    stop = threading.Event()
+    seen: list[list[bytes]] = [[], [], []]
+
+    def work(mine: list[bytes]) -> None:
+        with FailoverConsumer(site.config, group, [site.topic], watcher=watcher) as consumer:
+            while not stop.is_set():
+                message = consumer.poll(0.2)
+                if message is not None:
+                    mine.append(message.value())
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in seen]
+    threads[0].start()
+    eventually(lambda: len(seen[0]) > 100, "the first member reads")
+    for thread in threads[1:]:
+        thread.start()
+    tell(site, f"group:{group}", site.p, "hold")
+    eventually(
+        lambda: site.clusters[site.p].groups([group])[group].state == "empty", "all have left"
+    )
+    tell(site, f"group:{group}", site.p, "go")
+    eventually(lambda: sum(map(len, seen)) >= 2_000, "everything is read")
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert Counter(value for mine in seen for value in mine) == Counter(
+        f"{number}".encode() for number in range(2_000)
+    )
+
+
+def test_a_cluster_that_is_down_does_not_keep_clients_from_starting(site: Site) -> None:
+    down = {"bootstrap.servers": "127.0.0.1:1"}
+    clients = {
+        (alias, kind): down if alias == site.b else props
+        for (alias, kind), props in site.config.clients.items()
+    }
+    config = replace(site.config, clients=MappingProxyType(clients))
+    tell(site, "group:x" + site.unique, site.b, "hold")
+
+    watcher = RoutingWatcher(config)
+    try:
+        watcher.start(3.0)
+        assert watcher.route("group:x" + site.unique).state == "hold"
+    finally:
+        watcher.close()
+
+
+def test_without_any_cluster_clients_say_so(site: Site) -> None:
+    clients = {key: {"bootstrap.servers": "127.0.0.1:1"} for key in site.config.clients}
+    watcher = RoutingWatcher(replace(site.config, clients=MappingProxyType(clients)))
+    try:
+        with pytest.raises(UnavailableError, match="none of the clusters"):
+            watcher.start(1.0)
+    finally:
+        watcher.close()
+
+
+def test_static_members_cannot_move(site: Site) -> None:
+    with pytest.raises(UsageError, match=r"group\.instance\.id"):
+        FailoverConsumer(site.config, "g", [site.topic], properties={"group.instance.id": "1"})
