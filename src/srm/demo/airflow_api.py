@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,7 +14,7 @@ from srm.errors import UnavailableError
 
 _REQUEST_S: Final = 20.0
 _NOT_FOUND: Final = 404
-_LOG_TROUBLE: Final = re.compile(r"(\w*(?:Error|Exception)\b.*)")
+_LONGEST: Final = 400
 _ACTIVE: Final = ("running", "queued", "scheduled", "deferred", "up_for_retry", "restarting")
 
 
@@ -46,9 +45,11 @@ class AirflowApi:
     Every call raises :class:`UnavailableError` when Airflow does not answer or refuses.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
         self._url = url
-        self._client = httpx.Client(base_url=url, trust_env=False, timeout=_REQUEST_S)
+        self._client = httpx.Client(
+            base_url=url, trust_env=False, timeout=_REQUEST_S, transport=transport
+        )
 
     def __enter__(self) -> Self:
         answer = self._call("GET", "/auth/token")
@@ -111,7 +112,7 @@ class AirflowApi:
         answer = self._call(
             "GET", path, headers={"Accept": "application/json"}, missing={"content": []}
         )
-        return f"task {task['task_id']}: {_cause(str(answer['content']))}"
+        return f"task {task['task_id']}: {_cause(answer['content'])}"
 
     def _call(self, method: str, path: str, *, missing: Any = None, **options: Any) -> Any:
         try:
@@ -138,6 +139,10 @@ def _task(dag: str, run: str, task: str) -> str:
     return f"{_dag(dag)}/dagRuns/{quote(run)}/taskInstances/{quote(task)}"
 
 
-def _cause(text: str) -> str:
-    found = _LOG_TROUBLE.findall(text.replace("\\n", "\n").replace("'}", "\n"))
-    return found[-1][:300] if found else "see its log"
+def _cause(lines: list[dict[str, Any]]) -> str:
+    """Return the last exception of a task's log, else its last word of an error."""
+    for line in reversed(lines):
+        for detail in reversed(line.get("error_detail") or ()):
+            return f"{detail['exc_type']}: {detail['exc_value']}"[:_LONGEST]
+    errors = [line["event"] for line in lines if line.get("level") in {"error", "critical"}]
+    return str(errors[-1])[:_LONGEST] if errors else "its log has no error"

@@ -76,6 +76,7 @@ class Display:
             step = Step(title, time.monotonic())
             self._steps.append(step)
             self._count = ""
+        self._said = ("", float("-inf"))
         self._line(f"{title} ...")
         yield
         with self._lock:

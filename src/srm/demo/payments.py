@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ def read_payment(value: bytes) -> dict[str, Any]:
     return body
 
 
-def missing_numbers(ids: Iterator[str] | list[str]) -> dict[str, int]:
+def missing_numbers(ids: Iterable[str]) -> dict[str, int]:
     """Count, by producer, the numbers below the highest one that no id has: 0 where dense."""
     seen: dict[str, set[int]] = {}
     for payment_id in ids:

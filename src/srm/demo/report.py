@@ -74,12 +74,16 @@ class CopyResult:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """Everything a demo has found. ``ok`` is true only without any ``problems``."""
+    """Everything a demo has found. ``ok`` is true only without any ``problems``.
+
+    ``unacknowledged`` are payments that a producer numbered but got no acknowledgement for.
+    """
 
     ok: bool
     problems: tuple[str, ...]
     produced: int
     produced_on: Mapping[str, int]
+    unacknowledged: int
     groups: Mapping[str, GroupResult]
     moves: tuple[MoveResult, ...]
     verification: tuple[CopyResult, ...]

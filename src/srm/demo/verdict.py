@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srm.demo.audit import GroupAudit, audit_group, number_stints
+from srm.demo.payments import missing_numbers
 from srm.demo.record import Entry
 from srm.demo.report import CopyResult, DemoReport, GroupResult, MoveGroupResult, MoveResult
 from srm.demo.scenario import SLOW_GROUP, Move
@@ -49,6 +50,7 @@ def judge(
         problems=problems,
         produced=len(findings.acknowledged),
         produced_on=_by_cluster(findings.acknowledged),
+        unacknowledged=unacknowledged(findings.acknowledged),
         groups={
             group: GroupResult(
                 audit.processed,
@@ -67,6 +69,11 @@ def judge(
         phases=dict(phases),
         versions=dict(versions),
     )
+
+
+def unacknowledged(entries: Sequence[Entry]) -> int:
+    """Count the payments below the highest number of each producer that were not written."""
+    return sum(missing_numbers(entry.payment for entry in entries).values())
 
 
 def _move(
@@ -141,6 +148,8 @@ def _problems(
     moves: Sequence[MoveResult],
     copies: Sequence[CopyResult],
 ) -> Iterator[str]:
+    if lost := unacknowledged(findings.acknowledged):
+        yield f"{lost:,} payments were not acknowledged to their producers"
     for group, audit in audits.items():
         yield from _group_problems(group, audit)
     for move in moves:
