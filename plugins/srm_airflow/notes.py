@@ -13,7 +13,7 @@ from airflow.sdk import conf
 logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE: Final = "SRM_AIRFLOW_TOKEN"  # noqa: S105 - a name, not a token
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 15.0
 LONGEST: Final = 1000
 
 

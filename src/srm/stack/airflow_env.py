@@ -115,7 +115,9 @@ def _quick_turnaround() -> dict[str, str]:
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         # Sweeps timed-out deferrals (15 s by default): a wait that gives up should do so then.
         "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "3",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+        # A task whose process died is noticed after this (300 s by default); with 60 s, tasks of an
+        # overloaded machine were taken for dead.
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "180",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         # Scheduler and API server start side by side: the first tasks wait for the API instead of
         # failing after 15 s.

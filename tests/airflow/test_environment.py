@@ -1,0 +1,73 @@
+"""The environment of the embedded Airflow: what cost hours when it was missing."""
+
+from __future__ import annotations
+
+import json
+import stat
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from srm.errors import StackError
+from srm.stack.airflow_env import airflow_environment
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def environment(home: Path) -> dict[str, str]:
+    return airflow_environment(home, PROJECT, 18123, home / "srm.properties")
+
+
+def test_tasks_find_the_api_on_the_chosen_port_and_only_this_machine_reaches_it(
+    tmp_path: Path,
+) -> None:
+    made = environment(tmp_path)
+
+    assert made["AIRFLOW__API__PORT"] == "18123"
+    assert made["AIRFLOW__API__BASE_URL"] == "http://localhost:18123"
+    assert made["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://localhost:18123/execution/"
+    assert made["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert {"localhost", "127.0.0.1"} <= set(made["NO_PROXY"].split(","))
+
+
+def test_secrets_are_long_enough_private_and_the_same_after_a_restart(tmp_path: Path) -> None:
+    first, second = environment(tmp_path / "home"), environment(tmp_path / "home")
+
+    assert first == second
+    assert len(first["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
+    (kept,) = (tmp_path / "home").glob("*.json")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_the_log_servers_have_ports_of_their_own(tmp_path: Path) -> None:
+    """Two stacks on one machine would fight for Airflow's fixed 8793 and 8794."""
+    one, other = environment(tmp_path / "one"), environment(tmp_path / "other")
+    names = ("WORKER", "TRIGGER")
+    ports = {e[f"AIRFLOW__LOGGING__{n}_LOG_SERVER_PORT"] for e in (one, other) for n in names}
+
+    assert len(ports) == 4
+    assert not ports & {"8793", "8794"}
+
+
+def test_settings_that_name_python_objects_name_existing_ones(tmp_path: Path) -> None:
+    made = environment(tmp_path)
+    for key in ("SQL_ALCHEMY_CONNECT_ARGS", "SQL_ALCHEMY_CONNECT_ARGS_ASYNC"):
+        module, _, name = made[f"AIRFLOW__DATABASE__{key}"].rpartition(".")
+        assert getattr(import_module(module), name)["timeout"] == 60
+
+
+def test_spark_is_found_by_the_connection_and_by_name(tmp_path: Path) -> None:
+    made = environment(tmp_path)
+
+    assert json.loads(made["AIRFLOW_CONN_SRM_SPARK"]) == {"conn_type": "spark", "host": "local[4]"}
+    assert (Path(made["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+    assert (Path(made["PATH"].split(":")[0]) / "spark-submit").is_file()
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+
+    with pytest.raises(StackError, match=r"cannot keep Airflow's secrets in .*file"):
+        environment(blocked / "home")
