@@ -1,0 +1,184 @@
+"""Clusters P and B in memory with a topic copied both ways, for tests of moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.offset_map import Position, Run
+from srm.domain.routing import Route, routes_of
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine import move
+from srm.engine.move import MoveContext, MoveRequest
+from srm.engine.ports import FlowContext
+from srm.testing.clock import FakeClock
+from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_maps import FakeMapReader
+
+PROPERTIES = """
+clusters = P, B
+P.bootstrap.servers = p:9092
+B.bootstrap.servers = b:9092
+P->B.enabled = true
+B->P.enabled = true
+topics = Payments.*
+groups = .*
+"""
+
+
+class Killed(BaseException):
+    """The process died at this point."""
+
+
+class KillableCluster(FakeCluster):
+    """Dies just before, or just after, the n-th write; ``watch`` sees each write that was made."""
+
+    def __init__(self, alias: str, writes: Writes) -> None:
+        super().__init__(alias)
+        self._writes = writes
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._writes.around(lambda: super(KillableCluster, self).commit_idle(group, offsets))
+
+    def compacted(self, topic: str, partition: int = 0):
+        table = super().compacted(topic, partition)
+        write = table.write
+        table.write = lambda records: self._writes.around(lambda: write(records))
+        return table
+
+
+class Writes:
+    """Counts the writes of all clusters."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.die_at: tuple[int, bool] | None = None
+        self.watch: Callable[[], None] = lambda: None
+
+    def around(self, write: Callable[[], None]) -> None:
+        self.count += 1
+        at, after = self.die_at or (0, False)
+        if self.count == at and not after:
+            raise Killed
+        write()
+        self.watch()
+        if self.count == at:
+            raise Killed
+
+
+class World:
+    """Clusters P and B with Payments on both, copied both ways on demand."""
+
+    def __init__(self, config: Config, partitions: int = 1) -> None:
+        self.config = config
+        self.partitions = partitions
+        self.clock = FakeClock()
+        self.writes = Writes()
+        self.clusters = {alias: KillableCluster(alias, self.writes) for alias in ("P", "B")}
+        self.maps = {Flow("P", "B"): FakeMapReader(), Flow("B", "P"): FakeMapReader()}
+        for alias, other in (("P", "B"), ("B", "P")):
+            self.clusters[alias].add_topic("Payments", partitions)
+            self.clusters[alias].add_topic(f"{other}.Payments", partitions)
+
+    @property
+    def p(self) -> KillableCluster:
+        return self.clusters["P"]
+
+    @property
+    def b(self) -> KillableCluster:
+        return self.clusters["B"]
+
+    def context(self, source: str = "P", target: str = "B") -> MoveContext:
+        return MoveContext(self._flow(source, target), self._flow(target, source))
+
+    def _flow(self, source: str, target: str) -> FlowContext:
+        flow = Flow(source, target)
+        return FlowContext(
+            self.config.flow(flow),
+            self.clusters[source],
+            self.clusters[target],
+            self.maps[flow],
+            self.maps[flow.reversed],
+            self.clock,
+        )
+
+    def copy(self, source: str, target: str, markers: int = 0) -> None:
+        """Let the replicator catch up; ``markers`` are offsets a new claim takes on the target."""
+        flow, remote = Flow(source, target), f"{source}.Payments"
+        for number in range(self.partitions):
+            tp = TopicPartition("Payments", number)
+            known = self.maps[flow].load(["Payments"]).get(tp)
+            start = known.position.source_next if known.position else 0
+            end = self.clusters[source].log_ends([tp])[tp]
+            there = self.clusters[target].produce(remote, number, markers)
+            runs = [*known.runs]
+            if end > start:
+                runs.append(Run(start, there, end - start))
+                there = self.clusters[target].produce(remote, number, end - start)
+            self.maps[flow].put(tp, runs, Position(end, there, end))
+
+    def passing(self, milliseconds: int = 2_000) -> None:
+        self.clock.advance(milliseconds)
+
+    def routes(self, alias: str) -> dict[str, Route]:
+        return routes_of(self.clusters[alias].compacted("srm-routing.internal").read())
+
+    def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
+        """Let a group work on a cluster and commit; offsets by topic, partition 0."""
+        self.clusters[alias].join(group)
+        self.clusters[alias].commit(
+            group, {TopicPartition(topic, 0): offset for topic, offset in committed.items()}
+        )
+
+    def obey(self, *groups: str, alias: str = "P") -> None:
+        """Let the members of groups do what a hold asks for."""
+        for group in groups:
+            if self.clusters[alias].groups([group])[group].members:
+                self.clusters[alias].leave(group)
+
+    def offsets(self, alias: str, group: str) -> dict[str, int]:
+        return {str(tp): at for tp, at in self.clusters[alias].committed(group).items()}
+
+
+def config_in(home: Path) -> Config:
+    path = home / "srm.properties"
+    path.write_text(PROPERTIES)
+    loaded = load_config(path)
+    flows = {
+        flow: replace(settings, internal_replication_factor=1)
+        for flow, settings in loaded.flow_configs.items()
+    }
+    return replace(loaded, flow_configs=flows)
+
+
+def busy_world(config: Config) -> World:
+    """100 payments on P; near is 5 behind, far 90; a claim marker on B after the first 60."""
+    world = World(config)
+    world.p.produce("Payments", records=60)
+    world.copy("P", "B")
+    world.p.produce("Payments", records=40)
+    world.copy("P", "B", markers=1)
+    world.copy("B", "P")
+    world.start("near", "P", {"Payments": 95})
+    world.start("far", "P", {"Payments": 10})
+    return world
+
+
+REQUEST = MoveRequest("failover", "P", "B", ("Payments",), ("near", "far"))
+
+
+def planned(world: World, request: MoveRequest = REQUEST, move_id: str = "m1") -> MoveContext:
+    context = world.context(request.source, request.target)
+    move.plan(context, request, move_id)
+    return context
+
+
+def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
+    context = planned(world, request)
+    move.hold(context, "m1")
+    world.obey("near", "far", alias=request.source)
+    world.passing()
+    return context

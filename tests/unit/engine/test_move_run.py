@@ -1,0 +1,152 @@
+"""A whole move by one call: what ends it before go releases the hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tests.unit.engine.moving import REQUEST, World, busy_world, config_in
+
+from srm.cli.failover_view import MoveView, render_plan, render_report
+from srm.config.model import Config
+from srm.engine import move
+from srm.engine.move import MoveReport, RunEvent
+from srm.errors import ConflictError, GateClosedError, UnavailableError
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return config_in(tmp_path_factory.mktemp("move"))
+
+
+@pytest.fixture
+def world(config: Config) -> World:
+    return busy_world(config)
+
+
+class Clients:
+    """Obeys a hold, and a go, when the move looks; time passes with each look."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.steps: list[str] = []
+        self.obedient = True
+        self.seen: list[RunEvent] = []
+
+    def __call__(self, event: RunEvent) -> None:
+        self.seen.append(event)
+        if event.step not in self.steps:
+            self.steps.append(event.step)
+        self.world.passing(1_000)
+        if event.step == "wait" and self.obedient:
+            self.world.obey("near", "far")
+        if event.step == "verify":
+            self.world.start("near", "B", {})
+            self.world.start("far", "B", {})
+
+
+def run(world: World, clients: Clients, request: move.MoveRequest = REQUEST) -> MoveReport:
+    context = world.context()
+    move.plan(context, request, "m1")
+    return move.carry_out(context, "m1", clients, poll_seconds=0.001)
+
+
+def states(world: World) -> set[tuple[str, str]]:
+    return {(r.cluster, r.state) for r in world.routes("P").values()}
+
+
+def test_a_move_runs_from_hold_to_report(world: World) -> None:
+    clients = Clients(world)
+    report = run(world, clients)
+
+    assert report.ok, report.problems
+    assert clients.steps == ["hold", "wait", "apply", "go", "verify", "report"]
+    assert states(world) == {("B", "go")}
+
+
+def test_a_time_out_releases_the_hold_and_says_what_was_waited_for(world: World) -> None:
+    clients = Clients(world)
+    clients.obedient = False
+
+    with pytest.raises(GateClosedError, match=r"clients stay on P: .*far is still active on P"):
+        run(world, clients, replace(REQUEST, wait_seconds=5))
+    assert states(world) == {("P", "go")}
+
+
+@pytest.mark.parametrize("step", ["hold", "wait", "apply", "go"])
+def test_an_interruption_before_go_releases_the_hold(world: World, step: str) -> None:
+    clients = Clients(world)
+
+    def interrupt(event: RunEvent) -> None:
+        clients(event)
+        if event.step == step:
+            raise KeyboardInterrupt
+
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    with pytest.raises(KeyboardInterrupt):
+        move.carry_out(context, "m1", interrupt, poll_seconds=0.001)
+    assert states(world) <= {("P", "go")}
+
+
+def test_an_interruption_after_go_leaves_clients_on_the_target(world: World) -> None:
+    clients = Clients(world)
+
+    def interrupt(event: RunEvent) -> None:
+        if event.step == "verify":
+            raise KeyboardInterrupt
+        clients(event)
+
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    with pytest.raises(KeyboardInterrupt):
+        move.carry_out(context, "m1", interrupt, poll_seconds=0.001)
+    assert states(world) == {("B", "go")}
+    assert move.carry_out(context, "m1", clients, poll_seconds=0.001).ok
+
+
+def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
+    clients = Clients(world)
+
+    def outage(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "hold":
+            return
+        if event.step == "wait" and len(clients.seen) == 2:
+            wait_status = world.b.topics
+            world.b.topics = lambda: recovering(world, wait_status)
+
+    assert run(world, outage).ok
+
+
+def recovering(world: World, topics: object) -> object:
+    world.b.topics = topics
+    raise UnavailableError("cluster B does not answer")
+
+
+def test_a_blocked_move_touches_nobody(world: World) -> None:
+    world.b.join("far", "early")
+
+    with pytest.raises(ConflictError, match="active on B"):
+        run(world, Clients(world))
+    assert states(world) == set()
+
+
+def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
+    clients = Clients(world)
+    world.p.produce("Payments")
+    console = Console(record=True, width=140)
+    plan = move.plan(world.context(), REQUEST, "m1")
+    render_plan(console, plan)
+    world.copy("P", "B")
+    render_report(console, run(world, clients))
+    for event in clients.seen:
+        console.print(MoveView(plan, event))
+
+    text = console.export_text()
+    assert "note replication of Payments is 1 records behind" in text
+    assert "failover P->B: clean" in text
+    assert "RPO 0 records" in text
+    assert "waits: group far is still active on P" in text
+    assert "waits: group far has no members on B yet" in text
