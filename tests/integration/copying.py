@@ -7,15 +7,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
 
 from confluent_kafka import Producer
+from tests.flows import flow_config
 
-from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.offset_map import OffsetMap
-from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
@@ -31,7 +28,6 @@ from srm.replication.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.testing.logs import first_difference, read_log
 
-SECOND = timedelta(seconds=1)
 DEADLINE_S = 60.0
 
 
@@ -54,7 +50,7 @@ class CopyLab:
         self.target_props = {"bootstrap.servers": target}
         self.source = KafkaCluster(self.flow.source, *[self.source_props] * 3)
         self.target = KafkaCluster(self.flow.target, *[self.target_props] * 3)
-        self.config = replace(_config(self.flow), **config)
+        self.config = flow_config(self.flow, **config)
         self._log = KafkaStateLog(self.flow.target, self.target_props)
         self._generation = 0
         self.source.create_topics(
@@ -173,39 +169,3 @@ class CopyLab:
                 for i in range(run.count)
             ]
             assert mapped == [(s, t) for (s, _), (t, _) in zip(source, target, strict=True)]
-
-
-def _config(flow: Flow) -> FlowConfig:
-    return FlowConfig(
-        flow=flow,
-        enabled=True,
-        policy=DefaultReplicationPolicy(),
-        topics=("T.*",),
-        topics_exclude=(),
-        groups=(".*",),
-        groups_exclude=(),
-        config_properties_exclude=(),
-        tasks_max=1,
-        replication_factor=1,
-        offset_syncs_replication_factor=1,
-        checkpoints_replication_factor=1,
-        heartbeats_replication_factor=1,
-        internal_replication_factor=1,
-        refresh_topics_interval=SECOND,
-        refresh_groups_interval=SECOND,
-        sync_topic_configs_enabled=True,
-        emit_checkpoints_enabled=True,
-        emit_checkpoints_interval=SECOND,
-        sync_group_offsets_enabled=True,
-        sync_group_offsets_interval=SECOND,
-        emit_heartbeats_enabled=False,
-        emit_heartbeats_interval=SECOND,
-        heartbeats_replication_enabled=False,
-        emit_offset_syncs_enabled=True,
-        offset_syncs_location="source",
-        reverse_checkpointing_enabled=True,
-        reverse_checkpointed_topics=(),
-        checkpoints_engine="task",
-        metrics_interval=SECOND,
-        data_loss_policy="stop",
-    )

@@ -66,6 +66,7 @@ class Reporter:
         self._syncs_topic = internal_topics.offset_syncs(other, separator)
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
         self._notes: dict[tuple[str, int], PartitionStatus] = {}
+        self._unwritten: list[MapBlock] = []
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._metrics_at = time.monotonic()
         self._metrics_ms = now_ms()
@@ -92,9 +93,12 @@ class Reporter:
         """Take a snapshot now; the returned call writes it, and blocks while it does."""
         now_ms = self._now_ms()
         blocks = [
-            block
-            for copy in (*leaving, *copies)
-            for block in copy.map.changed_blocks(copy.position().position)
+            *self._unwritten,
+            *(
+                block
+                for copy in (*leaving, *copies)
+                for block in copy.map.changed_blocks(copy.position().position)
+            ),
         ]
         positions = tuple(copy.position() for copy in copies if copy.has_position)
         report = SlotReport(self._slot, generation, now_ms, positions)
@@ -103,10 +107,14 @@ class Reporter:
         metrics = self._due_metrics(copies, now_ms)
 
         def write() -> None:
+            # No position may be reported before its blocks are acknowledged, so a block whose fate
+            # is unknown is written again first.
+            self._unwritten = blocks
             try:
-                self._write(blocks, report, statuses, syncs, metrics)
+                self._write_blocks(blocks)
+                self._unwritten = []
+                self._write(report, statuses, syncs, metrics)
             except SrmError as error:
-                # Everything handed over is still on its way; only the report has to wait.
                 logger.warning("slot %s: report is late: %s", self._slot, error)
 
         return write
@@ -117,19 +125,20 @@ class Reporter:
         """Write a last report before the slot ends."""
         self.prepare(generation, copies, leaving)()
 
-    def _write(
-        self,
-        blocks: list[MapBlock],
-        report: SlotReport,
-        statuses: list[PartitionStatus],
-        syncs: list[_Sync],
-        metrics: list[tuple[bytes, bytes]],
-    ) -> None:
+    def _write_blocks(self, blocks: list[MapBlock]) -> None:
         for block in blocks:
             partition = map_partition(block.topic_id, block.partition)
             self._state.write(self._map_topic, block.key(), block.value(), partition)
         if blocks:
             self._state.flush(_FLUSH_S)
+
+    def _write(
+        self,
+        report: SlotReport,
+        statuses: list[PartitionStatus],
+        syncs: list[_Sync],
+        metrics: list[tuple[bytes, bytes]],
+    ) -> None:
         self._state.write(self._replication_topic, report.key(), report.value())
         for status in statuses:
             self._state.write(self._replication_topic, status.key(), status.value())

@@ -1,0 +1,51 @@
+"""Settings of one flow, as tests need them: short intervals, one replica, everything on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from srm.config.model import FlowConfig
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.topics import Flow
+
+SECOND = timedelta(seconds=1)
+
+
+def flow_config(flow: Flow = Flow("P", "B"), **settings: Any) -> FlowConfig:
+    """Return usual settings with some replaced."""
+    usual = FlowConfig(
+        flow=flow,
+        enabled=True,
+        policy=DefaultReplicationPolicy(),
+        topics=("T.*",),
+        topics_exclude=(),
+        groups=(".*",),
+        groups_exclude=(),
+        config_properties_exclude=(),
+        tasks_max=1,
+        replication_factor=1,
+        offset_syncs_replication_factor=1,
+        checkpoints_replication_factor=1,
+        heartbeats_replication_factor=1,
+        internal_replication_factor=1,
+        refresh_topics_interval=SECOND,
+        refresh_groups_interval=SECOND,
+        sync_topic_configs_enabled=True,
+        emit_checkpoints_enabled=True,
+        emit_checkpoints_interval=SECOND,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval=SECOND,
+        emit_heartbeats_enabled=False,
+        emit_heartbeats_interval=SECOND,
+        heartbeats_replication_enabled=False,
+        emit_offset_syncs_enabled=True,
+        offset_syncs_location="source",
+        reverse_checkpointing_enabled=True,
+        reverse_checkpointed_topics=(),
+        checkpoints_engine="task",
+        metrics_interval=SECOND,
+        data_loss_policy="stop",
+    )
+    return replace(usual, **settings)
