@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 _LINE_EVERY_S: Final = 5.0
+_SAME_LINE_EVERY_S: Final = 20.0
 
 
 @dataclass
@@ -98,7 +99,8 @@ class Display:
     def _now_and_then(self, detail: str) -> None:
         said, when = self._said
         now = time.monotonic()
-        if self._live is None and detail != said and now - when > _LINE_EVERY_S:
+        pause = _LINE_EVERY_S if detail != said else _SAME_LINE_EVERY_S
+        if self._live is None and now - when > pause:
             self._said = (detail, now)
             self._line(f"  {detail}" + (f"  [{self._count}]" if self._count else ""))
 

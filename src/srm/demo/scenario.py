@@ -25,11 +25,11 @@ SLOW_GROUP: Final = "analytics"
 _RATE_P: Final = 250.0
 _RATE_B: Final = 100.0
 _FRAUD_DELAY_S: Final = 10.0
-_START_S: Final = 180.0
-_LOAD_S: Final = 120.0
-_MOVE_S: Final = 240.0
-_WORK_S: Final = 120.0
-_SPARK_JOB_S: Final = 240.0
+_START_S: Final = 300.0
+_LOAD_S: Final = 180.0
+_MOVE_S: Final = 420.0
+_WORK_S: Final = 300.0
+_SPARK_JOB_S: Final = 400.0
 
 
 @dataclass(frozen=True)
