@@ -10,7 +10,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
-    KafkaError,
     KafkaException,
     Message,
     Producer,
@@ -21,23 +20,12 @@ from srm.domain import internal_topics
 from srm.domain.topics import Flow
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog, reader_props
-from srm.kafka.errors import translate
+from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.polling import drain, position_after
 from srm.replication.driver_log import LogRecord
 
 TIMEOUT_S: Final = 10.0
-_BATCH: Final = 5000
 _SLICE_S: Final = 0.5
-# Errors the consumer recovers from by itself; the driver sees an outage by its missing heartbeats.
-_PASSING: Final = frozenset(
-    {
-        KafkaError._PARTITION_EOF,  # noqa: SLF001 -- the client's public constants
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-    }
-)
 
 
 def driver_transactional_id(flow: Flow) -> str:
@@ -71,6 +59,7 @@ class KafkaDriverLog:
         self._metrics = internal_topics.raw_metrics(flow.source)
         self._transactional_id = driver_transactional_id(flow)
         self._where = f"{self._topic} on cluster {flow.target}"
+        self._reading = f"reading {self._where}"
         self._consumer_props = dict(consumer_props)
         self._producer_props = dict(producer_props)
         self._timeout_s = timeout_s
@@ -84,24 +73,25 @@ class KafkaDriverLog:
             UnavailableError: the end is not reached in time.
         """
         self._close_consumer()
-        self._consumer = Consumer(reader_props(self._consumer_props), logger=ClientLog())
-        self._consumer.assign(
-            [
-                KafkaTopicPartition(self._topic, 0, OFFSET_BEGINNING),
-                KafkaTopicPartition(self._metrics, 0, OFFSET_END),
-            ]
-        )
+        consumer = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+        self._consumer = consumer
+        with kafka_errors(self._reading):
+            state = KafkaTopicPartition(self._topic, 0, OFFSET_BEGINNING)
+            _, end = consumer.get_watermark_offsets(state, self._timeout_s, cached=False)
+            consumer.assign([state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
         latest: dict[bytes, LogRecord] = {}
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
-            for message in self._consumer.consume(_BATCH, _SLICE_S):
-                error = message.error()
-                if error is None and message.topic() == self._topic:
+            for message in drain(consumer, _SLICE_S):
+                position = position_after(message, self._reading)
+                if message.topic() != self._topic:
+                    continue
+                if message.error() is None:
                     record = _record(message)
                     latest[record.key] = record
-                elif error is not None and self._at_end(error, message):
+                if position is not None and position >= end:
                     return [record for record in latest.values() if record.value is not None]
-        raise UnavailableError(f"reading {self._where}: the end is not reached in time; retry")
+        raise UnavailableError(f"{self._reading}: the end is not reached in time; retry")
 
     def fence(self) -> None:
         """Shut out every older driver of the flow, aborting what it has left open."""
@@ -129,18 +119,12 @@ class KafkaDriverLog:
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return new records of the state topic and of the raw metrics topic."""
         if self._consumer is None:
-            raise UnavailableError(f"following {self._where}: not opened")
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return []
-        messages = [first, *self._consumer.consume(_BATCH, 0)]
+            raise UnavailableError(f"{self._reading}: not opened")
         records = []
-        for message in messages:
-            error = message.error()
-            if error is None:
+        for message in drain(self._consumer, timeout_s):
+            position_after(message, self._reading)  # raises what waiting does not cure
+            if message.error() is None:
                 records.append(_record(message))
-            else:
-                self._at_end(error, message)
         return records
 
     def publish(self, records: Mapping[bytes, bytes]) -> None:
@@ -166,12 +150,6 @@ class KafkaDriverLog:
         """Close both clients."""
         self._close_consumer()
         self._drop_producer()
-
-    def _at_end(self, error: KafkaError, message: Message) -> bool:
-        if error.code() not in _PASSING:
-            raise translate(error, f"reading {self._where}")
-        ended = error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
-        return ended and message.topic() == self._topic
 
     def _failure(self, error: KafkaException, doing: str) -> SrmError:
         failure = translate(error.args[0], f"{doing} {self._where}")

@@ -16,6 +16,7 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
 from srm.engine import control_lists, topic_sync
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, SrmError
@@ -74,6 +75,14 @@ class Discovery:
             self._create(context, selected, target_topics)
             target_topics = context.target.topics()
         return assignable(selected, target_topics, context.config)
+
+    def target_ends(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the log end of each target partition, as far as the target knows it."""
+        names = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+        ends = self._context.target.log_ends(names.values()) if names else {}
+        return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _create(
         self,

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from srm.domain import internal_topics
 from srm.domain.replication_records import (
     DRIVER_KEY,
+    AssignedPartition,
     Assignment,
     DriverHeartbeat,
     PartitionStatus,
@@ -52,6 +53,12 @@ class DiscoveryRounds(Protocol):
 
     def round(self) -> Discovered:
         """Find what the flow copies now."""
+        ...
+
+    def target_ends(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the log end of each target partition."""
         ...
 
 
@@ -175,7 +182,8 @@ class FlowDriver:
                 if found.pending and (before is None or found.pending != before.pending):
                     wait = min(wait, PENDING_S)
                 if found != before:  # otherwise the old object says that nothing has changed
-                    self.progress.set_partitions(found.partitions)
+                    new = self.progress.unknown(found.partitions)
+                    self.progress.set_partitions(found.partitions, self._discovery.target_ends(new))
                     self.discovered = found
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)

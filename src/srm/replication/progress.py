@@ -16,6 +16,7 @@ from srm.domain.replication_records import (
 )
 from srm.domain.topics import TopicPartition
 
+_NO_CLAIM = (-1, -1)
 _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known before
 
 
@@ -23,9 +24,10 @@ _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known b
 class FlowProgress:
     """One flow at one moment.
 
-    ``records`` and ``bytes`` count what was copied since the driver started (records from
-    positions, bytes from raw metrics, which come every ``metrics.interval.seconds``); ``lag``
-    is how many source offsets are not copied yet in the ``reported`` partitions.
+    ``records`` and ``bytes`` count what was copied since the driver started: records from target
+    positions less the marker that each claim writes, bytes from raw metrics, which come every
+    ``metrics.interval.seconds``. ``lag`` is how many source offsets are not copied yet in the
+    ``reported`` partitions.
     """
 
     flow: str
@@ -53,13 +55,32 @@ class ProgressBook:
         self._positions: dict[tuple[str, int], Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
+        self._counted: dict[tuple[str, int], tuple[int, tuple[int, int]]] = {}
         self._records = 0
         self._bytes = 0
 
-    def set_partitions(self, partitions: Collection[AssignedPartition]) -> None:
-        """Replace what the flow copies; positions of everything else are forgotten."""
+    def unknown(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
+        """Return the partitions from which nothing was counted yet."""
         with self._lock:
+            return [p for p in partitions if (p.topic_id, p.partition) not in self._counted]
+
+    def set_partitions(
+        self,
+        partitions: Collection[AssignedPartition],
+        target_ends: Mapping[AssignedPartition, int] | None = None,
+    ) -> None:
+        """Replace what the flow copies; positions of everything else are forgotten.
+
+        Args:
+            partitions: everything the flow copies now.
+            target_ends: target offsets from which records of a new partition are counted; without
+                one they are counted from its first report on.
+        """
+        with self._lock:
+            for assigned, end in (target_ends or {}).items():
+                self._counted.setdefault((assigned.topic_id, assigned.partition), (end, _NO_CLAIM))
             self._partitions = {(p.topic_id, p.partition): p for p in partitions}
+            self._counted = {k: v for k, v in self._counted.items() if k in self._partitions}
             names = {TopicPartition(p.topic, p.partition) for p in partitions}
             self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
             self._statuses = {k: v for k, v in self._statuses.items() if k in names}
@@ -138,7 +159,10 @@ class ProgressBook:
         key = (entry.topic_id, entry.partition)
         if key not in self._partitions:
             return
-        known = self._positions.get(key)
-        if known is not None:
-            self._records += max(0, entry.position.target_next - known.target_next)
         self._positions[key] = entry.position
+        claim = (entry.producer_id, entry.producer_epoch)
+        reached = entry.position.target_next
+        counted, known_claim = self._counted.get(key, (reached, claim))
+        marker = 1 if claim not in (known_claim, _NO_CLAIM) else 0
+        self._records += max(0, reached - counted - marker)
+        self._counted[key] = (max(counted, reached), claim)

@@ -85,6 +85,10 @@ class NoDiscovery:
     def round(self) -> Discovered:
         return Discovered()
 
+    def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
+        del partitions
+        return {}
+
 
 class Lab:
     """Drivers of one flow with what surrounds them; a fixture per test."""
@@ -341,3 +345,17 @@ def test_progress_counts_records_and_lag_from_reports(lab):
     assert (progress.records, progress.lag, progress.reported) == (60, 50, 1)
     goal = dict.fromkeys(found("orders").partitions, 70)
     assert [p.partition for p in driver.progress.behind(goal)] == [1]
+
+
+def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of_claims(lab):
+    """Each claim takes one target offset; a flow that is copied within a second counts as well."""
+    driver = lab.driver()
+    assigned = found("orders", partitions=1).partitions
+    driver.progress.set_partitions(assigned, {assigned[0]: 100})
+
+    for target_next, epoch in ((1101, 0), (1201, 0), (1302, 1)):
+        position = Position(target_next, target_next, target_next)
+        entry = PartitionPosition(TOPIC_ID, 0, position, -1, 7, epoch)
+        driver.progress.report(SlotReport("0", 1, 0, (entry,)))
+
+    assert driver.progress.snapshot().records == 1000 + 100 + 100
