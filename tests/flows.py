@@ -11,9 +11,10 @@ from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow
 
 SECOND = timedelta(seconds=1)
+P_TO_B = Flow("P", "B")
 
 
-def flow_config(flow: Flow = Flow("P", "B"), **settings: Any) -> FlowConfig:
+def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
     """Return usual settings with some replaced."""
     usual = FlowConfig(
         flow=flow,
