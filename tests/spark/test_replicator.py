@@ -22,7 +22,7 @@ from srm.testing.logs import first_difference, read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(300)]
 
-START_S = 120.0
+START_S = 200.0
 
 
 def eventually(condition: Callable[[], object], what: str, deadline_s: float = 60.0) -> None:
