@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from srm.config.model import Config, FlowConfig
+from srm.config.model import ClientKind, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.move_store import MoveContext
@@ -27,14 +28,12 @@ def open_cluster(config: Config, alias: str) -> Iterator[Cluster]:
     Raises:
         ConfigError: the configuration does not list the alias.
     """
-    cluster = KafkaCluster(
-        alias,
-        config.client(alias, "admin"),
-        config.client(alias, "consumer"),
-        config.client(alias, "producer"),
-    )
-    with cluster:
+    with _cluster(alias, partial(config.client, alias)) as cluster:
         yield cluster
+
+
+def _cluster(alias: str, properties: Callable[[ClientKind], dict[str, str]]) -> KafkaCluster:
+    return KafkaCluster(alias, properties("admin"), properties("consumer"), properties("producer"))
 
 
 @contextmanager
@@ -47,8 +46,8 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
     """
     configured = config.flow(flow)
     with (
-        open_cluster(config, flow.source) as source,
-        open_cluster(config, flow.target) as target,
+        _cluster(flow.source, partial(config.flow_client, flow, flow.source)) as source,
+        _cluster(flow.target, partial(config.flow_client, flow, flow.target)) as target,
     ):
         effective = control_lists.effective(configured, control_lists.load(target, flow))
         yield flow_context(effective, source, target)

@@ -190,7 +190,9 @@ class Replicator:
         context = stack.enter_context(self._open_flow(config, flow))
         slots = [str(number) for number in range(flow_config.tasks_max)]
         log = KafkaDriverLog(
-            flow, config.client(flow.target, "consumer"), config.client(flow.target, "producer")
+            flow,
+            config.flow_client(flow, flow.target, "consumer"),
+            config.flow_client(flow, flow.target, "producer"),
         )
         refresh_s = flow_config.refresh_topics_interval.total_seconds()
         driver = FlowDriver(
@@ -201,7 +203,8 @@ class Replicator:
             identity=self._identity,
             timing=self._timing or Timing(refresh_s=refresh_s),
         )
-        source, target = config.client(flow.source, "admin"), config.client(flow.target, "admin")
+        source = config.flow_client(flow, flow.source, "admin")
+        target = config.flow_client(flow, flow.target, "admin")
         specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
         return _FlowWork(context, driver, specs)
 

@@ -47,7 +47,10 @@ class BothClusters:
         Raises:
             ConfigError: the configuration does not list one of them.
         """
-        return cls(config.client(flow.source, "consumer"), config.client(flow.target, "consumer"))
+        return cls(
+            config.flow_client(flow, flow.source, "consumer"),
+            config.flow_client(flow, flow.target, "consumer"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
