@@ -122,11 +122,11 @@ def _load(application: Application) -> Iterator[None]:
 
 def _workers(driver: psutil.Process) -> list[psutil.Process]:
     """Python workers of slots: children of Spark's daemon, which forks one for each task."""
-    daemons = [
-        process
-        for process in driver.children(recursive=True)
-        if "pyspark.daemon" in " ".join(process.cmdline())
-    ]
+    daemons = []
+    for process in driver.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a zombie has no command line
+            if "pyspark.daemon" in " ".join(process.cmdline()):
+                daemons.append(process)
     parents = {process.pid for process in daemons}
     return [process for process in daemons if process.ppid() in parents]
 

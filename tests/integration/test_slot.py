@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
+BEGAN_MS = time.time_ns() // 1_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -34,7 +36,7 @@ def _fill(producer: Producer, topic: str, count: int, partitions: int = 1, seed:
             key=None if i % 5 == 2 else str(i % 50).encode(),
             partition=i % partitions,
             headers=[("n", str(i).encode()), ("empty", b""), ("null", None)] if i % 3 else None,
-            timestamp=1_700_000_000_000 + i,
+            timestamp=BEGAN_MS + i,  # older ones would be deleted by retention under the test
         )
         if i % 1000 == 0:
             producer.poll(0)
