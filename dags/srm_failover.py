@@ -49,8 +49,8 @@ from airflow.sdk import (
 )
 
 from srm_airflow import moves
-from srm_airflow.notes import set_run_note
 from srm_airflow.operators import MoveWaitOperator
+from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import config_path, load
 
 CONFIG = load()
@@ -196,7 +196,8 @@ def report() -> dict[str, Any]:
     context = get_current_context()
     # Not an argument: it runs whatever happened, and what follows a setup directly may not.
     result, note = moves.report(context["ti"].xcom_pull(task_ids="plan"))
-    set_run_note(context["dag_run"], note)
+    run = context["dag_run"]
+    AirflowRest(run.dag_id, run.run_id).set_note(note)
     context["ti"].xcom_push(key="report", value=result)
     moves.require_ok(result)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from io import StringIO
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,7 @@ from srm.domain.move_report import MoveReport
 
 LOG_WIDTH: Final = 150
 SHOWN_REASONS: Final = 5
+KEPT_REASONS: Final = 20
 
 
 def progress_line(status: SyncStatus) -> str:
@@ -29,6 +30,20 @@ def progress_line(status: SyncStatus) -> str:
     if status.ready:
         return f"{head}; ready"
     return f"{head}; waiting for: {reasons_text(status.blocking)}"
+
+
+def progress_summary(status: SyncStatus) -> dict[str, Any]:
+    """Return a look at a move as small plain JSON: Airflow bounds what a task may keep."""
+    return {
+        "move_id": status.move_id,
+        "ready": status.ready,
+        "elapsed_seconds": status.elapsed_seconds,
+        "remaining_records": status.remaining_records,
+        "eta_seconds": status.eta_seconds,
+        "groups": len(status.groups),
+        "synchronised": sum(group.synchronised for group in status.groups),
+        "blocking": list(status.blocking[:KEPT_REASONS]),
+    }
 
 
 def reasons_text(reasons: Sequence[str]) -> str:

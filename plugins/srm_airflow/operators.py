@@ -21,9 +21,10 @@ from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.errors import UnavailableError
 from srm_airflow import replication
-from srm_airflow.move_text import progress_line, reasons_text
+from srm_airflow.move_text import progress_line, progress_summary, reasons_text
 from srm_airflow.move_watch import MoveWatch
-from srm_airflow.outcome import as_json, engine_errors
+from srm_airflow.outcome import engine_errors
+from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, spark_job, wiring
 from srm_airflow.triggers import MoveWaitTrigger
 
@@ -225,7 +226,7 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         store = context.get("task_state_store")
         if store is not None:
             store.set(
-                "progress",
+                PROGRESS_KEY,
                 {
                     "state": verdict,
                     "pid": application.pid,
@@ -331,7 +332,7 @@ class MoveWaitOperator(BaseOperator):
             except UnavailableError as error:
                 self.log.warning("%s", error)
             else:
-                answer = as_json(status)
+                answer = progress_summary(status)
                 self._show(context, answer)
                 if status.ready:
                     self.log.info("%s", progress_line(status))
@@ -346,4 +347,4 @@ class MoveWaitOperator(BaseOperator):
     def _show(self, context: Context, answer: Any) -> None:
         store = context.get("task_state_store")
         if store is not None:
-            store.set("progress", answer)
+            store.set(PROGRESS_KEY, answer)

@@ -37,6 +37,7 @@ STARTUP_S: Final = 180.0
 CURRENT_MS: Final = 15_000
 """Slot reports this much older than the heartbeat belong to an earlier application."""
 KEPT_LOGS: Final = 10
+KEPT_REASONS: Final = 20
 
 Verdict = Literal["starting", "running", "lost"]
 
@@ -65,7 +66,8 @@ class FlowSigns:
             "slots": self.slots,
             "partitions": self.partitions,
             "remaining": self.remaining,
-            "stopped": list(self.stopped),
+            "stopped": len(self.stopped),
+            "reasons": list(self.stopped[:KEPT_REASONS]),
         }
 
 

@@ -7,18 +7,15 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from airflow.sdk.execution_time import task_runner
-from airflow.sdk.execution_time.comms import SetXCom
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from srm.domain.move_gate import SyncStatus
 from srm.errors import SrmError
-from srm_airflow.move_text import progress_line
+from srm_airflow.move_text import progress_line, progress_summary
 from srm_airflow.move_watch import MoveWatch
-from srm_airflow.outcome import as_json
+from srm_airflow.rest import AirflowRest
 
-PROGRESS_KEY: Final = "progress"
-"""XCom key of the latest look; triggers of Airflow 3.3 have no access to the task's state store."""
+PUBLISH_EVERY_S: Final = 1.0
 REPEAT_LINE_S: Final = 10.0
 
 
@@ -53,6 +50,9 @@ class MoveWaitTrigger(BaseTrigger):
         self.poll_s = poll_s
         self._line = ""
         self._logged = float("-inf")
+        self._rest: AirflowRest | None = None
+        self._publishing: asyncio.Task[None] | None = None
+        self._published = float("-inf")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer goes on."""
@@ -88,12 +88,12 @@ class MoveWaitTrigger(BaseTrigger):
                 self._say(str(error))
             else:
                 self._say(progress_line(status))
-                await self._publish(status)
+                self._publish(status)
                 if status.ready:
-                    return TaskSuccessEvent(xcoms={"return_value": as_json(status)})
+                    return TaskSuccessEvent(xcoms={"return_value": progress_summary(status)})
             if time.time() >= self.deadline or (status is not None and status.timed_out):
                 return TriggerEvent(
-                    {"state": "timeout", "status": as_json(status) if status else None}
+                    {"state": "timeout", "status": progress_summary(status) if status else None}
                 )
             await asyncio.sleep(self.poll_s)
 
@@ -104,17 +104,22 @@ class MoveWaitTrigger(BaseTrigger):
             self._line, self._logged = line, now
             self.log.info("%s", line)
 
-    async def _publish(self, status: SyncStatus) -> None:
+    def _publish(self, status: SyncStatus) -> None:
+        """Put progress into the task's state store, beside the wait and never in its way.
+
+        A trigger has no state store of its own, and XCom from a trigger is no way either: the first
+        one makes the triggerer build a whole API server, in which time no trigger can fire.
+        """
         ti = self.task_instance
-        if ti is None:
+        busy = self._publishing is not None and not self._publishing.done()
+        now = time.monotonic()
+        if ti is None or busy or now - self._published < PUBLISH_EVERY_S:
             return
-        await task_runner.SUPERVISOR_COMMS.asend(
-            SetXCom(
-                key=PROGRESS_KEY,
-                value=as_json(status),
-                dag_id=ti.dag_id,
-                run_id=ti.run_id,
-                task_id=ti.task_id,
-                map_index=ti.map_index,
+        self._published = now
+        self._rest = self._rest or AirflowRest(ti.dag_id, ti.run_id)
+        if self._rest.works:
+            progress = progress_summary(status)
+            write = self._rest.set_progress
+            self._publishing = asyncio.create_task(
+                asyncio.to_thread(write, ti.task_id, ti.map_index, progress)
             )
-        )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,3 +188,44 @@ def test_a_cancelled_trigger_closes_its_clients(looks: Callable[..., dict[str, A
     asyncio.run(cancel())
 
     assert seen["closed"]
+
+
+class FakeRest:
+    """Airflow's REST API, which takes its time."""
+
+    def __init__(self, seen: list[Any], answer: threading.Event) -> None:
+        self.works = True
+        self._seen = seen
+        self._answer = answer
+
+    def set_progress(self, *written: Any) -> None:
+        self._seen.append(written)
+        self._answer.wait(10)
+
+
+def test_progress_goes_to_the_state_store_and_never_delays_the_end_of_the_wait(
+    looks: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once an XCom from the trigger held a ready move up for 87 s on a busy machine."""
+    looks(WAITING, WAITING, WAITING, READY)
+    written: list[Any] = []
+    answered = threading.Event()
+    monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: FakeRest(written, answered))
+    subject = trigger()
+    subject._task_instance = SimpleNamespace(  # type: ignore[assignment]
+        dag_id="srm_failover", run_id="r", task_id="wait", map_index=-1
+    )
+    fired: list[bool] = []
+
+    async def first() -> Any:
+        event = await anext(subject.run())
+        fired.append(not answered.is_set())
+        answered.set()
+        return event
+
+    event = asyncio.run(first())
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert fired == [True], "the write was still under way"
+    ((task_id, map_index, progress),) = written
+    assert (task_id, map_index, progress["remaining_records"]) == ("wait", -1, 500)
