@@ -17,7 +17,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-_LINE_EVERY_S: Final = 5.0
+_LINE_EVERY_S: Final = 2.0
 _SAME_LINE_EVERY_S: Final = 20.0
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.demo.airflow_api import AirflowApi
+from srm.demo.airflow_api import AirflowApi, RunView
 from srm.demo.display import Display
 from srm.demo.programs import Program, stop_all
 from srm.demo.record import Entry
@@ -57,7 +57,8 @@ class World:
 
     def behind(self, group: str) -> int:
         """Payments an application has still to process."""
-        return self.produced - self.applications[group].done
+        # It may have processed some whose acknowledgement is on its way to the producer's record.
+        return max(0, self.produced - self.applications[group].done)
 
     def start(self, *programs: Program) -> None:
         """Start programs; call it after they were made known."""
@@ -133,19 +134,23 @@ def follow_run(world: World, api: AirflowApi, dag: str, run: str, seconds: float
             if view.state == "failed":
                 raise StackError(f"{dag} failed: {api.failure(dag, run)}")
             return None
-        return _now_at(api, dag, run, view.tasks, view.current)
+        return _now_at(api, view)
 
     world.wait(condition, seconds, f"the end of {dag}")
 
 
-def _now_at(
-    api: AirflowApi, dag: str, run: str, tasks: Mapping[str, str], current: tuple[str, ...]
-) -> str:
-    text = ", ".join(f"{task} {tasks[task]}" for task in current) or "between two tasks"
-    if "wait" not in current:
-        return f"{dag}: {text}"
-    status = api.task_state(dag, run, "wait", "progress") or api.xcom(dag, run, "wait", "progress")
-    return f"{dag}: {text}{f', {move_text(status)}' if status else ''}"
+def _now_at(api: AirflowApi, view: RunView) -> str:
+    if view.state == "queued":
+        return f"{view.dag} is queued"
+    tasks = ", ".join(f"{task} {view.tasks[task]}" for task in view.current)
+    text = f"{view.dag}: {tasks or 'between two tasks'}"
+    if "wait" not in view.current:
+        return text
+    # The wait begins on a worker, which has a state store, and goes on in the triggerer.
+    where = (view.dag, view.run, "wait", "progress")
+    deferred = view.tasks["wait"] == "deferred"
+    status = api.xcom(*where) if deferred else api.task_state(*where)
+    return f"{text}, {move_text(status)}" if status else text
 
 
 def move_text(status: Mapping[str, object]) -> str:
