@@ -1,0 +1,94 @@
+"""Kafka's MirrorClient and RemoteClusterUtils, pointed at clusters that srm replicates."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
+from srm.stack.jars import kafka_class_path
+from srm.stack.java import find_java
+from srm.stack.kafka import KafkaBroker
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(400),
+]
+
+PROBE = Path(__file__).with_name("RemoteClusterProbe.java")
+
+
+def _srm(*arguments: str) -> None:
+    srm = Path(sys.executable).parent / "srm"
+    done = subprocess.run(
+        [srm, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    unique = uuid.uuid4().hex[:6]
+    source, target, topic, group = f"P{unique}", f"B{unique}", f"pay{unique}", f"g{unique}"
+    config = tmp_path / "srm.properties"
+    config.write_text(
+        f"clusters = {source}, {target}\n"
+        f"{source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
+        f"{target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
+        f"{source}->{target}.enabled = true\n"
+        f"{target}->{source}.enabled = true\n"
+        f"topics = {topic}\n"
+        f"groups = {group}\n"
+        "replication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+        "checkpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+    )
+    props = {"bootstrap.servers": clusters["P"].bootstrap}
+    with KafkaCluster(source, props, props, props) as cluster:
+        cluster.create_topics([TopicSpec(topic, 1, 1, {}), TopicSpec("heartbeats", 1, 1, {})])
+    producer = Producer(props)
+    for number in range(1000):
+        producer.produce(topic, str(number).encode(), partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**props, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 700)], asynchronous=False)
+    consumer.close()
+
+    flows = ("--flow", f"{source}->{target}", "--flow", f"{target}->{source}")
+    _srm("replicate", "--config", str(config), *flows, "--until-caught-up")
+    _srm("checkpoints", "emit", "--config", str(config), "--flow", f"{source}->{target}")
+
+    probe = subprocess.run(
+        [
+            str(find_java().program),
+            "-cp",
+            kafka_class_path(),
+            str(PROBE),
+            clusters["B"].bootstrap,
+            source,
+            group,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    seen = set(probe.stdout.splitlines())
+    # The claim's marker stands before the first copied record, so 700 is 701 on the target.
+    assert {
+        "hops 1",
+        "upstream true",
+        f"remote {source}.{topic}",
+        f"offset {source}.{topic}-0 701",
+    } <= seen, probe.stdout + probe.stderr
