@@ -138,11 +138,14 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
         with display.step("Three applications at work"):
             scenario.await_lags()
         moves = _moves(scenario, api, display)
-        with display.step("Metrics"):
-            windows = scenario.aggregate(api)
-            display.say(f"{sum(windows.values())} windows computed by Spark")
+        aggregation = scenario.start_aggregation(api)
+        with display.step("Everybody works on P again"):
+            scenario.await_work_on("P")
         with display.step("Everybody catches up"):
             scenario.catch_up()
+        with display.step("Metrics by Spark"):
+            windows = scenario.await_aggregation(api, aggregation)
+            display.say(f"{sum(windows.values())} windows of rate, latency and lag")
         with display.step("Copies compared by Spark"):
             copies = scenario.verify(api)
             display.say(
@@ -176,8 +179,6 @@ def _moves(scenario: Scenario, api: AirflowApi, display: Display) -> list[Move]:
         scenario.await_work_on("B")
     with display.step("Failback B->P"):
         moves.append(scenario.move(api, "failback", "B", "P"))
-    with display.step("Everybody works on P again"):
-        scenario.await_work_on("P")
     return moves
 
 

@@ -25,6 +25,7 @@ SLOW_GROUP: Final = "analytics"
 _RATE_P: Final = 250.0
 _RATE_B: Final = 100.0
 _FRAUD_DELAY_S: Final = 10.0
+_METRICS_DAG: Final = "srm_metrics_aggregation"
 _START_S: Final = 300.0
 _LOAD_S: Final = 180.0
 _MOVE_S: Final = 420.0
@@ -203,9 +204,9 @@ class Scenario:
         done = {g: world.applications[g].by_cluster[cluster] for g in GROUPS}
 
         def condition() -> str | None:
-            parts = {f"{g}": p.by_cluster[cluster] - done[g] for g, p in world.applications.items()}
+            parts = {g: p.by_cluster[cluster] - done[g] for g, p in world.applications.items()}
             new = sum(p.by_cluster[cluster] - written[p.name] for p in world.producers)
-            text = f"on {cluster}: {new:,} produced, " + ", ".join(
+            text = f"{new:,} produced, processed by " + ", ".join(
                 f"{g} {n:,}" for g, n in parts.items()
             )
             shop = world.producers[0]
@@ -238,13 +239,15 @@ class Scenario:
         world.wait(condition, _WORK_S, "catching up")
         world.display.say(f"{world.produced:,} payments, all groups at the end")
 
-    def aggregate(self, api: AirflowApi) -> dict[str, int]:
-        """Let the metrics be aggregated; return the number of windows by flow."""
-        dag = "srm_metrics_aggregation"
+    def start_aggregation(self, api: AirflowApi) -> str:
+        """Let Spark aggregate the metrics while the applications work; return the run's id."""
         # It is scheduled too: a second run would only wait for the one under way.
-        running = api.runs(dag, "running")
-        run = running[0]["dag_run_id"] if running else api.trigger(dag)
-        follow_run(self._world, api, dag, run, _SPARK_JOB_S)
+        running = api.runs(_METRICS_DAG, "running")
+        return str(running[0]["dag_run_id"]) if running else api.trigger(_METRICS_DAG)
+
+    def await_aggregation(self, api: AirflowApi, run: str) -> dict[str, int]:
+        """Wait for the end of an aggregation; return the number of windows by flow."""
+        follow_run(self._world, api, _METRICS_DAG, run, _SPARK_JOB_S)
         config = self._world.config
         windows = {}
         for flow in config.flows:

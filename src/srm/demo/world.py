@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -153,14 +153,11 @@ def _now_at(api: AirflowApi, view: RunView) -> str:
     return f"{text}, {move_text(status)}" if status else text
 
 
-def move_text(status: Mapping[str, object]) -> str:
-    """Say how far a waiting move is, from the engine's answer."""
-    groups = status["groups"]
-    listed = list(groups) if isinstance(groups, list | tuple) else []
-    ready = sum(bool(group["synchronised"]) for group in listed)
+def move_text(status: Mapping[str, Any]) -> str:
+    """Say how far a waiting move is, from the summary that its task publishes."""
     eta = status["eta_seconds"]
-    soon = f", about {eta:.0f} s" if isinstance(eta, int | float) and eta else ""
+    soon = f", about {eta:.0f} s" if eta else ""
     return (
-        f"{status['remaining_records']} records to copy{soon}, "
-        f"{ready} of {len(listed)} groups synchronised"
+        f"{status['remaining_records']:,} records to copy{soon}, "
+        f"{status['synchronised']} of {status['groups']} groups synchronised"
     )
