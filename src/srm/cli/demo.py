@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -62,9 +63,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _render(console: Console, result: DemoResult) -> None:
     report = result.report
-    console.print()
     console.print(_moves(report))
     console.print(_groups(report))
+    for name, group in report.groups.items():
+        console.print(f"  [bold]{name}[/] says: {escape(group.says)}", highlight=False)
+    console.print()
     for problem in report.problems:
         console.print(f"[bold red]problem[/] {escape(problem)}")
     equal = all(copy.equal for copy in report.verification)
@@ -78,10 +81,7 @@ def _render(console: Console, result: DemoResult) -> None:
 
 
 def _moves(report: DemoReport) -> Table:
-    table = Table(title="Moves", title_justify="left", title_style="bold")
-    table.add_column("move")
-    for name in ("RPO records", "RTO s", "group", "lag at hold", "skipped", "re-read", "pause s"):
-        table.add_column(name, justify="left" if name == "group" else "right")
+    table = _table("move", "RPO", "RTO s", "group", "lag at hold", "skipped", "re-read", "pause s")
     for move in report.moves:
         shown = (
             f"{move.operation} {move.source}->{move.target}",
@@ -97,17 +97,21 @@ def _moves(report: DemoReport) -> Table:
 
 
 def _groups(report: DemoReport) -> Table:
-    table = Table(
-        title=f"{report.produced:,} payments produced", title_justify="left", title_style="bold"
-    )
-    table.add_column("group")
-    for name in ("processed", "on P", "on B", "skipped", "re-read"):
-        table.add_column(name, justify="right")
-    table.add_column("result")
+    table = _table("in all", "group", "processed", "on P", "on B", "skipped", "re-read")
+    shown = f"{report.produced:,} records"
     for name, group in report.groups.items():
         where = (group.processed_on.get("P", 0), group.processed_on.get("B", 0))
         counts = (group.processed, *where, group.skipped, group.re_read)
-        table.add_row(name, *(f"{n:,}" for n in counts), escape(group.says))
+        table.add_row(shown, name, *(f"{n:,}" for n in counts))
+        shown = ""
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
+    for column in columns:
+        left = column in {"move", "in all", "group"}
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     return table
 
 

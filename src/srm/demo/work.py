@@ -39,7 +39,8 @@ class Ledger:
     def summary(self) -> str:
         """Name the number of accounts, and that the books are balanced."""
         balanced = "balanced" if not sum(self._balance.values()) else "NOT BALANCED"
-        return f"{len(self._balance):,} accounts, {self._turnover / 100:,.0f} booked, {balanced}"
+        accounts = len({account for account, _ in self._balance})
+        return f"{accounts:,} accounts, {self._turnover / 100:,.0f} booked, {balanced}"
 
 
 class Fraud:
