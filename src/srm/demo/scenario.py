@@ -242,8 +242,8 @@ class Scenario:
     def start_aggregation(self, api: AirflowApi) -> str:
         """Let Spark aggregate the metrics while the applications work; return the run's id."""
         # It is scheduled too: a second run would only wait for the one under way.
-        running = api.runs(_METRICS_DAG, "running")
-        return str(running[0]["dag_run_id"]) if running else api.trigger(_METRICS_DAG)
+        under_way = [run for run in api.runs(_METRICS_DAG) if run["state"] in {"running", "queued"}]
+        return str(under_way[-1]["dag_run_id"]) if under_way else api.trigger(_METRICS_DAG)
 
     def await_aggregation(self, api: AirflowApi, run: str) -> dict[str, int]:
         """Wait for the end of an aggregation; return the number of windows by flow."""
