@@ -107,7 +107,7 @@ class Site:
         threads = []
         for flow in flows or (Flow(self.p, self.b), Flow(self.b, self.p)):
             self._assign(flow)
-            threads.append(threading.Thread(target=work, args=(flow,)))
+            threads.append(threading.Thread(target=work, args=(flow,), daemon=True))
             threads[-1].start()
         try:
             yield
@@ -115,6 +115,7 @@ class Site:
             stop.set()
             for thread in threads:
                 thread.join(30)
+        assert not any(thread.is_alive() for thread in threads), "a slot did not stop"
         assert not failures, failures
 
     def _assign(self, flow: Flow) -> None:
@@ -150,7 +151,7 @@ class Application:
         self.failures: list[BaseException] = []
         self._stop = threading.Event()
         self._arguments = (site, watcher)
-        self._threads = [threading.Thread(target=self._work) for _ in range(members)]
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(members)]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -188,7 +189,7 @@ class Source:
         self._site = site
         self._watcher = watcher
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        self._thread = threading.Thread(target=self._work, daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -258,8 +258,8 @@ def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
         stopped = srm(site, "run", *named, f"stopped-{site.unique}")
         eventually(lambda: watcher.route(f"group:{group}").state == "hold", "held")
         stopped.send_signal(signal.SIGINT)
-        stopped.communicate(timeout=90)
-        assert stopped.returncode == 130
+        _, said = stopped.communicate(timeout=90)
+        assert stopped.returncode == 130, said
         eventually(lambda: watcher.route(f"group:{group}").state == "go", "released")
         assert watcher.route(f"group:{group}").cluster == site.p
         stubborn.close()

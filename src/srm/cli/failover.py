@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -114,6 +117,8 @@ def run(
 ) -> None:
     """Carry out a move. Ctrl-C releases the hold, as long as clients were not sent away.
 
+    It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
+
     Exit code 0 only where nothing was lost, skipped or read again and all groups resumed.
     """
     with _opened(config, source, target) as context:
@@ -133,11 +138,16 @@ def run(
         progress = Console(stderr=True)
         render_plan(progress, planned)
         view = MoveView(planned)
-        with Live(view, console=progress, refresh_per_second=8) as live:
+        with (
+            _interrupts_between_steps() as interrupted,
+            Live(view, console=progress, refresh_per_second=8) as live,
+        ):
 
             def show(event: move.RunEvent) -> None:
                 view.event = event
                 live.refresh()
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
 
             result = move.carry_out(context, planned.move_id, show)
     emit(result, as_json, lambda console: render_report(console, result))
@@ -202,6 +212,29 @@ def status(
         seen = move.wait_status(context, move_id)
     view = MoveView(planned, move.RunEvent("wait", sync=seen))
     emit(seen, as_json, lambda console: _render_status(console, view, seen))
+
+
+@contextmanager
+def _interrupts_between_steps() -> Iterator[threading.Event]:
+    """Let the first Ctrl-C only set the event, so that a step is never cut in the middle.
+
+    confluent-kafka loses a KeyboardInterrupt that arrives during a delivery callback: flush then
+    raises a SystemError instead. The second Ctrl-C interrupts at once, wherever that is.
+    """
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted  # signals only ever reach the main thread
+        return
+
+    def first(_number: int, _frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _request(
