@@ -7,6 +7,7 @@ import stat
 from importlib import import_module
 from pathlib import Path
 
+import httpx
 import pytest
 
 from srm.errors import StackError
@@ -26,9 +27,32 @@ def test_tasks_find_the_api_on_the_chosen_port_and_only_this_machine_reaches_it(
 
     assert made["AIRFLOW__API__PORT"] == "18123"
     assert made["AIRFLOW__API__BASE_URL"] == "http://localhost:18123"
-    assert made["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://localhost:18123/execution/"
     assert made["AIRFLOW__API__HOST"] == "127.0.0.1"
     assert {"localhost", "127.0.0.1"} <= set(made["NO_PROXY"].split(","))
+
+
+def test_tasks_call_a_server_of_their_own(tmp_path: Path) -> None:
+    """In one process with people's calls both can wait for each other, over SQLite's one writer."""
+    made = environment(tmp_path)
+    url = httpx.URL(made["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"])
+
+    assert (url.host, url.path) == ("localhost", "/execution/")
+    assert url.port not in {None, 18123}
+    assert environment(tmp_path)["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == str(url)
+
+
+def test_a_home_of_an_older_version_gets_what_it_lacks_and_keeps_its_secrets(
+    tmp_path: Path,
+) -> None:
+    first = environment(tmp_path / "home")
+    (path,) = (tmp_path / "home").glob("*.json")
+    kept = json.loads(path.read_text())
+    del kept["execution_port"]
+    path.write_text(json.dumps(kept))
+    second = environment(tmp_path / "home")
+
+    assert second["AIRFLOW__API_AUTH__JWT_SECRET"] == first["AIRFLOW__API_AUTH__JWT_SECRET"]
+    assert "execution_port" in json.loads(path.read_text())
 
 
 def test_secrets_are_long_enough_private_and_the_same_after_a_restart(tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
         "Kafka P",
         "Kafka B",
         "Airflow api-server",
+        "Airflow execution-api",
         "Airflow scheduler",
         "Airflow dag-processor",
         "Airflow triggerer",
@@ -166,10 +167,10 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
     again = Stack(StackOptions(home=home, project=project)).up()
     assert again.ready
     assert again.airflow_url == status.airflow_url
-    assert again.components[3].pid != killed
+    assert again.components[4].pid != killed
     assert detached.poll() is None
 
     stopped = stack.down()
-    assert len(stopped) == 6
+    assert len(stopped) == 7
     assert detached.poll() is not None
     assert marked_processes(HOME_MARK, str(home)) == []

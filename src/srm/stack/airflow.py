@@ -1,4 +1,4 @@
-"""Airflow on SQLite: its four components started directly and in parallel.
+"""Airflow on SQLite: its components started directly and in parallel.
 
 ``airflow standalone`` imports Airflow and checks the database before it starts the others, and a
 SIGTERM makes orphans of them; here each component is a process group of its own.
@@ -20,13 +20,16 @@ import httpx
 
 from srm.errors import StackError
 from srm.stack.airflow_database import ensure_database
-from srm.stack.airflow_env import airflow_environment
+from srm.stack.airflow_env import EXECUTION_API, airflow_environment, web_environment
 from srm.stack.ports import LOOPBACK, require_free
 from srm.stack.process import ManagedProcess, ProcessSpec
 
 logger = logging.getLogger(__name__)
 
-COMPONENTS: Final = ("api-server", "scheduler", "dag-processor", "triggerer")
+WEB: Final = "api-server"
+EXECUTION: Final = "execution-api"
+"""The API server of the tasks, apart from the one of people."""
+COMPONENTS: Final = (WEB, EXECUTION, "scheduler", "dag-processor", "triggerer")
 START_SECONDS: Final = 240.0
 STOP_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 10.0
@@ -34,7 +37,7 @@ _TICK_SECONDS: Final = 0.3
 
 # Component: (section of /monitor/health, its field with the latest heartbeat).
 _HEALTH: Final = {
-    "api-server": ("metadatabase", None),
+    WEB: ("metadatabase", None),
     "scheduler": ("scheduler", "latest_scheduler_heartbeat"),
     "dag-processor": ("dag_processor", "latest_dag_processor_heartbeat"),
     "triggerer": ("triggerer", "latest_triggerer_heartbeat"),
@@ -107,13 +110,16 @@ class EmbeddedAirflow:
             StackError: the port is taken, or a program cannot run.
         """
         missing = [name for name, process in self.processes.items() if not process.running]
-        if "api-server" in missing:
-            require_free(self._port, "Airflow")
         environ = self.environment()
+        if WEB in missing:
+            require_free(self._port, "Airflow")
+        if EXECUTION in missing:
+            require_free(_execution_port(environ), "Airflow's task API")
         for name in missing:
             process = self.processes[name]
-            command = [sys.executable, "-m", "airflow", name]
-            process.start(ProcessSpec(process.name, command, environ, process.log, self._home))
+            command = [sys.executable, "-m", "airflow", *_arguments(name, environ)]
+            env = web_environment(environ) if name == WEB else environ
+            process.start(ProcessSpec(process.name, command, env, process.log, self._home))
 
     def wait_ready(self, on_ready: OnReady, timeout: float = START_SECONDS) -> None:
         """Wait until every component is healthy and every DAG file has been parsed since its start.
@@ -133,7 +139,7 @@ class EmbeddedAirflow:
             return not pending
 
         try:
-            self.processes["api-server"].wait_until(advance, timeout, "ready", tick=_TICK_SECONDS)
+            self.processes[WEB].wait_until(advance, timeout, "ready", tick=_TICK_SECONDS)
         except StackError as error:
             waiting = ", ".join(pending)
             raise StackError(f"Airflow did not get ready ({waiting} missing): {error}") from error
@@ -161,12 +167,21 @@ class EmbeddedAirflow:
         return health[name]
 
     def _is_healthy(self, name: str, body: Any) -> bool:
+        if name == EXECUTION:
+            return self._execution_healthy()
         section, heartbeat = _HEALTH[name]
         started = self.processes[name].started
         if body is None or started is None or body[section]["status"] != "healthy":
             return False
         # The database also remembers the heartbeats of an earlier start.
         return heartbeat is None or _is_after(body[section][heartbeat], started)
+
+    def _execution_healthy(self) -> bool:
+        if not self.processes[EXECUTION].running:
+            return False
+        # The first call makes it build its routes, seconds that no task has to wait then.
+        port = _execution_port(self.environment())
+        return self._get(f"http://{LOOPBACK}:{port}/execution/health") is not None
 
     def _dags_parsed(self) -> bool:
         started = self.processes["dag-processor"].started
@@ -195,6 +210,19 @@ class EmbeddedAirflow:
         except httpx.TransportError:
             return None
         return response.json() if response.is_success else None
+
+
+def _arguments(name: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the arguments of ``airflow`` that start a component."""
+    if name == WEB:
+        return ["api-server", "--apps", "core"]
+    if name == EXECUTION:
+        return ["api-server", "--apps", "execution", "--port", str(_execution_port(environ))]
+    return [name]
+
+
+def _execution_port(environ: Mapping[str, str]) -> int:
+    return httpx.URL(environ[EXECUTION_API]).port or 0
 
 
 def dag_files(folder: Path) -> set[str]:

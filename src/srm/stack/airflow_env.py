@@ -1,8 +1,8 @@
 """Environment variables of the embedded Airflow; every AIRFLOW__ setting has its reason here.
 
-The processes are started with these variables (api-server, scheduler, dag-processor, triggerer) and
-nothing else configures them, so that an ``airflow`` command of a person with the same variables
-sees the same Airflow.
+All its processes are started with these variables, and nothing else configures them (but for how
+long the web server waits for the database): an ``airflow`` command of a person with the same
+variables sees the same Airflow.
 
 The replicator is started by a task but outlives it on purpose (it has a session of its own).
 Whoever stops the stack finds it, and all else that was started below it, by ``AIRFLOW_HOME`` in
@@ -27,8 +27,12 @@ from srm.errors import StackError
 SPARK_CONNECTION: Final = "srm_spark"
 SPARK_MASTER: Final = "local[4]"
 
+EXECUTION_API: Final = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
+
 SQLITE_CONNECT_ARGS: Final[dict[str, object]] = {"timeout": 60}
 """Wait for SQLite's single writer instead of failing with "database is locked" after 5 s."""
+WEB_CONNECT_ARGS: Final[dict[str, object]] = {"timeout": 10}
+"""The web server commits its audit log in its event loop: as long as that waits, all calls do."""
 SQLITE_ASYNC_ARGS: Final[dict[str, object]] = {"timeout": 60}
 
 _SECRETS_FILE: Final = "secrets.json"
@@ -97,7 +101,10 @@ def _web(port: int, kept: Mapping[str, str]) -> dict[str, str]:
         "AIRFLOW__API__PORT": str(port),
         # Without these two, tasks call port 8080 and every task fails while "queued".
         "AIRFLOW__API__BASE_URL": url,
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        # A process of its own: where one serves people and tasks, a task's call that has begun to
+        # write waits for the event loop to commit, while the loop waits for the same lock to
+        # commit somebody's click: all stands still until SQLite gives up.
+        EXECUTION_API: f"http://localhost:{kept['execution_port']}/execution/",
         "AIRFLOW__API__SECRET_KEY": kept["secret_key"],
         "AIRFLOW__API__INSTANCE_NAME": "srm",
         "AIRFLOW__API__EXPOSE_CONFIG": "True",
@@ -163,23 +170,23 @@ def _loopback_without_proxy() -> dict[str, str]:
     return {"NO_PROXY": value, "no_proxy": value}
 
 
+def web_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the web server, from that of the other processes."""
+    return {
+        **environ,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": f"{__name__}.WEB_CONNECT_ARGS",
+    }
+
+
 def _kept_values(home: Path) -> dict[str, str]:
-    """Return secrets and log ports of this home: made once and kept, restarts must agree."""
+    """Return secrets and inner ports of this home: made once and kept, restarts must agree."""
     path = home / _SECRETS_FILE
     try:
         home.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            kept: dict[str, str] = json.loads(path.read_text())
+        kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        made = {**_new_values(), **kept}
+        if made == kept:
             return kept
-        worker_port, trigger_port = _free_ports(2)
-        made = {
-            # SHA512 signatures warn in every process about less than 64 bytes.
-            "jwt_secret": secrets.token_hex(64),
-            "secret_key": secrets.token_hex(64),
-            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-            "worker_log_port": str(worker_port),
-            "trigger_log_port": str(trigger_port),
-        }
         fresh = path.with_suffix(f".{os.getpid()}")
         fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(made))
@@ -191,6 +198,19 @@ def _kept_values(home: Path) -> dict[str, str]:
         ) from error
     else:
         return made
+
+
+def _new_values() -> dict[str, str]:
+    execution_port, worker_port, trigger_port = _free_ports(3)
+    return {
+        # SHA512 signatures warn in every process about less than 64 bytes.
+        "jwt_secret": secrets.token_hex(64),
+        "secret_key": secrets.token_hex(64),
+        "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "execution_port": str(execution_port),
+        "worker_log_port": str(worker_port),
+        "trigger_log_port": str(trigger_port),
+    }
 
 
 def _free_ports(count: int) -> list[int]:
