@@ -9,11 +9,15 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 import httpx
+import tenacity
 
-from srm.errors import UnavailableError
+from srm.errors import UnavailableError, UsageError
 
 _REQUEST_S: Final = 20.0
 _NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_REFUSED: Final = (400, 422)
+_TRIGGER_S: Final = 60.0
 _LONGEST: Final = 400
 _ACTIVE: Final = ("running", "queued", "scheduled", "deferred", "up_for_retry", "restarting")
 
@@ -42,7 +46,8 @@ class RunView:
 class AirflowApi:
     """A client of one Airflow whose users need no password.
 
-    Every call raises :class:`UnavailableError` when Airflow does not answer or refuses.
+    Every call raises :class:`UnavailableError` when Airflow does not answer, or with an error, and
+    :class:`UsageError` when it refuses what was asked for.
     """
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
@@ -64,10 +69,21 @@ class AirflowApi:
     ) -> None:
         self._client.close()
 
-    def trigger(self, dag: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run by hand; return its id."""
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        return str(self._call("POST", f"{_dag(dag)}/dagRuns", json=body)["dag_run_id"])
+    def trigger(self, dag: str, run: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Start a run by hand under a given id; return the id.
+
+        It may be asked for again: a run of that id that exists already is the one.
+        """
+        body = {"dag_run_id": run, "logical_date": None, "conf": dict(conf or {})}
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(UnavailableError),
+            stop=tenacity.stop_after_delay(_TRIGGER_S),
+            wait=tenacity.wait_fixed(1),
+            reraise=True,
+        ):
+            with attempt:
+                self._call("POST", f"{_dag(dag)}/dagRuns", json=body, expected=_CONFLICT)
+        return run
 
     def run(self, dag: str, run: str) -> RunView:
         """Look at a run and its tasks."""
@@ -114,7 +130,9 @@ class AirflowApi:
         )
         return f"task {task['task_id']}: {_cause(answer['content'])}"
 
-    def _call(self, method: str, path: str, *, missing: Any = None, **options: Any) -> Any:
+    def _call(
+        self, method: str, path: str, *, missing: Any = None, expected: int = 0, **options: Any
+    ) -> Any:
         try:
             response = self._client.request(
                 method, path if path.startswith("/auth") else f"/api/v2{path}", **options
@@ -123,7 +141,9 @@ class AirflowApi:
             raise UnavailableError(f"Airflow at {self._url} does not answer: {error!r}") from error
         if response.status_code == _NOT_FOUND and missing is not None:
             return missing
-        if not response.is_success:
+        if response.status_code in _REFUSED:
+            raise UsageError(f"Airflow refuses {method} {path}: {response.text[:200]}")
+        if not response.is_success and response.status_code != expected:
             raise UnavailableError(
                 f"Airflow at {self._url} answers {method} {path} with {response.status_code}: "
                 f"{response.text[:200]}"

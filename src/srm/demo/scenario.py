@@ -25,6 +25,7 @@ SLOW_GROUP: Final = "analytics"
 _RATE_P: Final = 250.0
 _RATE_B: Final = 100.0
 _FRAUD_DELAY_S: Final = 10.0
+_RUN: Final = "demo"
 _METRICS_DAG: Final = "srm_metrics_aggregation"
 _START_S: Final = 300.0
 _LOAD_S: Final = 180.0
@@ -187,7 +188,7 @@ class Scenario:
             "topics": [TOPIC],
             "groups": list(GROUPS),
         }
-        run = api.trigger("srm_failover", conf)
+        run = api.trigger("srm_failover", f"demo-{operation}", conf)
         follow_run(self._world, api, "srm_failover", run, _MOVE_S)
         report = api.xcom("srm_failover", run, "report", "report")
         rto = report["rto_seconds"]
@@ -243,7 +244,7 @@ class Scenario:
         """Let Spark aggregate the metrics while the applications work; return the run's id."""
         # It is scheduled too: a second run would only wait for the one under way.
         under_way = [run for run in api.runs(_METRICS_DAG) if run["state"] in {"running", "queued"}]
-        return str(under_way[-1]["dag_run_id"]) if under_way else api.trigger(_METRICS_DAG)
+        return str(under_way[-1]["dag_run_id"]) if under_way else api.trigger(_METRICS_DAG, _RUN)
 
     def await_aggregation(self, api: AirflowApi, run: str) -> dict[str, int]:
         """Wait for the end of an aggregation; return the number of windows by flow."""
@@ -257,7 +258,7 @@ class Scenario:
 
     def verify(self, api: AirflowApi) -> dict[str, VerificationSummary]:
         """Let all copies be compared as a whole; return the results by flow."""
-        run = api.trigger("srm_verification", {"topics": [TOPIC], "records": None})
+        run = api.trigger("srm_verification", _RUN, {"topics": [TOPIC], "records": None})
         follow_run(self._world, api, "srm_verification", run, _SPARK_JOB_S)
         config = self._world.config
         results = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from srm.demo.airflow_api import AirflowApi
-from srm.errors import UnavailableError
+from srm.errors import UnavailableError, UsageError
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -52,13 +53,34 @@ def test_what_does_not_exist_yet_is_none() -> None:
         assert api.task_state("d", "r", "wait", "progress") is None
 
 
-def test_a_refusal_names_the_call_and_the_reason() -> None:
-    refusal = httpx.Response(400, json={"detail": "'sideways' is not one of failover, failback"})
+def test_a_refusal_names_the_call_and_the_reason_and_is_not_tried_again() -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(400, json={"detail": "'sideways' is not one of failover, failback"})
+
     with (
-        airflow(lambda _: refusal) as api,
-        pytest.raises(UnavailableError, match=r"srm_failover/dagRuns with 400.*sideways"),
+        airflow(answer) as api,
+        pytest.raises(UsageError, match=r"srm_failover/dagRuns.*sideways"),
     ):
-        api.trigger("srm_failover", {"operation": "sideways"})
+        api.trigger("srm_failover", "demo", {"operation": "sideways"})
+    assert len(asked) == 1
+
+
+def test_a_run_whose_start_was_not_answered_is_asked_for_again_and_started_once() -> None:
+    started: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        run = json.loads(request.content)["dag_run_id"]
+        if run in started:
+            return httpx.Response(409, json={"detail": "exists"})
+        started.append(run)
+        raise httpx.ReadTimeout("late", request=request)
+
+    with airflow(answer) as api:
+        assert api.trigger("srm_failover", "demo-failover") == "demo-failover"
+    assert started == ["demo-failover"]
 
 
 def test_no_answer_is_an_error_that_may_be_tried_again() -> None:
