@@ -23,8 +23,8 @@ from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.domain.routing import group_subject, routes_of, topic_subject
 from srm.domain.topics import TopicPartition
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, TopicSpec
-from srm.kafka.compacted import ensure_compacted
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_cluster
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import TopicSpec
 from srm.errors import NotFoundError
-from srm.kafka.compacted import ensure_compacted
 
 
 @pytest.fixture

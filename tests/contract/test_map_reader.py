@@ -16,8 +16,8 @@ from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import NoMap, OffsetMap, Position, Run, Translated
 from srm.domain.replication_records import PartitionPosition, PartitionStatus, SlotReport
 from srm.domain.topics import Flow, TopicPartition
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import MapReader, TopicSpec
-from srm.kafka.compacted import ensure_compacted
 from srm.kafka.map_reader import KafkaMapReader
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_maps import FakeMapReader

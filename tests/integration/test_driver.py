@@ -26,10 +26,10 @@ from srm.domain.replication_records import (
 )
 from srm.domain.topics import Flow
 from srm.engine import control_lists
+from srm.engine.compacted import ensure_compacted
 from srm.engine.control_lists import ListChange
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import FencedError, SrmError
-from srm.kafka.compacted import ensure_compacted
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.replication.discovery import Discovery
 from srm.replication.driver import FlowDriver, Timing

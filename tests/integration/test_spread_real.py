@@ -20,8 +20,8 @@ from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Run
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import emit
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, TopicSpec
-from srm.kafka.compacted import ensure_compacted
 from srm.spark.checkpoints import emit_spread
 from srm.spark.group_sync import sync_spread
 from srm.spark.session import spark_session

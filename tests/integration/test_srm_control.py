@@ -17,8 +17,8 @@ from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import Flow, TopicPartition
+from srm.engine.compacted import ensure_compacted
 from srm.engine.control_lists import ListPair, load
-from srm.kafka.compacted import ensure_compacted
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker

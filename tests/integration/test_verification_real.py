@@ -23,9 +23,9 @@ from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import Difference, PartitionVerification
 from srm.engine import verification as engine
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.errors import NotFoundError
-from srm.kafka.compacted import ensure_compacted
 from srm.spark.session import spark_session
 from srm.spark.verification import BothClusters, VerificationRequest, verify
 from srm.stack.kafka import KafkaBroker

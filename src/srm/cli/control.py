@@ -22,9 +22,9 @@ from srm.domain import internal_topics
 from srm.domain.filters import split_patterns
 from srm.domain.topics import Flow
 from srm.engine import control_lists, offsets_export
+from srm.engine.compacted import ensure_compacted
 from srm.engine.control_lists import ChangeSummary, ListChange, ListName, ListPair
 from srm.errors import UsageError
-from srm.kafka.compacted import ensure_compacted
 from srm.wiring import now_ms, open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")

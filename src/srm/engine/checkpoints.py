@@ -26,7 +26,8 @@ from srm.domain.checkpoints import (
 from srm.domain.filters import NameFilter
 from srm.domain.ledger import Ledger
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader, TopicSpec
+from srm.engine.compacted import ensure_compacted
+from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader
 from srm.errors import SrmError, UnavailableError
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,9 @@ def emit(
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
     if changed and not dry_run:
         if not existing:
-            ensure_compacted(context.target, topic, config.checkpoints_replication_factor)
+            ensure_compacted(
+                context.target, topic, replication_factor=config.checkpoints_replication_factor
+            )
         table.write(changed)
     logger.info("%s: %d checkpoints written of %d", config.flow, len(changed), len(records))
     return CheckpointSummary(
@@ -206,12 +209,6 @@ def read_ledger(cluster: Cluster) -> Ledger:
         IntegrityError: a record of the ledger is damaged.
     """
     return Ledger.decode(cluster.compacted(internal_topics.LEDGER).read())
-
-
-def ensure_compacted(cluster: Cluster, topic: str, replication_factor: int) -> None:
-    """Create a compacted topic with one partition, if it does not exist."""
-    configs = {"cleanup.policy": "compact"}
-    cluster.create_topics([TopicSpec(topic, 1, replication_factor, configs)])
 
 
 def bounds_of(

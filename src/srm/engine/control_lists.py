@@ -125,7 +125,7 @@ def change(
 ) -> ChangeSummary:
     """Add and remove entries of one list; doing it twice does no harm.
 
-    The control topic has to exist (srm.kafka.compacted.ensure_compacted).
+    The control topic has to exist (srm.engine.compacted.ensure_compacted).
     """
     current = load(target, flow).pair(name)
     value = json.dumps({"added_ms": now_ms}).encode()

@@ -17,7 +17,8 @@ from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.group_sync import SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import ensure_compacted, per_group, read_ledger, survey
+from srm.engine.checkpoints import per_group, read_ledger, survey
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription, GroupState
 from srm.errors import GroupActiveError, SrmError
 
@@ -179,7 +180,9 @@ def _carry_out(
     results = {(d.group, d.partition): d for d in decisions}
     if writes:
         ensure_compacted(
-            context.target, internal_topics.LEDGER, context.config.internal_replication_factor
+            context.target,
+            internal_topics.LEDGER,
+            replication_factor=context.config.internal_replication_factor,
         )
     for some in _chunks(writes):
         for done in _write(context, some, ledger, operation):

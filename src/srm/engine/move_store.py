@@ -15,7 +15,8 @@ from srm.domain.move import MovePlan
 from srm.domain.move_progress import MoveProgress, Observation
 from srm.domain.move_report import MoveReport
 from srm.domain.routing import Ack, Route, RouteState
-from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.engine.compacted import compacted_spec
+from srm.engine.ports import Cluster, FlowContext
 from srm.errors import NotFoundError, UnavailableError, UsageError
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def ensure_topics(context: MoveContext) -> None:
     ):
         existing = cluster.topics()
         specs = [
-            TopicSpec(name, 1, config.internal_replication_factor, {"cleanup.policy": "compact"})
+            compacted_spec(name, config.internal_replication_factor)
             for name in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
             if name not in existing
         ]

@@ -10,7 +10,6 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.engine.ports import Cluster, TopicSpec
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
@@ -20,42 +19,6 @@ from srm.kafka.topics import UNKNOWN_TOPIC_CODES, names
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
 _logger = logging.getLogger(__name__)
-
-COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
-    "cleanup.policy": "compact",
-    # The active segment is never compacted, and every reader reads all of it.
-    "segment.bytes": str(16 * 1024 * 1024),
-    "segment.ms": str(10 * 60 * 1000),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-"""Configs of a new compacted topic unless the caller gives others."""
-
-
-def ensure_compacted(
-    cluster: Cluster,
-    topic: str,
-    partitions: int = 1,
-    replication_factor: int = 1,
-    extra_configs: Mapping[str, str] | None = None,
-) -> None:
-    """Create a compacted topic; several creators at once are fine.
-
-    A topic that exists keeps its settings but for one: without compaction the state in it would be
-    deleted after some days, so its cleanup policy is set.
-    """
-    configs = {**COMPACTED_CONFIGS, **(extra_configs or {})}
-    cluster.create_topics([TopicSpec(topic, partitions, replication_factor, configs)])
-    wanted = configs["cleanup.policy"]
-    found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
-    if found != wanted:
-        _logger.warning(
-            "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
-            topic,
-            cluster.alias,
-            found or "the broker's default",
-            wanted,
-        )
-        cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
 
 
 class KafkaCompactedTopic:

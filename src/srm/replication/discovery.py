@@ -18,19 +18,12 @@ from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.engine import control_lists, topic_sync
+from srm.engine.compacted import compacted_spec
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, SrmError
 
 logger = logging.getLogger(__name__)
 
-_COMPACT: Final = {"cleanup.policy": "compact"}
-_SMALL_SEGMENTS: Final = {
-    "cleanup.policy": "compact",
-    # One record per slot and second: without small segments a reader would wade through days.
-    "segment.bytes": str(16 * 1024 * 1024),
-    "segment.ms": str(10 * 60 * 1000),
-    "min.cleanable.dirty.ratio": "0.1",
-}
 _ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
 
 
@@ -158,22 +151,20 @@ def internal_topic_specs(config: FlowConfig) -> tuple[tuple[TopicSpec, ...], Top
     """Return the internal topics of the flow on its target, and its offset syncs topic."""
     flow, own = config.flow, config.internal_replication_factor
     on_target = (
-        TopicSpec(internal_topics.replication(flow.source), 1, own, _SMALL_SEGMENTS),
-        TopicSpec(internal_topics.offset_map(flow.source), MAP_PARTITIONS, own, _SMALL_SEGMENTS),
+        compacted_spec(internal_topics.replication(flow.source), own),
+        compacted_spec(internal_topics.offset_map(flow.source), own, MAP_PARTITIONS),
         TopicSpec(internal_topics.raw_metrics(flow.source), 1, own, _ONE_DAY),
-        TopicSpec(
+        compacted_spec(
             internal_topics.checkpoints(flow.source, config.policy.separator),
-            1,
             config.checkpoints_replication_factor,
-            _COMPACT,
         ),
-        TopicSpec(internal_topics.HEARTBEATS, 1, config.heartbeats_replication_factor, _COMPACT),
+        compacted_spec(internal_topics.HEARTBEATS, config.heartbeats_replication_factor),
     )
     if not config.emit_offset_syncs_enabled:
         return on_target, None
     other = flow.target if config.offset_syncs_location == "source" else flow.source
     name = internal_topics.offset_syncs(other, config.policy.separator)
-    return on_target, TopicSpec(name, 1, config.offset_syncs_replication_factor, _COMPACT)
+    return on_target, compacted_spec(name, config.offset_syncs_replication_factor)
 
 
 def ensure_offset_syncs(

@@ -10,9 +10,9 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from srm.domain import internal_topics
+from srm.engine.compacted import ensure_compacted
 from srm.engine.metrics import AggregationSummary, WindowSpec, bounds, store
 from srm.engine.ports import FlowContext
-from srm.kafka.compacted import ensure_compacted
 from srm.spark import metrics
 
 logger = logging.getLogger(__name__)

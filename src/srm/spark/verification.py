@@ -22,9 +22,9 @@ from srm.domain.verification import (
 )
 from srm.domain.verification_plan import RangePlan, cut
 from srm.engine import verification as engine
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
-from srm.kafka.compacted import ensure_compacted
 from srm.spark.ranges import read, reader
 
 logger = logging.getLogger(__name__)

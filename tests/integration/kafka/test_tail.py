@@ -7,8 +7,8 @@ import time
 import pytest
 from confluent_kafka import Producer
 
+from srm.engine.compacted import ensure_compacted
 from srm.errors import SrmError
-from srm.kafka.compacted import ensure_compacted
 from srm.kafka.tail import KafkaTopicTail
 
 pytestmark = pytest.mark.kafka

@@ -8,7 +8,7 @@ from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists
-from srm.kafka.compacted import ensure_compacted
+from srm.engine.compacted import ensure_compacted
 from srm.wiring import open_cluster, open_flow
 
 pytestmark = pytest.mark.kafka

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
-
 import pytest
+from tests import flows
 
 from srm.config.model import FlowConfig
-from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow
 from srm.engine import control_lists
+from srm.engine.compacted import COMPACTED_CONFIGS
 from srm.engine.control_lists import ListChange
 from srm.engine.ports import FlowContext, FlowMaps, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
@@ -25,41 +23,18 @@ class NoMaps:
 
 
 def flow_config(*topics: str, **changes: object) -> FlowConfig:
-    second = timedelta(seconds=1)
-    config = FlowConfig(
-        flow=FLOW,
-        enabled=True,
-        policy=DefaultReplicationPolicy(),
-        topics=topics,
-        topics_exclude=(r".*[\-\.]internal", "__.*"),
-        groups=(),
-        groups_exclude=(),
-        config_properties_exclude=("min\\.insync\\.replicas",),
-        tasks_max=2,
-        replication_factor=2,
-        offset_syncs_replication_factor=3,
-        checkpoints_replication_factor=3,
-        heartbeats_replication_factor=3,
-        internal_replication_factor=1,
-        refresh_topics_interval=second,
-        refresh_groups_interval=second,
-        sync_topic_configs_enabled=True,
-        emit_checkpoints_enabled=True,
-        emit_checkpoints_interval=second,
-        sync_group_offsets_enabled=True,
-        sync_group_offsets_interval=second,
-        emit_heartbeats_enabled=True,
-        emit_heartbeats_interval=second,
-        heartbeats_replication_enabled=True,
-        emit_offset_syncs_enabled=True,
-        offset_syncs_location="source",
-        reverse_checkpointing_enabled=False,
-        reverse_checkpointed_topics=(),
-        checkpoints_engine="task",
-        metrics_interval=second,
-        data_loss_policy="stop",
-    )
-    return replace(config, **changes)
+    usual = {
+        "topics": topics,
+        "topics_exclude": (r".*[\-\.]internal", "__.*"),
+        "config_properties_exclude": ("min\\.insync\\.replicas",),
+        "replication_factor": 2,
+        "offset_syncs_replication_factor": 3,
+        "checkpoints_replication_factor": 3,
+        "heartbeats_replication_factor": 3,
+        "emit_heartbeats_enabled": True,
+        "heartbeats_replication_enabled": True,
+    }
+    return flows.flow_config(FLOW, **{**usual, **changes})
 
 
 class Site:
@@ -190,13 +165,8 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         "cleanup.policy": "delete",
         "retention.ms": "86400000",
     }
-    assert configs["srm-replication.P.internal"] == {
-        "cleanup.policy": "compact",
-        "segment.bytes": "16777216",
-        "segment.ms": "600000",
-        "min.cleanable.dirty.ratio": "0.1",
-    }
-    assert configs["P.checkpoints.internal"] == {"cleanup.policy": "compact"}
+    for name in set(names) - {"srm-metrics-P.internal"}:
+        assert configs[name] == COMPACTED_CONFIGS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""Compacted topics: how every topic that holds state of srm is created."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from srm.engine.ports import Cluster, TopicSpec
+
+_logger = logging.getLogger(__name__)
+
+COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # The active segment is never compacted, and every reader reads all of it.
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(10 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Configs of a new compacted topic unless the caller gives others."""
+
+
+def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
+    """Describe a compacted topic to create."""
+    return TopicSpec(topic, partitions, replication_factor, COMPACTED_CONFIGS)
+
+
+def ensure_compacted(
+    cluster: Cluster,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    extra_configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a compacted topic; several creators at once are fine.
+
+    A topic that exists keeps its settings but for one: without compaction the state in it would be
+    deleted after some days, so its cleanup policy is set.
+    """
+    configs = {**COMPACTED_CONFIGS, **(extra_configs or {})}
+    cluster.create_topics([TopicSpec(topic, partitions, replication_factor, configs)])
+    wanted = configs["cleanup.policy"]
+    found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
+    if found != wanted:
+        _logger.warning(
+            "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
+            topic,
+            cluster.alias,
+            found or "the broker's default",
+            wanted,
+        )
+        cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
