@@ -16,6 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.copying import eventually
+from tests.processes import slot_workers
 
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
@@ -120,17 +121,6 @@ def _load(application: Application) -> Iterator[None]:
         thread.join(90)
 
 
-def _workers(driver: psutil.Process) -> list[psutil.Process]:
-    """Python workers of slots: children of Spark's daemon, which forks one for each task."""
-    daemons = []
-    for process in driver.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # a zombie has no command line
-            if "pyspark.daemon" in " ".join(process.cmdline()):
-                daemons.append(process)
-    parents = {process.pid for process in daemons}
-    return [process for process in daemons if process.ppid() in parents]
-
-
 def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ) -> None:
@@ -143,7 +133,7 @@ def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
     with _load(application):
         with application.running() as driver:
             grows(500)
-            victims = _workers(driver)
+            victims = slot_workers(driver)
             assert victims, "no Python worker found"
             for victim in victims:
                 victim.kill()

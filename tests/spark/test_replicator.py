@@ -16,6 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.processes import slot_workers
 
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import first_difference, read_log
@@ -105,27 +106,17 @@ def application(site: Site) -> Iterator[psutil.Process]:
         child.wait(30)
 
 
-def workers(application: psutil.Process) -> list[psutil.Process]:
-    """Python workers: children of the worker daemon, which is a child of the JVM."""
-    found = []
-    for process in application.children(recursive=True):
-        parent = process.parent()
-        if parent is not None and all("pyspark.daemon" in p.cmdline() for p in (process, parent)):
-            found.append(process)
-    return found
-
-
 def test_a_killed_worker_is_replaced_and_sigterm_ends_everything(site, application):
     """Kill -9 of the slot's worker loses and repeats nothing; a clean end leaves no process."""
     site.produce(5_000)
     eventually(lambda: site.copied() == 5_000, f"first copy, see {site.log}", START_S)
-    (worker,) = workers(application)
+    (worker,) = slot_workers(application)
     everything = [application, *application.children(recursive=True)]
 
     worker.kill()
     site.produce(5_000)
     eventually(lambda: site.copied() >= 10_000, "copy by the new worker")
-    (successor,) = workers(application)
+    (successor,) = slot_workers(application)
     everything.append(successor)
     application.terminate()
     code = application.wait(20)
