@@ -66,8 +66,8 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
 def _core(home: Path, project: Path, kept: Mapping[str, str]) -> dict[str, str]:
     return {
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-        # The default of 32 forks 32 idle workers at start. One is the replicator's for good; with 4,
-        # a Spark job and two emissions of checkpoints made the steps of a move wait.
+        # The default of 32 forks 32 idle workers at start. One is the replicator's for good; with
+        # 4, a Spark job and two emissions of checkpoints made the steps of a move wait.
         "AIRFLOW__CORE__PARALLELISM": "6",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
