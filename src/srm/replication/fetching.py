@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 _PARTITION_BYTES: Final = 1 << 20
 _RESPONSE_BYTES: Final = 8 << 20
+_WAITING_BYTES: Final = 64 << 20
+"""Bytes waiting for the target, over all partitions of a source broker, before fetches pause."""
 _IDLE_WAIT_MS: Final = 100
 _THROTTLED_WAIT_MS: Final = 5
 _RETRY_S: Final = 0.2
@@ -62,7 +64,7 @@ class SourceLoop:
         """Fetch until cancelled."""
         while True:
             self._wake.clear()
-            wanted = [copy for copy in self._copies.values() if copy.wants_data]
+            wanted = self._wanted()
             if not wanted:
                 await self._wake.wait()
                 continue
@@ -76,6 +78,12 @@ class SourceLoop:
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             self._dispatch(fetched, asked)
+
+    def _wanted(self) -> list[PartitionCopy]:
+        copies = self._copies.values()
+        if sum(copy.waiting_bytes for copy in copies) >= _WAITING_BYTES:
+            return []  # woken as soon as the target has taken something
+        return [copy for copy in copies if copy.wants_data]
 
     async def _fetch(self, wanted: list[PartitionCopy]) -> Fetched:
         # The broker fills a response in the order of the request: take turns at being first.

@@ -119,6 +119,11 @@ class PartitionCopy:
         return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
 
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes fetched and not yet acknowledged by the target."""
+        return self._waiting_bytes
+
+    @property
     def is_throttled(self) -> bool:
         """Whether only the target's pace keeps the partition from being fetched."""
         return self.phase is Phase.COPYING and self._waiting_bytes >= QUEUE_BYTES
