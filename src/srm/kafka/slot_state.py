@@ -36,7 +36,7 @@ class KafkaStateLog:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._where = f"writing state to cluster {alias}"
-        self._failures: list[KafkaError] = []
+        self._failure: KafkaError | None = None
         with kafka_errors(self._where):
             self._producer = Producer(
                 {
@@ -55,6 +55,7 @@ class KafkaStateLog:
             self._producer.produce(
                 topic, value, key, partition=partition, on_delivery=self._delivered
             )
+            self._producer.poll(0)  # serves callbacks of a log that nobody flushes
         except BufferError as error:
             raise UnavailableError(f"{self._where}: the queue is full") from error
         except KafkaException as error:
@@ -63,15 +64,16 @@ class KafkaStateLog:
     def flush(self, timeout_s: float) -> None:
         """See the port."""
         left = self._producer.flush(timeout_s)
-        failures, self._failures = self._failures, []
-        if failures:
-            raise translate(failures[0], self._where)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise translate(failure, self._where)
         if left:
             raise UnavailableError(f"{self._where}: {left} records not acknowledged in time")
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            self._failures.append(error)
+        if error is not None and self._failure is None:
+            logger.warning("%s: %s", self._where, error)
+            self._failure = error
 
 
 class KafkaAssignmentFeed:
