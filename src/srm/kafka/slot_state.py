@@ -64,15 +64,19 @@ class KafkaStateLog:
     def flush(self, timeout_s: float) -> None:
         """See the port."""
         left = self._producer.flush(timeout_s)
-        failure, self._failure = self._failure, None
+        failure = self.failure()
         if failure is not None:
-            raise translate(failure, self._where)
+            raise failure
         if left:
             raise UnavailableError(f"{self._where}: {left} records not acknowledged in time")
 
+    def failure(self) -> SrmError | None:
+        """See the port."""
+        failure, self._failure = self._failure, None
+        return None if failure is None else translate(failure, self._where)
+
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and self._failure is None:
-            logger.warning("%s: %s", self._where, error)
             self._failure = error
 
 

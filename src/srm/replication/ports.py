@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from srm.domain.topics import TopicPartition
+from srm.errors import SrmError
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,16 @@ class StateLog(Protocol):
         ...
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until everything handed over is acknowledged; UnavailableError if not in time."""
+        """Wait until everything handed over is acknowledged.
+
+        Raises:
+            UnavailableError: not in time.
+            SrmError: a record was refused.
+        """
+        ...
+
+    def failure(self) -> SrmError | None:
+        """Return, and forget, the first refusal since the last call or flush; does not wait."""
         ...
 
 

@@ -19,7 +19,7 @@ from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, map_partition
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.replication_records import PartitionStatus, SlotReport, State
-from srm.errors import SrmError
+from srm.errors import AuthorizationError, NotFoundError, SrmError
 from srm.replication.partition import PartitionCopy, Phase, RunStart, Traffic
 from srm.replication.ports import Clock, StateLog
 
@@ -144,10 +144,22 @@ class Reporter:
             self._state.write(self._replication_topic, status.key(), status.value())
         for key, value in metrics:
             self._state.write(self._metrics_topic, key, value)
+        self._leave_a_source_that_refuses()
         for sync in syncs:
             record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
             self._offset_syncs.write(self._syncs_topic, record.key(), record.value())
         self._state.flush(_FLUSH_S)
+
+    def _leave_a_source_that_refuses(self) -> None:
+        """Write offset syncs to the target once the source has refused them (KIP-716)."""
+        if self._offset_syncs is self._state:
+            return
+        failure = self._offset_syncs.failure()
+        if isinstance(failure, AuthorizationError | NotFoundError):
+            flow, separator = self._config.flow, self._config.policy.separator
+            topic = internal_topics.offset_syncs(flow.source, separator)
+            logger.warning("%s: offset syncs go to %s on %s: %s", flow, topic, flow.target, failure)
+            self._offset_syncs, self._syncs_topic = self._state, topic
 
     def _note(
         self, copy: PartitionCopy, reason: str, lost_from: int | None, lost_to: int | None

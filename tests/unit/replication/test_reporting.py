@@ -7,8 +7,8 @@ from tests.flows import flow_config
 from srm.domain import internal_topics
 from srm.domain.offset_map import Run
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import UnavailableError
-from srm.replication.partition import PartitionCopy
+from srm.errors import AuthorizationError, SrmError, UnavailableError
+from srm.replication.partition import PartitionCopy, RunStart
 from srm.replication.reporting import Reporter
 from srm.replication.resume import Start
 
@@ -32,6 +32,9 @@ class Log:
         self.written.append("flush")
         if self.fails:
             raise UnavailableError(f"not within {timeout_s} s")
+
+    def failure(self) -> SrmError | None:
+        return AuthorizationError("refused") if self.fails else None
 
 
 def copying() -> PartitionCopy:
@@ -63,3 +66,18 @@ def test_a_block_that_was_not_acknowledged_is_written_again_before_the_next_repo
     reporter.prepare(1, [copy], [])()
 
     assert log.written[:3] == [MAP, "flush", STATE]
+
+
+def test_offset_syncs_go_to_the_target_once_the_source_refuses_them() -> None:
+    state, syncs = Log(), Log()
+    reporter = Reporter(flow_config(), "0", state, syncs, lambda: 0)
+    copy = copying()
+    copy.last_copied = RunStart(9, 9)
+    reporter.prepare(1, [copy], [])()
+    assert syncs.written == [internal_topics.offset_syncs("B")]
+
+    syncs.fails = True
+    copy.last_copied = RunStart(10, 10)
+    reporter.prepare(1, [copy], [])()
+
+    assert internal_topics.offset_syncs("P") in state.written
