@@ -1,4 +1,4 @@
-"""The Spark application is killed in mid copy: a Python worker, then the driver."""
+"""The Spark application: a Python worker is killed, then the driver; SIGTERM ends all of it."""
 
 from __future__ import annotations
 
@@ -134,12 +134,20 @@ def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
         with application.running() as driver:
             grows(500)
             victims = slot_workers(driver)
-            assert victims, "no Python worker found"
             for victim in victims:
                 victim.kill()
             grows(2000)
-        # Leaving the block killed the driver and the JVM with it, in mid copy.
+            heirs = slot_workers(driver)
+            everything = [driver, *driver.children(recursive=True)]
+            driver.terminate()
+            code = driver.wait(30)
+            _, left = psutil.wait_procs(everything, timeout=10)
+        assert victims, "no Python worker found"
+        assert not {p.pid for p in victims} & {p.pid for p in heirs}
+        assert (code, left) == (0, []), "SIGTERM ends everything, cleanly"
+
         with application.running():
             grows(2000)
+            # Leaving the block kills the driver, and the JVM with it, in mid copy.
     with application.running():
         eventually(application.is_equal, "source and target are equal", START_S)

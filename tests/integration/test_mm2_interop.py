@@ -1,7 +1,8 @@
-"""Kafka's MirrorClient and RemoteClusterUtils, pointed at clusters that srm replicates."""
+"""Replicate until caught up, then ask Kafka's own MirrorClient and RemoteClusterUtils."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
@@ -16,6 +17,7 @@ from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import first_difference, read_log
 
 pytestmark = [
     pytest.mark.kafka,
@@ -27,12 +29,13 @@ pytestmark = [
 PROBE = Path(__file__).with_name("RemoteClusterProbe.java")
 
 
-def _srm(*arguments: str) -> None:
+def _srm(*arguments: str) -> str:
     srm = Path(sys.executable).parent / "srm"
     done = subprocess.run(
         [srm, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
@@ -66,8 +69,18 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
     consumer.close()
 
     flows = ("--flow", f"{source}->{target}", "--flow", f"{target}->{source}")
-    _srm("replicate", "--config", str(config), *flows, "--until-caught-up")
+    told = _srm("replicate", "--config", str(config), *flows, "--until-caught-up", "--json")
     _srm("checkpoints", "emit", "--config", str(config), "--flow", f"{source}->{target}")
+
+    last = {line["flow"]: line for line in map(json.loads, told.splitlines())}
+    assert last[f"{source}->{target}"]["lag"] == 0
+    assert (
+        first_difference(
+            read_log(clusters["P"].bootstrap, topic, 0),
+            read_log(clusters["B"].bootstrap, f"{source}.{topic}", 0),
+        )
+        is None
+    )
 
     probe = subprocess.run(
         [
