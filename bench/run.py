@@ -177,6 +177,7 @@ def measure(
         topic = f"{alias}.bench"
         wait(lambda: copied(consumer, topic) > PARTITIONS, START_S, f"first record of {engine}")
         first, cpu = time.monotonic(), tree.cpu_seconds()
+        before = copied(consumer, topic)
         wait(lambda: copied(consumer, topic) >= records, COPY_S, f"last record of {engine}")
         wall, cpu = time.monotonic() - first, tree.cpu_seconds() - cpu
     finally:
@@ -187,6 +188,7 @@ def measure(
             os.killpg(process.pid, 9)
         consumer.close()
         log.close()
+    records -= before  # copied before the figures began
     volume = records * size
     return Result(
         case=f"{size} B random, {PARTITIONS} partitions",
