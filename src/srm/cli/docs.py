@@ -1,6 +1,6 @@
 """Write docs/commands.md: every command and option of srm, from their own help.
 
-    python -m srm.cli.docs
+python -m srm.cli.docs
 """
 
 from __future__ import annotations
