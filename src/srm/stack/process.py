@@ -62,7 +62,7 @@ class ManagedProcess:
         """
         if self.running:
             return
-        self._end_leftovers(spec.env)
+        self._end_leftovers()
         with disk_errors(spec.log):
             spec.log.parent.mkdir(parents=True, exist_ok=True)
             spec.cwd.mkdir(parents=True, exist_ok=True)
@@ -118,6 +118,8 @@ class ManagedProcess:
             if members:
                 _signal_group(leader.pid, signal.SIGKILL)
                 psutil.wait_procs(members, timeout=_KILL_SECONDS)
+        else:
+            self._end_leftovers()
         if self._popen is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(timeout=_KILL_SECONDS)
@@ -177,13 +179,21 @@ class ManagedProcess:
         identity = {"pid": pid, "created": psutil.Process(pid).create_time()}
         write_atomically(self._identity_file, json.dumps(identity).encode())
 
-    def _end_leftovers(self, environ: Mapping[str, str]) -> None:
-        """End what a crashed leader left in its group; the mark proves that it is ours."""
-        home = environ.get(HOME_MARK)
-        pid = self._identity().get("pid")
-        if home is not None and pid is not None:
-            ours = {process.pid for process in marked_processes(HOME_MARK, home)}
-            end_processes((p for p in group_members(int(pid)) if p.pid in ours), timeout=0)
+    def _end_leftovers(self) -> None:
+        """End what a killed leader left in its group.
+
+        The kernel gives a leader's pid to nobody else while its group exists, so a group without
+        that pid is still ours. (The environment proves nothing here: Airflow's workers write their
+        process title over it.)
+        """
+        identity = self._identity()
+        if not identity:
+            return
+        leader = int(identity["pid"])
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(leader).create_time() != identity["created"]:
+                return  # our group ended long ago, the pid is somebody else's now
+        end_processes(group_members(leader), timeout=0)
 
     def _identity(self) -> dict[str, float]:
         try:

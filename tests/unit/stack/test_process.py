@@ -111,7 +111,8 @@ def test_what_ignores_sigterm_is_killed_after_the_time(process: ManagedProcess) 
 def test_what_a_killed_leader_left_is_ended_before_the_next_start(process: ManagedProcess) -> None:
     start(process, WITH_CHILD)
     process.wait_until(lambda: said_up(process), 30, "up")
-    leader = process.pid or 0
+    leader = process.pid
+    assert leader
     (orphan,) = [member for member in group_members(leader) if member.pid != leader]
     os.kill(leader, signal.SIGKILL)
     process.wait_until_gone(10)
@@ -120,6 +121,28 @@ def test_what_a_killed_leader_left_is_ended_before_the_next_start(process: Manag
 
     assert process.running
     assert not orphan.is_running()
+
+
+def test_stopping_ends_what_a_killed_leader_left_even_under_another_name(
+    process: ManagedProcess,
+) -> None:
+    """Airflow's workers write their title over their environment: no mark tells whose they are."""
+    child = "import setproctitle,time; setproctitle.setproctitle('worker'); " + FOREVER
+    start(
+        process,
+        f"import subprocess,sys,time; subprocess.Popen([sys.executable, '-c', {child!r}]); print('up', flush=True); {FOREVER}",
+    )
+    process.wait_until(lambda: said_up(process), 30, "up")
+    leader = process.pid
+    assert leader
+    orphans = [member for member in group_members(leader) if member.pid != leader]
+    os.kill(leader, signal.SIGKILL)
+    process.wait_until_gone(10)
+
+    process.stop(timeout=5)
+
+    assert orphans
+    assert not any(orphan.is_running() for orphan in orphans)
 
 
 def test_waiting_for_a_process_that_ended_quotes_its_last_error(process: ManagedProcess) -> None:
