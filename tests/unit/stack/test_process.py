@@ -130,7 +130,8 @@ def test_stopping_ends_what_a_killed_leader_left_even_under_another_name(
     child = "import setproctitle,time; setproctitle.setproctitle('worker'); " + FOREVER
     start(
         process,
-        f"import subprocess,sys,time; subprocess.Popen([sys.executable, '-c', {child!r}]); print('up', flush=True); {FOREVER}",
+        f"import subprocess,sys,time; subprocess.Popen([sys.executable, '-c', {child!r}]); "
+        f"print('up', flush=True); {FOREVER}",
     )
     process.wait_until(lambda: said_up(process), 30, "up")
     leader = process.pid
