@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
@@ -14,21 +15,25 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, decode_block, map_partition
-from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
-from srm.domain.replication_records import AssignedPartition, Assignment, SlotReport
+from srm.domain.offset_map import OffsetMap, Run, coalesce
+from srm.domain.replication_records import (
+    AssignedPartition,
+    Assignment,
+    PartitionPosition,
+    SlotReport,
+)
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import kafka_errors, translate
-from srm.kafka.map_assembly import later
+from srm.kafka.map_assembly import best_position, decode_state, later
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
 
 logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
-_SLOT_PREFIX: Final = b"slot:"
 
 
 class KafkaStateLog:
@@ -119,11 +124,7 @@ class KafkaStartReader:
         """See the port."""
         source = self._flow.source
         state = self._target.compacted(internal_topics.replication(source)).read()
-        reports = [
-            SlotReport.decode(key, value)
-            for key, value in state.items()
-            if key.startswith(_SLOT_PREFIX)
-        ]
+        reports = decode_state(state).reports
         # Reports first: a position is written after its blocks, so it has to be read before them.
         map_topic = internal_topics.offset_map(source)
         blocks: list[MapBlock] = []
@@ -154,13 +155,10 @@ def starts(
     anew (another id) goes on behind what its former self left on the target.
     """
     found: dict[AssignedPartition, Start] = {}
-    positions: dict[tuple[str, int], Position] = {}
+    reported: dict[tuple[str, int], list[PartitionPosition]] = defaultdict(list)
     for report in reports:
         for entry in report.positions:
-            key = (entry.topic_id, entry.partition)
-            best = positions.get(key)
-            if best is None or entry.position.target_next > best.target_next:
-                positions[key] = entry.position
+            reported[entry.topic_id, entry.partition].append(entry)
     for wanted in partitions:
         same_target = [
             b
@@ -170,7 +168,7 @@ def starts(
         ]
         producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
         current = [b for b in same_target if b.topic_id == wanted.topic_id]
-        position = positions.get((wanted.topic_id, wanted.partition))
+        position = best_position(reported[wanted.topic_id, wanted.partition])
         places = [(position.target_next, position.source_next)] if position else []
         found_run = None
         if current:

@@ -25,7 +25,6 @@ HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = 12
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
@@ -62,7 +61,6 @@ class BatchHeader:
 
     view: memoryview
     base_offset: int
-    magic: int
     attributes: int
     last_offset_delta: int
     max_timestamp: int
@@ -94,11 +92,6 @@ class BatchHeader:
     def codec(self) -> int:
         """Number of the compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & _CODEC_BITS
-
-    @property
-    def payload(self) -> memoryview:
-        """The records, compressed or not, after the header."""
-        return self.view[HEADER_SIZE:]
 
     def path(self, wanted_offset: int) -> Path:
         """Decide how the batch travels, given the first offset that is still to be copied."""
@@ -145,7 +138,6 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
         yield BatchHeader(
             records[at : at + size],
             base_offset,
-            magic,
             attributes,
             last_offset_delta,
             max_timestamp,
@@ -154,11 +146,6 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             count,
         )
         at += size
-
-
-def first_batch_size(records: memoryview) -> int:
-    """Size in bytes of the first batch, complete or not; 0 where even its length is missing."""
-    return _PREFIX + _LENGTH.unpack_from(records, 8)[0] if len(records) >= _PREFIX else 0
 
 
 def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:

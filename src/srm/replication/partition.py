@@ -179,11 +179,9 @@ class PartitionCopy:
             return False
         self._in_flight.popleft()
         self._waiting_bytes -= len(unit.view)
-        target = base_offset
-        for first, count in unit.stretches:
-            self._mapped(Run(first, target, count))
-            target += count
-        self.target_next = target
+        for run in unit.runs(base_offset):
+            self._mapped(run)
+        self.target_next = base_offset + unit.count
         drained = not self._queue and not self._in_flight
         self.source_next = self.fetch_offset if drained else unit.source_next
         self.failures = 0

@@ -114,7 +114,7 @@ class _SourceCursor:
             unit = await self._next_unit(batch)
             if _same_bytes(unit.view, batch.view):
                 self.next_offset = unit.source_next
-                return _runs(unit.stretches, batch.base_offset)
+                return list(unit.runs(batch.base_offset))
             self._units.appendleft(unit)
         return await self._match_records(batch)
 
@@ -170,14 +170,6 @@ def _same_bytes(ours: memoryview, theirs: memoryview) -> bool:
         and ours[_TIMESTAMPS] == theirs[_TIMESTAMPS]
         and bytes(ours[HEADER_SIZE:]) == bytes(theirs[HEADER_SIZE:])
     )
-
-
-def _runs(stretches: list[tuple[int, int]], target_start: int) -> list[Run]:
-    runs = []
-    for first, count in stretches:
-        runs.append(Run(first, target_start, count))
-        target_start += count
-    return runs
 
 
 async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:

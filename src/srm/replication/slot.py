@@ -265,10 +265,12 @@ class Slot:
                     copy.known_start(),
                     claim,
                 )
-        except FencedError as error:
-            self._fenced(copy, str(error))
         except SrmError as error:
-            if copy.attempt == attempt:
+            if copy.attempt != attempt:
+                return
+            if isinstance(error, FencedError):
+                self._fenced(copy, str(error))
+            else:
                 self._stop(copy, str(error), retriable=error.retriable)
         else:
             if copy.attempt == attempt:
@@ -326,7 +328,6 @@ class Slot:
         self._reporter.lost(copy, at, lost_to, what)
         if self._reporter.goes_on_after_loss and passed:
             copy.fetch_offset = copy.source_next = start
-            copy.phase = Phase.IDLE if copy.claim is None else copy.phase
             await self._place(copy)
             return
         loss = DataLossError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from srm.domain.offset_map import Run
 from srm.replication.batch import BatchHeader, Path, batches
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import decode, encode, stretches
@@ -30,6 +31,12 @@ class Unit:
     source_next: int
     max_timestamp: int
     owner: object
+
+    def runs(self, target_start: int) -> Iterator[Run]:
+        """Say which source records stand where, if the batch begins at ``target_start``."""
+        for source_start, count in self.stretches:
+            yield Run(source_start, target_start, count)
+            target_start += count
 
 
 def units(

@@ -75,11 +75,6 @@ class Connection:
         """Whether the connection is of no more use."""
         return self._closed
 
-    @property
-    def in_flight(self) -> int:
-        """Requests without an answer yet."""
-        return len(self._waiting)
-
     def request(
         self, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> asyncio.Future[PooledBuffer]:
