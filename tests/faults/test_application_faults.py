@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.integration.copying import eventually
 from tests.processes import slot_workers
+from tests.waiting import eventually
 
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster

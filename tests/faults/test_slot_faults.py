@@ -13,7 +13,8 @@ from multiprocessing.process import BaseProcess
 
 import pytest
 from tests.conftest import BrokerFactory
-from tests.integration.copying import CopyLab, eventually
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
 
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.slot import SlotSpec

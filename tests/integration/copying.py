@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import Producer
 from tests.flows import flow_config
+from tests.waiting import eventually
 
 from srm.domain import internal_topics
 from srm.domain.offset_map import OffsetMap
@@ -27,17 +27,6 @@ from srm.kafka.slot_state import KafkaStateLog
 from srm.replication.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.testing.logs import first_difference, read_log
-
-DEADLINE_S = 60.0
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Poll a condition until it holds."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {deadline_s:.0f} s: {what}")
-        time.sleep(0.02)
 
 
 class CopyLab:

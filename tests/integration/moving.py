@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -28,15 +28,6 @@ from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_move
 
 PARTITIONS = 3
-DEADLINE_S = 60.0
-
-
-def eventually(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Poll a condition until it holds."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_s:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 class Site:

@@ -11,7 +11,8 @@ from types import MappingProxyType
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.moving import Site, eventually
+from tests.integration.moving import Site
+from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer

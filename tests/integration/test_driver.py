@@ -6,13 +6,15 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests import waiting
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -40,16 +42,8 @@ from srm.wiring import open_flow
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 SLOTS = ("0", "1")
+eventually = partial(waiting.eventually, deadline_s=30.0)
 TIMING = Timing(refresh_s=2.0, slot_timeout_s=3.0, grace_s=4.0)
-
-
-def eventually(condition: Callable[[], object], what: str, deadline_s: float = 30.0) -> float:
-    """Poll a condition until it holds; return the seconds that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < deadline_s, f"not within {deadline_s} s: {what}"
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 @dataclass

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.integration.moving import Application, Site, Source, eventually
+from tests.integration.moving import Application, Site, Source
+from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
 from srm.engine import move

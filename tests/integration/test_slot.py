@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.copying import CopyLab, eventually
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
 
 from srm.domain import internal_topics
 from srm.domain.mm2_records import OffsetSync

@@ -1,0 +1,17 @@
+"""Waiting for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+DEADLINE_S = 60.0
+
+
+def eventually(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> float:
+    """Poll a condition until it holds; return the seconds that took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < deadline_s, f"not within {deadline_s:.0f} s: {what}"
+        time.sleep(0.02)
+    return time.monotonic() - began
