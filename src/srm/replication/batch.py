@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -30,6 +29,9 @@ _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
 _PRODUCER_AT: Final = 43
+
+_TINY_COUNT: Final = 8
+_TINY_BYTES: Final = 8192
 
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
@@ -55,9 +57,11 @@ class Path(Enum):
     """Holds nothing that is copied: markers, or a batch that compaction has emptied."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
-    """The header of one batch, and where the batch stands in memory."""
+class BatchHeader(NamedTuple):
+    """The header of one batch, and where the batch stands in memory.
+
+    A tuple, because one is made for each batch: a frozen dataclass takes three times as long.
+    """
 
     view: memoryview
     base_offset: int
@@ -66,12 +70,17 @@ class BatchHeader:
     max_timestamp: int
     producer_id: int
     producer_epoch: int
-    count: int
+    record_count: int
 
     @property
     def last_offset(self) -> int:
         """Offset of the last record, or of the last that was there before compaction."""
         return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether sending the batch alone costs more than decoding and encoding its records."""
+        return self.record_count <= _TINY_COUNT and len(self.view) <= _TINY_BYTES
 
     @property
     def is_control(self) -> bool:
@@ -95,9 +104,9 @@ class BatchHeader:
 
     def path(self, wanted_offset: int) -> Path:
         """Decide how the batch travels, given the first offset that is still to be copied."""
-        if self.is_control or self.count == 0 or self.last_offset < wanted_offset:
+        if self.is_control or self.record_count == 0 or self.last_offset < wanted_offset:
             return Path.DROP
-        dense = self.count == self.last_offset_delta + 1
+        dense = self.record_count == self.last_offset_delta + 1
         if not dense or self.base_offset < wanted_offset or self.has_log_append_time:
             return Path.REBUILD
         return Path.PASS

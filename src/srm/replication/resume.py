@@ -215,7 +215,7 @@ async def resume(source: LogReader, target: LogReader, start: Start, claim: Clai
     target_next = start.target_next
     async for batch in _until_marker(target, start.target_next, claim):
         target_next = batch.last_offset + 1
-        if batch.is_control or batch.count == 0:
+        if batch.is_control or batch.record_count == 0:
             continue
         if batch.producer_id in ours:
             runs.extend(await cursor.match(batch))

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from srm.domain.offset_map import Run
 from srm.replication.batch import BatchHeader, Path, batches
 from srm.replication.ports import FetchedPartition
-from srm.replication.rebuild import decode, encode, stretches
+from srm.replication.rebuild import rebuild
 from srm.replication.transactions import AbortedTransactions
+
+_MERGED_BYTES: Final = 1 << 18
+"""Tiny batches are merged up to this size: below every usual ``max.message.bytes``."""
 
 
 @dataclass(slots=True)
 class Unit:
-    """One batch on its way: passed through, or rebuilt.
+    """One batch on its way: passed through, or rebuilt from one or several.
 
     ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
-    passes through has one. ``source_next`` is the source offset after the original batch.
-    ``owner`` keeps the memory behind ``view``.
+    passes through has one. ``source_next`` is the source offset after the original batches and
+    what is dropped between them. ``owner`` keeps the memory behind ``view``.
     """
 
     view: memoryview
@@ -42,35 +46,52 @@ class Unit:
 def units(
     fetched: FetchedPartition, wanted_offset: int, owner: object, *, read_committed: bool
 ) -> Iterator[Unit | int]:
-    """Yield what is to be sent, and a source offset (int) for each stretch that is dropped.
+    """Yield what is to be sent, and a source offset (int) where nothing before it is.
+
+    Tiny batches that arrived in one response are merged. So nothing ever waits to be merged, and a
+    topic of single records is merged exactly when they come faster than they can be sent alone.
 
     Raises:
         IntegrityError: a batch cannot be read.
     """
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
+    group: list[BatchHeader] = []
+    grows = passes = False
+    size = codec = 0
+    source_next = wanted_offset
     for batch in batches(fetched.records):
-        if aborted.drops(batch):
-            yield batch.last_offset + 1
+        path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
+        if path is Path.DROP:
+            source_next = batch.last_offset + 1
+            if not group:
+                yield source_next
             continue
-        path = batch.path(wanted_offset)
-        if path is Path.PASS:
-            yield Unit(
-                batch.view,
-                batch.count,
-                [(batch.base_offset, batch.count)],
-                batch.last_offset + 1,
-                batch.max_timestamp,
-                owner,
-            )
-            continue
-        rebuilt = _rebuilt(batch, wanted_offset) if path is Path.REBUILD else None
-        yield batch.last_offset + 1 if rebuilt is None else rebuilt
+        tiny, length = batch.is_tiny, len(batch.view)
+        if group and not (
+            tiny and grows and batch.codec == codec and size + length < _MERGED_BYTES
+        ):
+            yield _unit(group, wanted_offset, source_next, owner, passes=passes)
+            group = []
+        if group:
+            passes = False
+        else:
+            grows, passes, size, codec = tiny, path is Path.PASS, 0, batch.codec
+        group.append(batch)
+        size += length
+        source_next = batch.last_offset + 1
+    if group:
+        yield _unit(group, wanted_offset, source_next, owner, passes=passes)
 
 
-def _rebuilt(batch: BatchHeader, wanted_offset: int) -> Unit | None:
-    records = decode(batch, wanted_offset)
-    if not records:
-        return None
-    view = encode(records, batch.codec)
-    parts = stretches([record.offset for record in records])
-    return Unit(view, len(records), parts, batch.last_offset + 1, batch.max_timestamp, view)
+def _unit(
+    group: list[BatchHeader], wanted_offset: int, source_next: int, owner: object, *, passes: bool
+) -> Unit | int:
+    if passes:
+        [batch] = group
+        stretches = [(batch.base_offset, batch.record_count)]
+        return Unit(batch.view, batch.record_count, stretches, source_next, batch.max_timestamp, owner)
+    rebuilt = rebuild(group, wanted_offset)
+    if not rebuilt.count:
+        return source_next
+    newest = max(batch.max_timestamp for batch in group)
+    return Unit(rebuilt.view, rebuilt.count, rebuilt.stretches, source_next, newest, rebuilt.view)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srm.errors import IntegrityError
 from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite
-from srm.replication.rebuild import Record, decode, encode, stretches
+from srm.replication.rebuild import Record, decode, encode, rebuild
 
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
 contents = st.lists(
@@ -124,9 +124,24 @@ def test_sequence_numbers_wrap_to_zero(sequence: int, count: int) -> None:
     assert (following - sequence) % MAX_SEQUENCE == count
 
 
-@given(st.sets(st.integers(0, 200)))
-def test_stretches_are_the_consecutive_offsets(offsets: set[int]) -> None:
-    found = stretches(sorted(offsets))
+@given(st.sets(st.integers(0, 200), min_size=1), st.integers(0, 210))
+def test_rebuilt_batches_keep_every_record_and_say_which_source_offsets_they_hold(
+    offsets: set[int], wanted: int
+) -> None:
+    group = [
+        next(batches(at_offset(encode([Record(0, 1000 + o, b"k", str(o).encode(), ())], 0), o)))
+        for o in sorted(offsets)
+    ]
 
-    assert [first + i for first, count in found for i in range(count)] == sorted(offsets)
-    assert all(a + n < b for (a, n), (b, _) in pairwise(found))
+    rebuilt = rebuild(group, wanted)
+
+    kept = [offset for offset in sorted(offsets) if offset >= wanted]
+    held = [first + i for first, count in rebuilt.stretches for i in range(count)]
+    assert held == kept
+    assert rebuilt.count == len(kept)
+    assert all(a + n < b for (a, n), (b, _) in pairwise(rebuilt.stretches))
+    if kept:
+        [batch] = batches(rebuilt.view)
+        assert [(r.timestamp, r.value) for r in decode(batch)] == [
+            (1000 + o, str(o).encode()) for o in kept
+        ]

@@ -25,7 +25,8 @@ FOREVER = float("inf")
 
 
 def batch(base_offset: int, count: int = 1) -> bytes:
-    records = [Record(i, 1000, b"k", b"v", ()) for i in range(count)]
+    """Return a batch too large to be merged with its neighbours."""
+    records = [Record(i, 1000, b"k", b"v" * 9000, ()) for i in range(count)]
     view = bytearray(encode(records, 0))
     struct.pack_into(">q", view, 0, base_offset)
     return bytes(view)

@@ -15,9 +15,9 @@ from srm.replication.units import Unit, units
 COMMIT, ABORT = 1, 0
 
 
-def data(base_offset: int, count: int, producer_id: int = -1) -> bytes:
+def data(base_offset: int, count: int, producer_id: int = -1, codec: int = 0) -> bytes:
     records = [Record(i, 1000 + i, b"k", str(base_offset + i).encode(), ()) for i in range(count)]
-    view = bytearray(encode(records, 0))
+    view = bytearray(encode(records, codec))
     struct.pack_into(">q", view, 0, base_offset)
     if producer_id >= 0:
         struct.pack_into(">h", view, 21, 0x10)
@@ -49,7 +49,10 @@ def test_a_committed_transaction_is_sent_without_its_marker() -> None:
     found = list(units(fetched(log), 0, None, read_committed=True))
 
     assert values(found) == [b"0", b"1", b"3"]
-    assert found[1] == 3
+    [merged] = found
+    assert isinstance(merged, Unit)
+    assert merged.stretches == [(0, 2), (3, 1)]
+    assert merged.source_next == 4
 
 
 def test_an_aborted_transaction_is_dropped_up_to_its_marker_and_no_further() -> None:
@@ -65,7 +68,11 @@ def test_an_aborted_transaction_is_dropped_up_to_its_marker_and_no_further() -> 
     found = list(units(fetched(log, ((7, 0),)), 0, None, read_committed=True))
 
     assert values(found) == [b"2", b"4"]
-    assert [unit for unit in found if isinstance(unit, int)] == [2, 4, 6, 7]
+    [two, merged] = found
+    assert two == 2
+    assert isinstance(merged, Unit)
+    assert merged.stretches == [(2, 1), (4, 1)]
+    assert merged.source_next == 7
 
 
 def test_read_uncommitted_sends_aborted_records_too() -> None:
@@ -90,3 +97,42 @@ def test_nothing_before_the_wanted_offset_is_sent_again(sizes: list[int], wanted
     ends = [unit.source_next if isinstance(unit, Unit) else unit for unit in found]
     assert ends == sorted(ends)
     assert ends[-1] == offset
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 4), st.integers(0, 3)), max_size=30),
+    st.integers(0, 60),
+)
+def test_merging_changes_neither_records_nor_order_nor_what_is_known_of_them(
+    sizes: list[tuple[int, int, int]], wanted: int
+) -> None:
+    log, offset = b"", 0
+    expected = []
+    for size, codec, hole in sizes:
+        log += data(offset, size, codec=codec)
+        expected += range(offset, offset + size)
+        offset += size + hole
+
+    found = list(units(fetched(log), wanted, None, read_committed=True))
+
+    held = [
+        first + i
+        for unit in found
+        if isinstance(unit, Unit)
+        for first, count in unit.stretches
+        for i in range(count)
+    ]
+    assert held == [o for o in expected if o >= wanted]
+    assert values(found) == [str(o).encode() for o in held]
+
+
+def test_single_records_that_arrive_together_leave_together() -> None:
+    log = b"".join(data(offset, 1) for offset in range(50)) + data(50, 200)
+
+    merged, whole = units(fetched(log), 0, None, read_committed=True)
+
+    assert isinstance(merged, Unit)
+    assert isinstance(whole, Unit)
+    assert (merged.count, merged.source_next) == (50, 50)
+    assert whole.view.obj is not merged.view.obj
+    assert (whole.count, whole.source_next) == (200, 250)
