@@ -16,6 +16,7 @@ from types import FrameType
 import psutil
 import pytest
 
+from srm.stack.jars import KAFKA_VERSION
 from srm.stack.kafka import KafkaBroker
 
 OWNER = "SRM_TEST_OWNER"
@@ -74,14 +75,16 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
 def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
     """Make brokers that the test may stop, kill and restart.
 
-    ``broker_factory("X", **{"message.max.bytes": "1000"})`` returns one that is ready.
+    ``broker_factory("X", **{"message.max.bytes": "1000"})`` returns one that is ready; with
+    ``version="3.9.1"`` it is one of an older Kafka.
     """
     brokers: list[KafkaBroker] = []
 
-    def make(alias: str = "X", **server_props: str) -> KafkaBroker:
+    def make(alias: str = "X", *, version: str = KAFKA_VERSION, **server_props: str) -> KafkaBroker:
         broker = KafkaBroker(
             tmp_path / f"{alias}-{len(brokers)}",
             alias,
+            version=version,
             server_props=server_props,
             environ=_owner(),
         )
@@ -93,3 +96,46 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
     yield make
     for broker in brokers:
         broker.kill()
+
+
+@pytest.fixture
+def cluster_factory(tmp_path: Path) -> Iterator[Callable[..., list[KafkaBroker]]]:
+    """Make clusters of several brokers that the test may stop, kill and restart.
+
+    ``cluster_factory("X", 3)`` returns three, ready, with every topic on all of them and
+    acknowledged by all but one. The first is the controller: only while it runs leaders move.
+    """
+    clusters: list[list[KafkaBroker]] = []
+
+    def make(alias: str = "X", brokers: int = 3, **server_props: str) -> list[KafkaBroker]:
+        all_brokers, all_but_one = str(brokers), str(max(1, brokers - 1))
+        replicated = {
+            "default.replication.factor": all_brokers,
+            "min.insync.replicas": all_but_one,
+            "offsets.topic.replication.factor": all_brokers,
+            "transaction.state.log.replication.factor": all_brokers,
+            "transaction.state.log.min.isr": all_but_one,
+            **server_props,
+        }
+        cluster: list[KafkaBroker] = []
+        clusters.append(cluster)
+        for node_id in range(1, brokers + 1):
+            broker = KafkaBroker(
+                tmp_path / f"{alias}-cluster-{len(clusters)}-{node_id}",
+                alias,
+                node_id=node_id,
+                joins=cluster[0] if cluster else None,
+                server_props=replicated,
+                heap="384m",
+                environ=_owner(),
+            )
+            cluster.append(broker)
+            broker.start()
+        for broker in cluster:
+            broker.wait_ready()
+        return cluster
+
+    yield make
+    for cluster in clusters:
+        for broker in cluster:
+            broker.kill()

@@ -1,8 +1,9 @@
 """Kafka's jars: locked coordinates, fetched once from Maven Central into the user's cache.
 
-The lock file beside this module names every jar of the run-time class path with its SHA-256. A
-jar enters the cache by an atomic rename after its checksum was verified, so an interrupted fetch
-or several at once leave nothing half written.
+A lock file beside this module names every jar of a version's run-time class path with its
+SHA-256: of the version that the stack runs, and of older ones that only tests ask for. A jar
+enters the cache by an atomic rename after its checksum was verified, so an interrupted fetch or
+several at once leave nothing half written.
 """
 
 from __future__ import annotations
@@ -74,9 +75,15 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
     return tuple(jars)
 
 
-def locked_jars() -> tuple[Jar, ...]:
-    """Return the jars of Kafka's run-time class path in class path order."""
-    lock = resources.files("srm.stack") / f"kafka-{KAFKA_VERSION}.lock"
+def locked_jars(version: str = KAFKA_VERSION) -> tuple[Jar, ...]:
+    """Return the jars of Kafka's run-time class path in class path order.
+
+    Raises:
+        StackError: there is no lock file for the version.
+    """
+    lock = resources.files("srm.stack") / f"kafka-{version}.lock"
+    if not lock.is_file():
+        raise StackError(f"no Kafka {version} here: CONTRIBUTING.md says how to add a lock file")
     return parse_lock(lock.read_text(encoding="utf-8"))
 
 
@@ -91,14 +98,17 @@ def maven_url() -> str:
     return os.environ.get("SRM_MAVEN_URL", MAVEN_CENTRAL).rstrip("/")
 
 
-def kafka_class_path(progress: Progress | None = None) -> str:
-    """Return the class path of Kafka and MirrorMaker 2; fetches what the cache lacks.
+def kafka_class_path(progress: Progress | None = None, version: str = KAFKA_VERSION) -> str:
+    """Return the class path of Kafka, with MirrorMaker 2 for the default version.
+
+    Fetches what the cache lacks.
 
     Raises:
-        StackError: a jar cannot be fetched or stored, or is not what the lock file says.
+        StackError: a jar cannot be fetched or stored, or is not what the lock file says; there
+            is no lock file for the version.
     """
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
-    paths = fetch(locked_jars(), folder, maven_url(), progress)
+    folder = cache_folder() / f"kafka-{version}"
+    paths = fetch(locked_jars(version), folder, maven_url(), progress)
     return os.pathsep.join(str(path) for path in paths)
 
 

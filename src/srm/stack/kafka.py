@@ -1,4 +1,4 @@
-"""One-node KRaft clusters from Kafka's own jars: broker and controller in one process."""
+"""KRaft clusters from Kafka's own jars: one broker that is controller too, and any more brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from srm.errors import StackError
 from srm.stack.disk import write_atomically
-from srm.stack.jars import kafka_class_path
+from srm.stack.jars import KAFKA_VERSION, kafka_class_path
 from srm.stack.java import find_java
 from srm.stack.ports import LOOPBACK, answers, free_port, require_free
 from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
@@ -58,7 +58,7 @@ _SMALL: Final[Mapping[str, str]] = {
     "transaction.state.log.replication.factor": "1",
 }
 
-_LOG4J: Final = """\
+_LOG4J2: Final = """\
 <Configuration status="ERROR">
   <Appenders>
     <Console name="stdout"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
@@ -68,14 +68,27 @@ _LOG4J: Final = """\
   </Loggers>
 </Configuration>
 """
+# Kafka before 4.0 logs through log4j 1's successor.
+_LOG4J: Final = """\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 class KafkaBroker:
-    """One cluster of one broker. Data, port and cluster id survive stop, kill and start.
+    """One broker: a cluster by itself, or one that joins the cluster of another.
+
+    Data, port and cluster id survive stop, kill and start. Only the first broker of a cluster is
+    a controller too: without it the others serve on, but no leader moves.
 
     Args:
         home: folder of this broker alone; created when missing.
         alias: alias of the cluster, for messages.
+        node_id: Kafka's ``node.id``, unique in the cluster.
+        joins: the first broker of the cluster, where this is not the first itself.
+        version: Kafka's version, one that has a lock file.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
         environ: additions to the environment; they mark the process for who has to find it.
@@ -87,6 +100,9 @@ class KafkaBroker:
         home: Path,
         alias: str,
         *,
+        node_id: int = 1,
+        joins: KafkaBroker | None = None,
+        version: str = KAFKA_VERSION,
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
         environ: Mapping[str, str] | None = None,
@@ -94,21 +110,26 @@ class KafkaBroker:
     ) -> None:
         self.home = home.absolute()
         self.alias = alias
+        self.node_id = node_id
+        self._joins = joins
+        self._version = version
         self._extra = dict(server_props or {})
         self._heap = heap
         self._environ = dict(environ or {})
         self._process = ManagedProcess(
-            f"Kafka cluster {alias}", log or self.home / "broker.log", self.home / "broker.pid"
+            f"Kafka cluster {alias}" + (f", broker {node_id}" if joins else ""),
+            log or self.home / "broker.log",
+            self.home / "broker.pid",
         )
 
     @property
     def port(self) -> int:
         """Port of the broker; chosen when first needed, then kept in server.properties."""
-        return int(self._settings()["srm.port"])
+        return int(self.settings["srm.port"])
 
     @property
     def bootstrap(self) -> str:
-        """Address for clients."""
+        """Address of this broker for clients."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -135,18 +156,19 @@ class KafkaBroker:
         if self.running:
             return
         java = find_java()
-        class_path = kafka_class_path()
-        settings = self._settings()
-        for name in ("srm.port", "srm.controller.port"):
-            require_free(int(settings[name]), f"Kafka cluster {self.alias}")
+        class_path = kafka_class_path(version=self._version)
+        settings = self.settings
+        ports = ["srm.port"] if self._joins else ["srm.port", "srm.controller.port"]
+        for name in ports:
+            require_free(int(settings[name]), self._process.name)
         environ = {**os.environ, "CLASSPATH": class_path, **self._environ}
-        self._format(java.program, environ)
+        self._format(java.program, environ, settings["srm.cluster.id"])
         command = [
             str(java.program),
             f"-Xmx{self._heap}",
             "-Xms256m",
             "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={self.home / 'log4j2.xml'}",
+            *self._logging,
             "kafka.Kafka",
             str(self._properties_file),
         ]
@@ -154,21 +176,21 @@ class KafkaBroker:
         logger.info("cluster %s starts on %s", self.alias, self.bootstrap)
 
     def wait_ready(self, timeout: float = START_SECONDS) -> None:
-        """Wait until the cluster answers metadata requests with its broker in the list.
+        """Wait until the broker answers metadata requests with itself in the list.
 
         Raises:
             StackError: the broker ended, or is not ready after ``timeout`` seconds.
         """
         self._process.wait_until(lambda: answers(self.port), timeout, "listening")
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self._process.wait_until(lambda: _lists_a_broker(client), timeout, "ready")
+        self._process.wait_until(lambda: self._is_listed(client), timeout, "ready")
 
     @property
     def ready(self) -> bool:
-        """Whether the cluster answers metadata requests now."""
+        """Whether the broker answers metadata requests now, with itself in the list."""
         if not self.running or not answers(self.port):
             return False
-        return _lists_a_broker(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}))
+        return self._is_listed(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}))
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """Shut the broker down in order; SIGKILL after ``timeout`` seconds."""
@@ -184,48 +206,72 @@ class KafkaBroker:
         self.start()
         self.wait_ready()
 
+    def _is_listed(self, client: AdminClient) -> bool:
+        try:
+            return self.node_id in client.list_topics(timeout=_METADATA_SECONDS).brokers
+        except KafkaException:
+            return False
+
+    @property
+    def _logging(self) -> tuple[str, str]:
+        """Options for either of the two logging libraries; each knows only its own."""
+        return (
+            f"-Dlog4j2.configurationFile={self.home / 'log4j2.xml'}",
+            f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
+        )
+
     @property
     def _properties_file(self) -> Path:
         return self.home / "server.properties"
 
-    def _settings(self) -> dict[str, str]:
-        """Return the broker's settings; the first call chooses ports and writes the file."""
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the broker; the first use chooses ports and writes server.properties."""
         if self._properties_file.exists():
             text = self._properties_file.read_text(encoding="utf-8")
             return dict(javaproperties.loads(text))
-        port, controller_port = free_port(), free_port()
+        port = free_port()
+        if self._joins:
+            first = self._joins.settings
+            controller_port, cluster_id = first["srm.controller.port"], first["srm.cluster.id"]
+            role = {"process.roles": "broker", "listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}
+        else:
+            controller_port, cluster_id = str(free_port()), _new_cluster_id()
+            listeners = f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}"
+            role = {"process.roles": "broker,controller", "listeners": listeners}
         settings = {
             **_SMALL,
-            "node.id": "1",
-            "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+            **role,
+            "node.id": str(self.node_id),
             "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
+            # The one way to name the controllers that all versions know.
+            "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
             "log.dirs": str(self.home / "data"),
             # Not Kafka's, and ignored by it: what this module reads back.
             "srm.port": str(port),
-            "srm.controller.port": str(controller_port),
+            "srm.controller.port": controller_port,
+            "srm.cluster.id": cluster_id,
             **self._extra,
         }
-        write_atomically(self.home / "log4j2.xml", _LOG4J.encode())
+        write_atomically(self.home / "log4j2.xml", _LOG4J2.encode())
+        write_atomically(self.home / "log4j.properties", _LOG4J.encode())
         text = javaproperties.dumps(settings, timestamp=False)
         write_atomically(self._properties_file, text.encode())
         return settings
 
-    def _format(self, java: Path, environ: Mapping[str, str]) -> None:
+    def _format(self, java: Path, environ: Mapping[str, str], cluster_id: str) -> None:
         if (self.home / "data" / "meta.properties").exists():
             return
         command = [
             str(java),
             "-Xmx256m",
             "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j2.configurationFile={self.home / 'log4j2.xml'}",
+            *self._logging,
             "kafka.tools.StorageTool",
             "format",
-            "--standalone",
             "--cluster-id",
-            _new_cluster_id(),
+            cluster_id,
             "--config",
             str(self._properties_file),
         ]
@@ -240,16 +286,9 @@ class KafkaBroker:
         if result.returncode != 0:
             lines = [line.strip() for line in (result.stdout + result.stderr).splitlines()]
             raise StackError(
-                f"Kafka cluster {self.alias}: the storage in {self.home / 'data'} cannot be "
+                f"{self._process.name}: the storage in {self.home / 'data'} cannot be "
                 f"formatted: {telling_line(lines)}"
             )
-
-
-def _lists_a_broker(client: AdminClient) -> bool:
-    try:
-        return bool(client.list_topics(timeout=_METADATA_SECONDS).brokers)
-    except KafkaException:
-        return False
 
 
 def _new_cluster_id() -> str:
