@@ -32,7 +32,8 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, end_session)
 
 
-def _owner() -> dict[str, str]:
+def owner() -> dict[str, str]:
+    """Environment of a broker that belongs to this session."""
     return {OWNER: f"{os.getpid()} {psutil.Process().create_time()}"}
 
 
@@ -59,7 +60,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     """
     _end_brokers_of_dead_sessions()
     home = tmp_path_factory.mktemp("clusters")
-    brokers = {alias: KafkaBroker(home / alias, alias, environ=_owner()) for alias in ("P", "B")}
+    brokers = {alias: KafkaBroker(home / alias, alias, environ=owner()) for alias in ("P", "B")}
     try:
         for broker in brokers.values():
             broker.start()
@@ -86,7 +87,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
             alias,
             version=version,
             server_props=server_props,
-            environ=_owner(),
+            environ=owner(),
         )
         brokers.append(broker)
         broker.start()
@@ -127,7 +128,7 @@ def cluster_factory(tmp_path: Path) -> Iterator[Callable[..., list[KafkaBroker]]
                 joins=cluster[0] if cluster else None,
                 server_props=replicated,
                 heap="384m",
-                environ=_owner(),
+                environ=owner(),
             )
             cluster.append(broker)
             broker.start()

@@ -1,0 +1,189 @@
+"""Clusters of different Kafka versions: both planes work with each, and between any two."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.conftest import owner
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
+
+from srm.config.loader import load_config
+from srm.domain.replication_records import DriverHeartbeat
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine import checkpoints, group_sync, topic_sync
+from srm.engine.ports import TopicSpec
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.replication.discovery import Discovery
+from srm.replication.driver import FlowDriver, Timing
+from srm.replication.slot import SlotSpec
+from srm.spark.slot import run_slot
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
+from srm.wiring import open_flow
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.versions]
+
+OLDER = {"3.7": "3.7.2", "3.9": "3.9.1"}
+PAIRS = pytest.mark.parametrize(
+    ("source", "target"), [("3.7", "4.3"), ("4.3", "3.9"), ("3.9", "3.7")]
+)
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    clusters: Mapping[str, KafkaBroker], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, KafkaBroker]]:
+    """One running broker of each version, by its short name."""
+    home = tmp_path_factory.mktemp("versions")
+    older = {
+        name: KafkaBroker(home / name, name, version=version, environ=owner())
+        for name, version in OLDER.items()
+    }
+    try:
+        for broker in older.values():
+            broker.start()
+        for broker in older.values():
+            broker.wait_ready()
+        yield {**older, "4.3": clusters["B"]}
+    finally:
+        for broker in older.values():
+            broker.kill()
+
+
+def _fill(lab: CopyLab, topic: str) -> None:
+    """Write batches of every codec, and transactions of which every third is aborted."""
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = lab.producer(**{"compression.type": codec})
+        for i in range(400):
+            value = None if i % 7 == 3 else os.urandom(i % 200)
+            producer.produce(topic, value, str(i % 50), partition=i % 2, headers={"n": str(i)})
+        assert producer.flush(30) == 0
+    producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce(topic, f"{number}-{i}".encode(), partition=i % 2)
+        producer.flush(30)
+        if number % 3 == 1:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+
+@PAIRS
+def test_a_copy_between_versions_is_equal_through_a_restart_and_another_owner(
+    brokers: Mapping[str, KafkaBroker], source: str, target: str
+) -> None:
+    lab = CopyLab(brokers[source].bootstrap, brokers[target].bootstrap)
+    partitions = lab.topic(2)
+    topic = partitions[0].topic
+    _fill(lab, topic)
+    lab.assign("0", partitions)
+    with lab.running("0"):
+        lab.wait_until_copied(partitions)
+
+    _fill(lab, topic)
+    producer = lab.producer()
+
+    def shut_out() -> bool:
+        for p in partitions:
+            producer.produce(topic, b"more", partition=p.partition)
+        producer.flush(30)
+        return any(s is not None and s.state == "waiting" for s in map(lab.status, partitions))
+
+    with lab.running("0"):
+        lab.wait_until_copied(partitions)
+        lab.assign("1", partitions)  # slot 0 is not told: the claims of slot 1 have to end it
+        with lab.running("1"):
+            eventually(shut_out, "slot 0 is shut out")
+            lab.assign("0", [])
+            lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+@PAIRS
+def test_driver_checkpoints_and_group_sync_work_between_versions(
+    brokers: Mapping[str, KafkaBroker], tmp_path: Path, source: str, target: str
+) -> None:
+    unique = uuid.uuid4().hex[:6]
+    flow, topic, group = Flow(f"P{unique}", f"B{unique}"), f"pay{unique}", f"readers{unique}"
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        f"clusters = {flow.source}, {flow.target}\n"
+        f"{flow.source}.bootstrap.servers = {brokers[source].bootstrap}\n"
+        f"{flow.target}.bootstrap.servers = {brokers[target].bootstrap}\n"
+        f"{flow}.enabled = true\n"
+        f"topics = {topic}\n"
+        f"groups = {group}\n"
+        "sync.group.offsets.enabled = true\n"
+        "replication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+        "checkpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+    )
+    config = load_config(file)
+    clients = [config.flow_client(flow, flow.target, kind) for kind in ("consumer", "producer")]
+    sides = [config.flow_client(flow, alias, "admin") for alias in (flow.source, flow.target)]
+    stop = threading.Event()
+    with open_flow(config, flow) as context:
+        context.source.create_topics([TopicSpec(topic, 2, 1, {"retention.ms": "99999999"})])
+        _read_half(brokers[source].bootstrap, topic, group)
+        driver = FlowDriver(
+            flow,
+            KafkaDriverLog(flow, *clients),
+            Discovery(context, config.flow(flow)),
+            slots=["0"],
+            identity=lambda: DriverHeartbeat("driver", "app", "host", os.getpid(), 0),
+            timing=Timing(refresh_s=1.0),
+        )
+        spec = SlotSpec(config.flow(flow), "0", *sides)
+        threads = [
+            threading.Thread(target=driver.run, args=(stop,)),
+            threading.Thread(target=run_slot, args=(spec, stop)),
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            eventually(lambda: driver.progress.snapshot().records == 100, "everything is copied")
+
+            topic_sync.sync(context)
+            emitted = checkpoints.emit(context)
+            synced = group_sync.sync(context)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(30)
+        remote = f"{flow.source}.{topic}"
+        committed = context.target.committed(group)
+        configs = context.target.topic_configs([remote])
+
+    assert (emitted.written, emitted.errors, synced.applied) == (2, {}, 2)
+    for n in range(2):
+        log = read_log(brokers[target].bootstrap, remote, n)
+        unread = [r.value for offset, r in log if offset >= committed[TopicPartition(remote, n)]]
+        assert unread == [str(i).encode() for i in range(50 + n, 100, 2)]
+    assert configs[remote]["retention.ms"] == "99999999"
+
+
+def _read_half(bootstrap: str, topic: str, group: str) -> None:
+    """Write 50 records to each of two partitions, and commit after the 25th of each."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for n in range(100):
+        producer.produce(topic, str(n).encode(), partition=n % 2)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    offsets = [KafkaTopicPartition(topic, n, 25) for n in range(2)]
+    try:
+        consumer.commit(offsets=offsets, asynchronous=False)
+    finally:
+        consumer.close()
