@@ -48,5 +48,6 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         checkpoints_engine="task",
         metrics_interval=SECOND,
         data_loss_policy="stop",
+        max_bytes_per_second=None,
     )
     return replace(usual, **settings)

@@ -309,6 +309,15 @@ FLOW_KEYS: Final = (
         attribute="data_loss_policy",
         choices=("stop", "continue"),
     ),
+    ConfigKey(
+        "replicator.max.bytes.per.second",
+        "count",
+        None,
+        "Limit of the flow in bytes per second, over all its slots (each has a part of it, by its "
+        "part of the partitions). Default: no limit but the quotas of the brokers.",
+        origin="ours",
+        attribute="max_bytes_per_second",
+    ),
 )
 
 _CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."

@@ -52,6 +52,7 @@ class FlowConfig:
     checkpoints_engine: Literal["task", "spark"]
     metrics_interval: timedelta
     data_loss_policy: Literal["stop", "continue"]
+    max_bytes_per_second: int | None
 
 
 @dataclass(frozen=True)

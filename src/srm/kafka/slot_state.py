@@ -90,6 +90,7 @@ class KafkaAssignmentFeed:
 
     def __init__(self, flow: Flow, slot: str, consumer_props: Mapping[str, str]) -> None:
         self._key = f"assignment:{slot}".encode()
+        self._sizes: dict[bytes, int] = {}
         self._tail = KafkaTopicTail(consumer_props, internal_topics.replication(flow.source))
         self._pause = threading.Event()
 
@@ -104,9 +105,17 @@ class KafkaAssignmentFeed:
             return None
         newest = None
         for key, value in records:
-            if key == self._key and value is not None:
-                newest = Assignment.decode(value)
+            if not key.startswith(b"assignment:"):
+                continue
+            assignment = None if value is None else Assignment.decode(value)
+            self._sizes[key] = 0 if assignment is None else len(assignment.partitions)
+            if key == self._key and assignment is not None:
+                newest = assignment
         return newest
+
+    def share(self) -> float:
+        """See the port."""
+        return self._sizes.get(self._key, 0) / max(1, sum(self._sizes.values()))
 
     def close(self) -> None:
         """Close the consumer."""

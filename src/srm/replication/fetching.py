@@ -1,29 +1,43 @@
-"""Reading from the source: one long poll per broker, over all partitions it leads."""
+"""Reading from the source: one long poll per broker, over all partitions it leads.
+
+The broker remembers what is wanted, so each round looks only at partitions that have changed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
 from srm.errors import IntegrityError, UnavailableError
 from srm.replication import codes
 from srm.replication.partition import PartitionCopy
-from srm.replication.ports import Fetched, FetchFrom, Wire
+from srm.replication.ports import Fetched, FetchFrom, FetchSession
+from srm.replication.quota import Quota
 
 logger = logging.getLogger(__name__)
 
 _PARTITION_BYTES: Final = 1 << 20
+_LONG_WAY_PARTITION_BYTES: Final = 16 << 20
+_LONG_WAY_S: Final = 0.025
+"""A poll that takes longer than this although it came back full is worth a larger one."""
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 64 << 20
 """Bytes waiting for the target, over all partitions of a source broker, before fetches pause."""
 _IDLE_WAIT_MS: Final = 100
-_THROTTLED_WAIT_MS: Final = 5
+_SHORT_WAIT_MS: Final = 5
+"""While a partition of ours is left out for the moment: it is to come back soon."""
 _RETRY_S: Final = 0.2
 
 OnData = Callable[[PartitionCopy], None]
 OnTrouble = Callable[[PartitionCopy, int, str], None]
+_Key = tuple[bytes, int]
+
+
+def _key(copy: PartitionCopy) -> _Key:
+    return copy.source_id, copy.source.partition
 
 
 class SourceLoop:
@@ -31,90 +45,118 @@ class SourceLoop:
 
     def __init__(
         self,
-        wire: Wire,
-        node: int,
+        session: FetchSession,
+        where: str,
         on_data: OnData,
         on_trouble: OnTrouble,
+        quota: Quota,
         *,
         read_committed: bool,
     ) -> None:
-        self._wire = wire
-        self._node = node
+        self._session = session
+        self._where = where
         self._on_data = on_data
         self._on_trouble = on_trouble
+        self._quota = quota
         self._read_committed = read_committed
-        self._copies: dict[tuple[bytes, int], PartitionCopy] = {}
+        self._copies: dict[_Key, PartitionCopy] = {}
+        self._changed: dict[_Key, None] = {}
+        self._asked: dict[_Key, int] = {}
+        self._left_out: set[_Key] = set()
+        self._waiting: dict[_Key, PartitionCopy] = {}
+        self._partition_bytes = _PARTITION_BYTES
         self._wake = asyncio.Event()
-        self._turn = 0
 
     def add(self, copy: PartitionCopy) -> None:
         """Fetch for one more partition."""
-        self._copies[copy.source_id, copy.source.partition] = copy
-        self._wake.set()
+        self._copies[_key(copy)] = copy
+        self.look_at(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
         """Fetch no more for a partition."""
-        self._copies.pop((copy.source_id, copy.source.partition), None)
+        key = _key(copy)
+        if self._copies.get(key) is copy:
+            del self._copies[key]
+            self._changed[key] = None
 
-    def wake(self) -> None:
-        """Look again at what wants data."""
+    def look_at(self, copy: PartitionCopy) -> None:
+        """Look again at whether, and from where, a partition wants data."""
+        self._changed[_key(copy)] = None
         self._wake.set()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
         while True:
             self._wake.clear()
-            wanted = self._wanted()
-            if not wanted:
+            self._tell_changes()
+            if not self._asked or self._is_full():
                 await self._wake.wait()
                 continue
-            asked = {(c.source_id, c.source.partition): c.fetch_offset for c in wanted}
+            began = time.monotonic()
             try:
-                fetched = await self._fetch(wanted)
+                fetched = await self._session.poll(
+                    max_wait_ms=_SHORT_WAIT_MS if self._left_out else _IDLE_WAIT_MS,
+                    max_bytes=self._quota.fetch_bytes(max(_RESPONSE_BYTES, self._partition_bytes)),
+                )
             except UnavailableError as error:
-                logger.warning("source node %s: %s", self._node, error)
-                for copy in wanted:
-                    self._on_trouble(copy, codes.NO_ANSWER, str(error))
+                logger.warning("source %s: %s", self._where, error)
+                for key in list(self._asked):
+                    if (copy := self._copies.get(key)) is not None:
+                        self._on_trouble(copy, codes.NO_ANSWER, str(error))
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
-            self._dispatch(fetched, asked)
+            size = self._dispatch(fetched, time.monotonic() - began)
+            pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
+            if pause > 0:
+                await asyncio.sleep(pause)  # a quota of ours or of the broker (KIP-219)
 
-    def _wanted(self) -> list[PartitionCopy]:
-        copies = self._copies.values()
-        if sum(copy.waiting_bytes for copy in copies) >= _WAITING_BYTES:
-            return []  # woken as soon as the target has taken something
-        return [copy for copy in copies if copy.wants_data]
-
-    async def _fetch(self, wanted: list[PartitionCopy]) -> Fetched:
-        # The broker fills a response in the order of the request: take turns at being first.
-        self._turn = (self._turn + 1) % len(wanted)
-        ordered = wanted[self._turn :] + wanted[: self._turn]
-        throttled = any(copy.is_throttled for copy in self._copies.values())
-        return await self._wire.fetch(
-            self._node,
-            [
-                FetchFrom(c.source_id, c.source.partition, c.fetch_offset, _PARTITION_BYTES)
-                for c in ordered
-            ],
-            max_wait_ms=_THROTTLED_WAIT_MS if throttled else _IDLE_WAIT_MS,
-            max_bytes=_RESPONSE_BYTES,
-            read_committed=self._read_committed,
-        )
-
-    def _dispatch(self, fetched: Fetched, asked: dict[tuple[bytes, int], int]) -> None:
-        for part in fetched.partitions:
-            key = (part.topic_id, part.partition)
+    def _tell_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
             copy = self._copies.get(key)
+            if copy is not None and copy.wants_data:
+                self._left_out.discard(key)
+                if self._asked.get(key) != copy.fetch_offset:
+                    self._asked[key] = copy.fetch_offset
+                    self._session.want(FetchFrom(*key, copy.fetch_offset, self._partition_bytes))
+                continue
             if copy is None:
+                self._left_out.discard(key)
+            else:
+                self._left_out.add(key)
+            if self._asked.pop(key, None) is not None:
+                self._session.forget(*key)
+
+    def _is_full(self) -> bool:
+        """Whether the target is so far behind that nothing more is to be fetched."""
+        self._waiting = {k: copy for k, copy in self._waiting.items() if copy.waiting_bytes}
+        return sum(copy.waiting_bytes for copy in self._waiting.values()) >= _WAITING_BYTES
+
+    def _dispatch(self, fetched: Fetched, seconds: float) -> int:
+        """Hand out what has arrived; return its size in bytes."""
+        size = largest = 0
+        for part in fetched.partitions:
+            key = part.topic_id, part.partition
+            copy, asked = self._copies.get(key), self._asked.get(key)
+            if copy is None or asked is None:
                 continue
             if part.error != codes.NONE:
-                if asked[key] == copy.fetch_offset:
+                self._changed[key] = None
+                if asked == copy.fetch_offset:
                     self._on_trouble(copy, part.error, "")
                 continue
+            length = len(part.records)
             try:
-                copy.accept(part, fetched.owner, asked[key], read_committed=self._read_committed)
+                copy.accept(part, fetched.owner, asked, read_committed=self._read_committed)
             except IntegrityError as error:
                 self._on_trouble(copy, codes.UNREADABLE, str(error))
                 continue
-            if len(part.records):
+            if length:
+                size += length
+                largest = max(largest, length)
+                self._changed[key] = None
+                self._waiting[key] = copy
                 self._on_data(copy)
+        if seconds > _LONG_WAY_S and largest > self._partition_bytes // 2:
+            self._partition_bytes = min(_LONG_WAY_PARTITION_BYTES, self._partition_bytes * 2)
+        return size

@@ -124,11 +124,6 @@ class PartitionCopy:
         return self._waiting_bytes
 
     @property
-    def is_throttled(self) -> bool:
-        """Whether only the target's pace keeps the partition from being fetched."""
-        return self.phase is Phase.COPYING and self._waiting_bytes >= QUEUE_BYTES
-
-    @property
     def can_send(self) -> bool:
         """Whether a batch may be sent now."""
         return self.phase is Phase.COPYING and bool(self._queue)

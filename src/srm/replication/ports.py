@@ -7,7 +7,7 @@ that was refused is handled by what the code means for the partition, not as an 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,20 +44,36 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A fetch response; the records stay valid as long as ``owner`` is referenced."""
+    """A fetch response; the records stay valid as long as ``owner`` is referenced.
+
+    ``throttle_ms`` is how long the broker's quota asks us to pause (KIP-219).
+    """
 
     error: int
     partitions: list[FetchedPartition]
     owner: object
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Answer to one batch: an error code, or the offset its first record was given."""
+    """Answer to one batch: an error code, or the offset its first record was given.
+
+    ``records`` are the indexes of the records to blame, where the broker names them.
+    """
 
     error: int
     base_offset: int
     message: str = ""
+    records: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAnswer:
+    """Answer to one produce request; ``throttle_ms`` as in :class:`Fetched`."""
+
+    partitions: Mapping[TopicPartition, Produced]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,29 @@ class ProducerId:
 
     id: int
     epoch: int
+
+
+class FetchSession(Protocol):
+    """Long polls of one broker, which remembers between them what is wanted (KIP-227).
+
+    So a poll costs what has changed, not what is followed. One poll at a time.
+    """
+
+    def want(self, partition: FetchFrom) -> None:
+        """Follow a partition from an offset; again whenever the offset has moved."""
+        ...
+
+    def forget(self, topic_id: bytes, partition: int) -> None:
+        """Follow a partition no more."""
+        ...
+
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+        """Wait for news of the partitions; those without any are left out.
+
+        Raises:
+            UnavailableError: the connection broke; the next poll tells the broker everything anew.
+        """
+        ...
 
 
 class Wire(Protocol):
@@ -79,6 +118,10 @@ class Wire(Protocol):
         """Ask for fresh metadata: a broker said that it does not lead a partition."""
         ...
 
+    def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
+        """Return a session on a connection of its own; connects at the first poll."""
+        ...
+
     async def fetch(
         self,
         node: int,
@@ -88,7 +131,7 @@ class Wire(Protocol):
         max_bytes: int,
         read_committed: bool,
     ) -> Fetched:
-        """Fetch raw batches; a batch that holds the wanted offset arrives from its beginning."""
+        """Fetch once; a batch that holds the wanted offset arrives from its beginning."""
         ...
 
     async def connect(self, node: int) -> None:
@@ -97,7 +140,7 @@ class Wire(Protocol):
 
     def produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> Future[dict[TopicPartition, Produced]]:
+    ) -> Future[ProduceAnswer]:
         """Send one batch per partition, acks from all in-sync replicas; calls keep their order."""
         ...
 

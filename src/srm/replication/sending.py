@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.partition import PartitionCopy
-from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
 from srm.replication.units import Unit
 
-_MAX_IN_FLIGHT: Final = 5
-"""Requests per broker; more would outrun the five batches a broker remembers per producer."""
+_MAX_IN_FLIGHT: Final = 64
+"""Requests per broker. A broker remembers five batches per producer to recognise resent ones;
+nothing is ever sent again here, so more may be under way, which a long way needs."""
+_IN_FLIGHT_BYTES: Final = 8 << 20
 _REQUEST_BYTES: Final = 8 << 20
 
 Sent = list[tuple[PartitionCopy, int, Unit]]
@@ -42,24 +45,47 @@ class TargetLink:
         self._on_refused = on_refused
         self._ready: dict[PartitionCopy, None] = {}
         self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._pump_due = False
+        self._paused_until = 0.0
 
     def data_waits(self, copy: PartitionCopy) -> None:
-        """Send what the partition has queued, as soon as the pipeline has room."""
-        self._ready[copy] = None
-        self.pump()
+        """Send what the partition has queued, as soon as the pipeline has room.
 
-    def pump(self) -> None:
+        Not at once: partitions whose data came in one response leave in one request.
+        """
+        self._ready[copy] = None
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
         """Fill the pipeline."""
-        while self._in_flight < _MAX_IN_FLIGHT and self._ready:
-            sent = self._next_request()
+        self._pump_due = False
+        while self._has_room() and self._ready:
+            sent, size = self._next_request()
             if not sent:
                 return
             batches = [(copy.target, unit.view) for copy, _, unit in sent]
             self._in_flight += 1
+            self._in_flight_bytes += size
             answer = self._wire.produce(self._node, batches)
-            answer.add_done_callback(partial(self._answered, sent))
+            answer.add_done_callback(partial(self._answered, sent, size))
 
-    def _next_request(self) -> Sent:
+    def _has_room(self) -> bool:
+        return (
+            self._in_flight < _MAX_IN_FLIGHT
+            and self._in_flight_bytes < _IN_FLIGHT_BYTES
+            and time.monotonic() >= self._paused_until
+        )
+
+    def _pause(self, throttle_ms: int) -> None:
+        """Send nothing while the broker's quota asks for it (KIP-219)."""
+        pause = throttle_ms / 1000
+        self._paused_until = time.monotonic() + pause
+        asyncio.get_running_loop().call_later(pause + 0.001, self._pump)
+
+    def _next_request(self) -> tuple[Sent, int]:
         sent: Sent = []
         size = 0
         again: list[PartitionCopy] = []
@@ -75,20 +101,23 @@ class TargetLink:
                 if copy.can_send:
                     again.append(copy)
         self._ready.update(dict.fromkeys(again))
-        return sent
+        return sent, size
 
-    def _answered(self, sent: Sent, answer: Future[dict[TopicPartition, Produced]]) -> None:
+    def _answered(self, sent: Sent, size: int, answer: Future[ProduceAnswer]) -> None:
         self._in_flight -= 1
+        self._in_flight_bytes -= size
         error = answer.exception()
         if error is not None and not isinstance(error, UnavailableError):
             raise error
-        answers = {} if error is not None else answer.result()
+        produce = ProduceAnswer({}) if error is not None else answer.result()
+        if produce.throttle_ms:
+            self._pause(produce.throttle_ms)
         now_ms = self._now_ms()
         lost = Produced(codes.NO_ANSWER, -1, str(error))
         for copy, attempt, unit in sent:
             if copy.attempt != attempt:
                 continue  # an answer to a claim that was given up: resume has the truth
-            produced = answers.get(copy.target, lost)
+            produced = produce.partitions.get(copy.target, lost)
             if produced.error == codes.NONE:
                 if copy.acknowledged(unit, produced.base_offset, now_ms):
                     self._on_progress(copy)
@@ -100,4 +129,4 @@ class TargetLink:
                     "somebody else writes to the remote topic",
                 )
             self._on_refused(copy, produced)
-        self.pump()
+        self._pump()

@@ -26,6 +26,7 @@ from srm.replication.claim import take
 from srm.replication.fetching import SourceLoop
 from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.resume import LogReader, Start, resume
 from srm.replication.sending import TargetLink
@@ -60,6 +61,10 @@ class AssignmentFeed(Protocol):
         """Return the newest assignment that arrived since the last call, if any."""
         ...
 
+    def share(self) -> float:
+        """Return this slot's part of all assigned partitions, 0 to 1; does not block."""
+        ...
+
 
 class StartReader(Protocol):
     """Reads from the offset map where partitions were left. Calls block."""
@@ -82,6 +87,7 @@ class Slot:
         reporter: Reporter,
         now_ms: Clock,
         claim_lifetime_s: float,
+        quota: Quota,
         *,
         read_committed: bool = True,
     ) -> None:
@@ -93,6 +99,7 @@ class Slot:
         self._reporter = reporter
         self._now_ms = now_ms
         self._claim_lifetime_s = claim_lifetime_s
+        self._quota = quota
         self._read_committed = read_committed
         self._copies: dict[AssignedPartition, PartitionCopy] = {}
         self._leaving: list[PartitionCopy] = []
@@ -138,6 +145,7 @@ class Slot:
             self._heard_at = time.monotonic()
             self._heard.set()
             self._heard.clear()
+            self._quota.set_share(self._feed.share())
             if newest is not None and newest.generation > self._generation:
                 await self._apply(newest)
 
@@ -201,12 +209,14 @@ class Slot:
         self._unplace(copy)
         loop = self._loops.get(source_node)
         if loop is None:
+            committed = self._read_committed
             loop = self._loops[source_node] = SourceLoop(
-                self._source,
-                source_node,
+                self._source.fetch_session(source_node, read_committed=committed),
+                f"node {source_node} of {self._flow.source}",
                 self._on_data,
                 self._on_fetch_trouble,
-                read_committed=self._read_committed,
+                self._quota,
+                read_committed=committed,
             )
             self._spawn(loop.run())
         link = self._links.get(target_node)
@@ -240,7 +250,7 @@ class Slot:
     def _on_progress(self, copy: PartitionCopy) -> None:
         placed = self._placed.get(copy)
         if placed is not None and copy.wants_data:
-            placed[0].wake()
+            placed[0].look_at(copy)
 
     def _claim(self, copy: PartitionCopy) -> None:
         if copy.phase is not Phase.CLAIMING:

@@ -89,7 +89,9 @@ def _unit(
     if passes:
         [batch] = group
         stretches = [(batch.base_offset, batch.record_count)]
-        return Unit(batch.view, batch.record_count, stretches, source_next, batch.max_timestamp, owner)
+        return Unit(
+            batch.view, batch.record_count, stretches, source_next, batch.max_timestamp, owner
+        )
     rebuilt = rebuild(group, wanted_offset)
     if not rebuilt.count:
         return source_next

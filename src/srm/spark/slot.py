@@ -15,6 +15,7 @@ from srm.kafka.slot_state import (
 )
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.claim import claim_lifetime_s
+from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.slot import Slot, SlotSpec
 
@@ -54,6 +55,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             Reporter(config, spec.slot, target_state, syncs, _now_ms),
             _now_ms,
             claim_lifetime_s(broker_configs(spec.target)),
+            Quota(config.max_bytes_per_second),
         )
         await slot.run(stop)
     finally:

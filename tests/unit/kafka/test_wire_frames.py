@@ -12,7 +12,7 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
-from srm.replication.ports import FetchFrom, Produced
+from srm.replication.ports import FetchFrom, ProduceAnswer, Produced
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -34,12 +34,27 @@ def test_a_fetch_groups_partitions_by_topic_and_keeps_their_order() -> None:
     )
 
 
+def test_a_fetch_within_a_session_names_what_is_forgotten() -> None:
+    body = fetch_request(
+        [], 100, 1000, read_committed=False, session=(7, 3), forgotten=[(A, 1), (B, 0), (A, 5)]
+    )
+
+    assert body == (
+        struct.pack(">iiiibii", -1, 100, 1, 1000, 0, 7, 3)
+        + b"\x01"
+        + b"\x03"
+        + (A + b"\x03" + struct.pack(">ii", 1, 5) + b"\0")
+        + (B + b"\x02" + struct.pack(">i", 0) + b"\0")
+        + b"\x01\x00"
+    )
+
+
 def test_a_fetch_response_gives_views_of_the_records() -> None:
     records = bytes(range(200))
     body = bytearray(
         struct.pack(">i", 7)
         + b"\0"
-        + struct.pack(">ihi", 0, 0, 0)
+        + struct.pack(">ihi", 3, 0, 77)
         + b"\x02"
         + A
         + b"\x03"
@@ -60,9 +75,10 @@ def test_a_fetch_response_gives_views_of_the_records() -> None:
         + b"\0"
     )
 
-    error, [first, second] = fetch_response(memoryview(body))
+    response = fetch_response(memoryview(body))
 
-    assert error == 0
+    first, second = response.partitions
+    assert (response.error, response.session_id, response.throttle_ms) == (0, 77, 3)
     assert (first.high_watermark, first.last_stable_offset, first.log_start) == (50, 40, 5)
     assert first.aborted == ((9, 12),)
     assert bytes(first.records) == records
@@ -99,13 +115,16 @@ def test_a_produce_response_gives_offsets_and_reasons() -> None:
         + struct.pack(">i", 0)
         + b"\0\x03bad"
         + struct.pack(">h", -1)
-        + struct.pack(">i", 0)
+        + struct.pack(">i", 25)
     )
 
-    assert produce_response(memoryview(body)) == {
-        TopicPartition("T", 0): Produced(0, 77),
-        TopicPartition("T", 1): Produced(87, -1, "bad"),
-    }
+    assert produce_response(memoryview(body)) == ProduceAnswer(
+        {
+            TopicPartition("T", 0): Produced(0, 77),
+            TopicPartition("T", 1): Produced(87, -1, "bad", (0,)),
+        },
+        throttle_ms=25,
+    )
 
 
 def test_a_buffer_is_used_again_only_when_nobody_refers_to_it() -> None:

@@ -12,11 +12,19 @@ from tests.flows import P_TO_B
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
-from srm.replication import codes, fetching
+from srm.replication import codes, fetching, sending
 from srm.replication.claim import Claim, claim_lifetime_s, transactional_id
 from srm.replication.fetching import SourceLoop
 from srm.replication.partition import PartitionCopy, Phase
-from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, Produced, ProducerId
+from srm.replication.ports import (
+    Fetched,
+    FetchedPartition,
+    FetchFrom,
+    ProduceAnswer,
+    Produced,
+    ProducerId,
+)
+from srm.replication.quota import Quota
 from srm.replication.rebuild import Record, encode
 from srm.replication.resume import Resumed, Start
 from srm.replication.sending import TargetLink
@@ -51,12 +59,14 @@ class Target:
 
     def __init__(self) -> None:
         self.requests: list[list[TopicPartition]] = []
-        self.answers: list[asyncio.Future[dict[TopicPartition, Produced]]] = []
+        self.answers: list[asyncio.Future[ProduceAnswer]] = []
+        self.asked = asyncio.Event()
 
     def produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> asyncio.Future[dict[TopicPartition, Produced]]:
+    ) -> asyncio.Future[ProduceAnswer]:
         del node
+        self.asked.set()
         self.requests.append([partition for partition, _ in batches])
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
@@ -85,6 +95,10 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+def answer(*answers: tuple[PartitionCopy, Produced], throttle_ms: int = 0) -> ProduceAnswer:
+    return ProduceAnswer({copy.target: produced for copy, produced in answers}, throttle_ms)
+
+
 def test_requests_are_pipelined_with_one_batch_of_each_partition() -> None:
     async def scenario() -> None:
         link, copies = Link(), [copying(0), copying(1)]
@@ -92,14 +106,51 @@ def test_requests_are_pipelined_with_one_batch_of_each_partition() -> None:
             part = fetched(copy, *(batch(n) for n in range(8)))
             copy.accept(part, None, 0, read_committed=True)
             link.link.data_waits(copy)
+        await turns()
 
-        assert len(link.target.requests) == 5
-        assert all(len(set(request)) == len(request) for request in link.target.requests)
-        answer = {copies[0].target: Produced(0, 1)}
-        link.target.answers[0].set_result(answer)
+        assert [len(set(request)) for request in link.target.requests] == [2] * 8
+        link.target.answers[0].set_result(answer((copies[0], Produced(0, 1))))
         await turns()
         assert (copies[0].source_next, copies[0].target_next) == (1, 2)
-        assert len(link.target.requests) == 6
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MAX_IN_FLIGHT", 3), ("_IN_FLIGHT_BYTES", 25_000)])
+def test_the_pipeline_has_an_end_and_goes_on_when_something_is_answered(
+    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        link, copy = Link(), copying()
+        copy.accept(fetched(copy, *(batch(n) for n in range(8))), None, 0, read_committed=True)
+        link.link.data_waits(copy)
+        await turns()
+        assert len(link.target.requests) == 3
+
+        link.target.answers[0].set_result(answer((copy, Produced(0, 1))))
+        await turns()
+        assert len(link.target.requests) == 4
+
+    monkeypatch.setattr(sending, limit, value)
+    asyncio.run(scenario())
+
+
+def test_nothing_is_sent_while_the_brokers_quota_asks_for_a_pause() -> None:
+    async def scenario() -> None:
+        link, copy = Link(), copying()
+        copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
+        link.link.data_waits(copy)
+        await turns()
+        link.target.answers[0].set_result(answer((copy, Produced(0, 1)), throttle_ms=30))
+        copy.accept(fetched(copy, batch(1)), None, 1, read_committed=True)
+        link.link.data_waits(copy)
+        await turns()
+        assert len(link.target.requests) == 1
+        link.target.asked.clear()
+
+        async with asyncio.timeout(5):
+            await link.target.asked.wait()
+        assert len(link.target.requests) == 2
 
     asyncio.run(scenario())
 
@@ -109,8 +160,9 @@ def test_an_unexpected_offset_is_no_acknowledgement() -> None:
         link, copy = Link(), copying()
         copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
         link.link.data_waits(copy)
+        await turns()
 
-        link.target.answers[0].set_result({copy.target: Produced(0, 99)})
+        link.target.answers[0].set_result(answer((copy, Produced(0, 99))))
         await turns()
 
         assert [produced.error for produced in link.refused] == [codes.UNEXPECTED_OFFSET]
@@ -124,6 +176,7 @@ def test_an_answer_to_a_claim_that_was_given_up_says_nothing() -> None:
         link, copy = Link(), copying()
         copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
         link.link.data_waits(copy)
+        await turns()
         copy.begin_claiming()
 
         link.target.answers[0].set_exception(UnavailableError("gone"))
@@ -141,6 +194,7 @@ def test_a_lapsed_claim_is_taken_anew_before_anything_is_sent() -> None:
         copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
 
         link.link.data_waits(copy)
+        await turns()
 
         assert link.claims == [copy]
         assert link.target.requests == []
@@ -168,16 +222,25 @@ def test_a_group_of_dropped_batches_moves_the_position_without_a_claim() -> None
     assert (copy.source_next, copy.source_end, copy.needs_claim) == (3, 3, False)
 
 
-class Source:
-    """A source broker that answers the first fetches as told and then blocks."""
+class Session:
+    """A fetch session whose first polls are answered as told; then it blocks."""
 
     def __init__(self, *answers: Fetched | Exception) -> None:
         self.answers = list(answers)
-        self.asked: list[list[int]] = []
+        self.wanted: dict[int, int] = {}
+        self.told: list[tuple[int, int | None]] = []
+        self.polls: list[dict[str, int]] = []
 
-    async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: object) -> Fetched:
-        del node, options
-        self.asked.append([wanted.partition for wanted in partitions])
+    def want(self, partition: FetchFrom) -> None:
+        self.wanted[partition.partition] = partition.offset
+        self.told.append((partition.partition, partition.offset))
+
+    def forget(self, topic_id: bytes, partition: int) -> None:
+        del topic_id, self.wanted[partition]
+        self.told.append((partition, None))
+
+    async def poll(self, **limits: int) -> Fetched:
+        self.polls.append(limits)
         if not self.answers:
             await asyncio.Event().wait()
         answer = self.answers.pop(0)
@@ -186,22 +249,76 @@ class Source:
         return answer
 
 
-async def _run(loop: SourceLoop) -> None:
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(loop.run(), 0.05)
+class Loop:
+    """A source loop with everything it reports."""
 
+    def __init__(self, session: Session, quota: Quota | None = None) -> None:
+        self.arrived: list[PartitionCopy] = []
+        self.trouble: list[tuple[PartitionCopy, int]] = []
+        self.loop = SourceLoop(
+            session,
+            "node 1",
+            self.arrived.append,
+            lambda copy, error, text: self.trouble.append((copy, error)),
+            quota or Quota(None),
+            read_committed=True,
+        )
 
-def test_partitions_take_turns_at_being_first() -> None:
-    async def scenario() -> None:
-        copies = [copying(number) for number in range(3)]
-        source = Source(Fetched(0, [], None), Fetched(0, [], None))
-        loop = SourceLoop(source, 1, lambda c: None, lambda *a: None, read_committed=True)  # type: ignore[arg-type]
+    async def run(self, *copies: PartitionCopy) -> None:
         for copy in copies:
-            loop.add(copy)
+            self.loop.add(copy)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(self.loop.run(), 0.05)
 
-        await _run(loop)
 
-        assert [asked[0] for asked in source.asked] == [1, 2, 0]
+def test_only_partitions_that_have_moved_are_told_to_the_broker_again() -> None:
+    async def scenario() -> None:
+        moving, quiet = copying(0), copying(1)
+        session = Session(Fetched(0, [fetched(moving, batch(0))], None), Fetched(0, [], None))
+
+        await Loop(session).run(moving, quiet)
+
+        assert session.told == [(0, 0), (1, 0), (0, 1)]
+        assert len(session.polls) == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_claimed_is_left_out_and_polled_for_soon() -> None:
+    async def scenario() -> None:
+        copy, other = copying(0), copying(1)
+        session = Session(Fetched(0, [fetched(copy, batch(0))], None))
+        loop = Loop(session)
+        loop.arrived = _Claims()  # type: ignore[assignment]
+        loop.loop._on_data = loop.arrived.append
+
+        await loop.run(copy, other)
+
+        assert session.wanted == {1: 0}
+        assert session.polls[0]["max_wait_ms"] > session.polls[1]["max_wait_ms"]
+
+    asyncio.run(scenario())
+
+
+class _Claims(list[PartitionCopy]):
+    """Claims a partition as soon as it has data."""
+
+    def append(self, copy: PartitionCopy) -> None:
+        copy.begin_claiming()
+
+
+def test_a_partition_that_left_is_not_fetched_any_more() -> None:
+    async def scenario() -> None:
+        staying, leaving = copying(0), copying(1)
+        session = Session(Fetched(0, [], None))
+        loop = Loop(session)
+        loop.loop.add(staying)
+        loop.loop.add(leaving)
+        loop.loop.remove(leaving)
+
+        await loop.run()
+
+        assert session.wanted == {0: 0}
 
     asyncio.run(scenario())
 
@@ -211,16 +328,54 @@ def test_fetches_pause_while_too_much_waits_for_the_target(
 ) -> None:
     async def scenario() -> None:
         copy, other = copying(0), copying(1)
-        source = Source(Fetched(0, [fetched(copy, batch(0), batch(1))], None))
-        loop = SourceLoop(source, 1, lambda c: None, lambda *a: None, read_committed=True)  # type: ignore[arg-type]
-        loop.add(copy)
-        loop.add(other)
+        session = Session(Fetched(0, [fetched(copy, batch(0), batch(1))], None))
 
-        await _run(loop)
+        await Loop(session).run(copy, other)
 
-        assert len(source.asked) == 1
+        assert len(session.polls) == 1
 
     monkeypatch.setattr(fetching, "_WAITING_BYTES", 10)
+    asyncio.run(scenario())
+
+
+def test_a_quota_spreads_the_fetches_and_makes_them_small() -> None:
+    async def scenario() -> None:
+        copy = copying(0)
+        session = Session(Fetched(0, [fetched(copy, batch(0))], None), Fetched(0, [], None))
+
+        await Loop(session, Quota(1000)).run(copy)
+
+        assert len(session.polls) == 1, "9 KB at 1 KB/s: the next poll is seconds away"
+        assert session.polls[0]["max_bytes"] == 1 << 16
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_that_the_broker_asks_for_is_kept() -> None:
+    async def scenario() -> None:
+        session = Session(Fetched(0, [], None, throttle_ms=10_000), Fetched(0, [], None))
+
+        await Loop(session).run(copying(0))
+
+        assert len(session.polls) == 1
+
+    asyncio.run(scenario())
+
+
+def test_full_answers_that_take_long_make_the_next_ones_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        copy = copying(0)
+        session = Session(Fetched(0, [fetched(copy, batch(0))], None), Fetched(0, [], None))
+        loop = Loop(session)
+
+        await loop.run(copy)
+
+        assert loop.loop._partition_bytes == 12_000
+
+    monkeypatch.setattr(fetching, "_PARTITION_BYTES", 6000)
+    monkeypatch.setattr(fetching, "_LONG_WAY_S", 0.0)
     asyncio.run(scenario())
 
 
@@ -228,23 +383,12 @@ def test_trouble_of_one_partition_is_told_and_the_others_go_on() -> None:
     async def scenario() -> None:
         bad, good = copying(0), copying(1)
         refused = FetchedPartition(bad.source_id, 0, 100, -1, -1, -1, (), memoryview(b""))
-        source = Source(Fetched(0, [refused, fetched(good, batch(0))], None))
-        told: list[tuple[PartitionCopy, int]] = []
-        arrived: list[PartitionCopy] = []
-        loop = SourceLoop(
-            source,  # type: ignore[arg-type]
-            1,
-            arrived.append,
-            lambda copy, error, text: told.append((copy, error)),
-            read_committed=True,
-        )
-        loop.add(bad)
-        loop.add(good)
+        loop = Loop(Session(Fetched(0, [refused, fetched(good, batch(0))], None)))
 
-        await _run(loop)
+        await loop.run(bad, good)
 
-        assert told == [(bad, 100)]
-        assert arrived == [good]
+        assert loop.trouble == [(bad, 100)]
+        assert loop.arrived == [good]
 
     asyncio.run(scenario())
 

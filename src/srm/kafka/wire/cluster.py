@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
@@ -26,6 +27,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
     FETCH,
     PRODUCE,
@@ -35,7 +37,13 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.replication import codes
-from srm.replication.ports import Fetched, FetchFrom, Produced, ProducerId
+from srm.replication.ports import (
+    Fetched,
+    FetchFrom,
+    FetchSession,
+    ProduceAnswer,
+    ProducerId,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +119,11 @@ class WireCluster:
         """See the port."""
         self._started().force_metadata_update()
 
+    def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
+        """See the port."""
+        # A long poll holds up everything behind it on its connection.
+        return WireFetchSession(partial(self._fetch, "poll", node), read_committed=read_committed)
+
     async def fetch(
         self,
         node: int,
@@ -121,14 +134,10 @@ class WireCluster:
         read_committed: bool,
     ) -> Fetched:
         """See the port."""
-        connection = await self._connection("fetch", node)
         body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
-        timeout_s = _REQUEST_TIMEOUT_S + max_wait_ms / 1000
-        buffer = await self._answer(
-            connection, connection.request(*FETCH, [body], flexible=True), timeout_s
-        )
-        error, fetched = fetch_response(memoryview(buffer.data))
-        return Fetched(error, fetched, buffer)
+        buffer = await self._fetch("fetch", node, body, max_wait_ms)
+        response = fetch_response(memoryview(buffer.data))
+        return Fetched(response.error, response.partitions, buffer, response.throttle_ms)
 
     async def connect(self, node: int) -> None:
         """See the port."""
@@ -136,11 +145,9 @@ class WireCluster:
 
     def produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> asyncio.Future[dict[TopicPartition, Produced]]:
+    ) -> asyncio.Future[ProduceAnswer]:
         """See the port."""
-        answer: asyncio.Future[dict[TopicPartition, Produced]] = (
-            asyncio.get_running_loop().create_future()
-        )
+        answer: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
         connection = self._connections.get(("produce", node))
         if connection is None or connection.closed:
             answer.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
@@ -232,6 +239,11 @@ class WireCluster:
                 raise
             self._connections[key] = connection
             return connection
+
+    async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> PooledBuffer:
+        connection = await self._connection(purpose, node)
+        answer = connection.request(*FETCH, [body], flexible=True)
+        return await self._answer(connection, answer, _REQUEST_TIMEOUT_S + max_wait_ms / 1000)
 
     async def _answer(
         self, connection: Connection, future: asyncio.Future[PooledBuffer], timeout_s: float

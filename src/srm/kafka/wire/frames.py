@@ -1,22 +1,26 @@
 """Bytes of the hot path requests: Fetch version 13 (topics by id) and Produce version 8.
 
 Both are served by Kafka 3.1 and later. Layouts: FetchRequest.json, FetchResponse.json,
-ProduceRequest.json and ProduceResponse.json of Apache Kafka (KIP-516 for topic ids).
+ProduceRequest.json and ProduceResponse.json of Apache Kafka; KIP-516 for topic ids and
+KIP-227 for fetch sessions.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.connection import Part
-from srm.replication.ports import FetchedPartition, FetchFrom, Produced
+from srm.replication.ports import FetchedPartition, FetchFrom, ProduceAnswer, Produced
 
 FETCH: Final = (1, 13)
 PRODUCE: Final = (0, 8)
+NO_SESSION: Final = (0, -1)
+"""Session id and epoch of a fetch that stands alone."""
 
 _FETCH_HEAD: Final = struct.Struct(">iiiibii")
 _FETCH_PARTITION: Final = struct.Struct(">iiqiqib")
@@ -37,10 +41,20 @@ def _uvarint(value: int) -> bytes:
 
 
 def fetch_request(
-    partitions: Sequence[FetchFrom], max_wait_ms: int, max_bytes: int, *, read_committed: bool
+    partitions: Sequence[FetchFrom],
+    max_wait_ms: int,
+    max_bytes: int,
+    *,
+    read_committed: bool,
+    session: tuple[int, int] = NO_SESSION,
+    forgotten: Collection[tuple[bytes, int]] = (),
 ) -> bytes:
-    """Encode a fetch without a session; the first partition with data gets at least one batch."""
-    out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), 0, -1))
+    """Encode a fetch; the first partition with data gets at least one batch.
+
+    ``session`` is (id, epoch): epoch 0 asks for a session, a higher one sends only what has changed
+    in it, with the ``forgotten`` partitions as (topic id, number).
+    """
+    out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), *session))
     topics: dict[bytes, list[FetchFrom]] = {}
     for wanted in partitions:
         topics.setdefault(wanted.topic_id, []).append(wanted)
@@ -51,7 +65,14 @@ def fetch_request(
         for p in group:
             out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, -1, -1, p.max_bytes, 0)
         out += b"\x00"
-    out += b"\x01\x01\x00"  # no forgotten topics, empty rack id, no tags
+    left: dict[bytes, list[int]] = {}
+    for topic_id, number in forgotten:
+        left.setdefault(topic_id, []).append(number)
+    out += _uvarint(len(left) + 1)
+    for topic_id, numbers in left.items():
+        out += topic_id + _uvarint(len(numbers) + 1)
+        out += struct.pack(f">{len(numbers)}i", *numbers) + b"\x00"
+    out += b"\x01\x00"  # empty rack id, no tags
     return bytes(out)
 
 
@@ -100,18 +121,28 @@ class _Reader:
         return "" if length < 0 else bytes(self.raw(length)).decode()
 
 
-def fetch_response(body: memoryview) -> tuple[int, list[FetchedPartition]]:
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """A decoded fetch response; ``session_id`` is 0 where the broker keeps no session."""
+
+    error: int
+    session_id: int
+    throttle_ms: int
+    partitions: list[FetchedPartition]
+
+
+def fetch_response(body: memoryview) -> FetchResponse:
     """Decode a fetch response; the records are views into ``body``."""
     reader = _Reader(body, 4)
     reader.skip_tags()
-    _, error, _ = reader.take(_FETCHED_HEAD)
+    throttle_ms, error, session_id = reader.take(_FETCHED_HEAD)
     partitions: list[FetchedPartition] = []
     for _ in range(reader.uvarint() - 1):
         topic_id = bytes(reader.raw(16))
         count = reader.uvarint() - 1
         partitions.extend(_fetched_partition(reader, topic_id) for _ in range(count))
         reader.skip_tags()
-    return error, partitions
+    return FetchResponse(error, session_id, throttle_ms, partitions)
 
 
 def _fetched_partition(reader: _Reader, topic_id: bytes) -> FetchedPartition:
@@ -149,7 +180,7 @@ def produce_request(
     return parts
 
 
-def produce_response(body: memoryview) -> dict[TopicPartition, Produced]:
+def produce_response(body: memoryview) -> ProduceAnswer:
     """Decode a produce response."""
     reader = _Reader(body, 4)
     answers = {}
@@ -157,11 +188,12 @@ def produce_response(body: memoryview) -> dict[TopicPartition, Produced]:
         topic = reader.text()
         for _ in range(reader.number(">i")):
             index, error, base_offset, _, _ = reader.take(_PRODUCED)
-            notes = []
+            refused, notes = [], []
             for _ in range(max(0, reader.number(">i"))):
-                reader.at += 4
+                refused.append(reader.number(">i"))
                 notes.append(reader.text())
-            notes.append(reader.text())
-            message = "; ".join(note for note in notes if note)
-            answers[TopicPartition(topic, index)] = Produced(error, base_offset, message)
-    return answers
+            notes = [reader.text(), *notes[:1]]
+            answers[TopicPartition(topic, index)] = Produced(
+                error, base_offset, "; ".join(note for note in notes if note), tuple(refused)
+            )
+    return ProduceAnswer(answers, throttle_ms=reader.number(">i"))
