@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import Producer
@@ -32,7 +32,10 @@ from srm.testing.logs import first_difference, read_log
 class CopyLab:
     """One flow between two clusters, under aliases of its own so that tests do not meet."""
 
-    def __init__(self, source: str, target: str, **config: object) -> None:
+    def __init__(
+        self, source: str, target: str, *, target_replicas: int = 1, **config: object
+    ) -> None:
+        self._replicas = target_replicas
         unique = uuid.uuid4().hex[:6]
         self.flow = Flow(f"P{unique}", f"B{unique}")
         self.source_props = {"bootstrap.servers": source}
@@ -49,9 +52,9 @@ class CopyLab:
         compact = {"cleanup.policy": "compact"}
         self.target.create_topics(
             [
-                TopicSpec(internal_topics.offset_map(alias), 8, 1, compact),
-                TopicSpec(internal_topics.replication(alias), 1, 1, compact),
-                TopicSpec(internal_topics.raw_metrics(alias), 1, 1, {}),
+                TopicSpec(internal_topics.offset_map(alias), 8, target_replicas, compact),
+                TopicSpec(internal_topics.replication(alias), 1, target_replicas, compact),
+                TopicSpec(internal_topics.raw_metrics(alias), 1, target_replicas, {}),
             ]
         )
 
@@ -68,8 +71,14 @@ class CopyLab:
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        partitions = self.source.topics()[name].partitions
+        self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
+        return self.assignable(name)
+
+    def assignable(self, name: str) -> Sequence[AssignedPartition]:
+        """Describe the partitions of a topic that exists on both sides."""
+        remote = self.config.policy.format_remote_topic(self.flow.source, name)
         description = self.source.topics()[name]
-        self.target.create_topics([TopicSpec(remote, description.partitions, 1, configs or {})])
         target_id = self.target.topics()[remote].topic_id
         return [
             AssignedPartition(name, number, description.topic_id, remote, target_id)
@@ -123,6 +132,18 @@ class CopyLab:
         value = table.get(f"status:{partition.topic}-{partition.partition}".encode())
         return None if value is None else PartitionStatus.decode(value)
 
+    def stopped(self, partition: AssignedPartition) -> PartitionStatus:
+        """Wait until a partition is stopped, and return its status."""
+        found: list[PartitionStatus] = []
+
+        def stops() -> bool:
+            status = self.status(partition)
+            found[:] = [status] if status is not None and status.state == "stopped" else []
+            return bool(found)
+
+        eventually(stops, f"{partition.topic}-{partition.partition} stops")
+        return found[0]
+
     def caught_up(self, partitions: Sequence[AssignedPartition]) -> bool:
         """Whether reports say that everything there is now is copied."""
         ends = self.source.log_ends([TopicPartition(p.topic, p.partition) for p in partitions])
@@ -145,10 +166,21 @@ class CopyLab:
             TopicPartition(partition.topic, partition.partition)
         )
 
-    def assert_equal(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Compare both copies record by record, and the map with both."""
+    def assert_equal(
+        self, partitions: Sequence[AssignedPartition], without: Collection[int] = ()
+    ) -> None:
+        """Compare both copies record by record, and the map with both.
+
+        ``without`` are source offsets that are not to be on the target.
+        """
         for p in partitions:
-            source = read_log(self.source_props["bootstrap.servers"], p.topic, p.partition)
+            source = [
+                (offset, record)
+                for offset, record in read_log(
+                    self.source_props["bootstrap.servers"], p.topic, p.partition
+                )
+                if offset not in without
+            ]
             target = read_log(self.target_props["bootstrap.servers"], p.target_topic, p.partition)
             difference = first_difference(source, target)
             assert difference is None, difference

@@ -39,3 +39,9 @@ REFUSED: Final = {
     87: "INVALID_RECORD",
 }
 """Trying again at once cannot help: the partition stops, with this reason."""
+
+TOO_LARGE: Final = frozenset({10, 18})
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: the same records may be taken in smaller batches."""
+
+OF_A_RECORD: Final = TOO_LARGE | frozenset({32, 87})
+"""A record of the batch is to blame; the others are taken without it."""

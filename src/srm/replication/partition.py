@@ -25,6 +25,7 @@ from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.topics import TopicPartition
 from srm.replication.batch import next_sequence, rewrite
 from srm.replication.claim import Claim
+from srm.replication.cutting import Cutting
 from srm.replication.map_log import MapLog
 from srm.replication.ports import FetchedPartition
 from srm.replication.resume import Resumed, Start
@@ -77,12 +78,17 @@ class RunStart:
 
 @dataclass(eq=False)
 class PartitionCopy:
-    """State of one partition. ``attempt`` tells answers of this claim from those of older ones."""
+    """State of one partition.
+
+    ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
+    offsets that keep a stopped partition from going on, where they are known.
+    """
 
     assigned: AssignedPartition
     start: Start
     phase: Phase = Phase.IDLE
     reason: str = ""
+    blocked: tuple[int, int] | None = None
     attempt: int = 0
     fetch_offset: int = 0
     source_next: int = 0
@@ -102,6 +108,7 @@ class PartitionCopy:
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
+        self.cutting = Cutting()
         self.map = MapLog(assigned, self.start.producer_ids, self.start.found)
         self.fetch_offset = self.source_next = self.start.source_next
         self.target_next = self.start.target_next
@@ -147,7 +154,13 @@ class PartitionCopy:
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
-        for unit in units(fetched, self.fetch_offset, owner, read_committed=read_committed):
+        for unit in units(
+            fetched,
+            self.fetch_offset,
+            owner,
+            read_committed=read_committed,
+            cutting=self.cutting,
+        ):
             if isinstance(unit, Unit):
                 self._queue.append(unit)
                 self._waiting_bytes += len(unit.view)
@@ -180,8 +193,15 @@ class PartitionCopy:
         drained = not self._queue and not self._in_flight
         self.source_next = self.fetch_offset if drained else unit.source_next
         self.failures = 0
+        if self.cutting.knows_something:
+            self.cutting.accepted(len(unit.view), self.source_next)
         self.traffic.add(unit, now_ms)
         return True
+
+    @property
+    def oldest_in_flight(self) -> Unit:
+        """The batch that the next answer of the target is about."""
+        return self._in_flight[0]
 
     def begin_claiming(self) -> None:
         """Forget what is queued: resume decides where to go on."""
@@ -200,11 +220,13 @@ class PartitionCopy:
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
+        self.blocked = None
 
-    def stop(self, phase: Phase, reason: str) -> None:
+    def stop(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
         """Leave the copy path (STOPPED or FENCED) until the slot tries again."""
         self.phase = phase
         self.reason = reason
+        self.blocked = blocked
         self.claim = None
         self.attempt += 1
         self.failures += 1

@@ -2,63 +2,59 @@
 
 Brokers accept only dense batches, so one with holes (compaction) is written anew; a batch that
 begins before the wanted offset loses its head; LogAppendTime becomes an explicit timestamp; tiny
-batches become one. Records are decoded and encoded by aiokafka's native code.
+batches become one, and one that is too large becomes several. Records are decoded and encoded by
+aiokafka's native code, about 0.7 us for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from srm.errors import IntegrityError
 from srm.replication.batch import BatchHeader
 
-_NO_LIMIT: Final = 2**31 - 1
+Header = tuple[str, bytes | None]
+
+NO_LIMIT: Final = 2**31 - 1
+_TIMESTAMPS: Final = struct.Struct(">qq")
+_TIMESTAMPS_AT: Final = 27
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One decoded record, with everything the promise of equal content covers."""
+class Record(Protocol):
+    """One record as aiokafka decodes it."""
 
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    @property
+    def offset(self) -> int:
+        """Offset in the log it was read from."""
+        ...
 
-    def same_content(self, other: Record) -> bool:
-        """Whether everything but the offset is equal."""
-        return (
-            self.timestamp == other.timestamp
-            and self.key == other.key
-            and self.value == other.value
-            and self.headers == other.headers
-        )
+    @property
+    def timestamp(self) -> int:
+        """Epoch milliseconds, -1 for none."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value, None for a tombstone."""
+        ...
+
+    @property
+    def headers(self) -> list[Header]:
+        """Its headers, in order."""
+        ...
 
 
-def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
-    """Decode the records of a batch from ``wanted_offset`` on.
-
-    Raises:
-        IntegrityError: the records cannot be decoded.
-    """
-    try:
-        records = [
-            Record(
-                record.offset,
-                batch.max_timestamp if batch.has_log_append_time else record.timestamp,
-                record.key,
-                record.value,
-                tuple(record.headers),
-            )
-            for record in DefaultRecordBatch(bytes(batch.view))
-        ]
-    except Exception as error:
-        raise _undecodable(batch, error) from error
-    return [record for record in records if record.offset >= wanted_offset]
+HeadersOf = Callable[[Record], list[Header]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,69 +67,99 @@ class Rebuilt:
     view: memoryview
     count: int
     stretches: list[tuple[int, int]]
+    max_timestamp: int
 
 
-def rebuild(group: Sequence[BatchHeader], wanted_offset: int) -> Rebuilt:
-    """Write the records of batches of one codec, from ``wanted_offset`` on, as one batch.
+def same_content(one: Record, other: Record) -> bool:
+    """Whether everything but the offset is equal."""
+    return (
+        one.timestamp == other.timestamp
+        and one.key == other.key
+        and one.value == other.value
+        and one.headers == other.headers
+    )
+
+
+def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
+    """Decode the records of a batch from ``wanted_offset`` on.
+
+    Records of a LogAppendTime batch have the time of the batch.
 
     Raises:
         IntegrityError: the records cannot be decoded.
     """
-    builder = _builder(group[0].codec)
-    append = builder.append
-    begins: list[tuple[int, int]] = []  # (source offset, index) of each stretch's first record
-    shift = -1
-    count = 0
-    for batch in group:
-        time_of_all = batch.max_timestamp if batch.has_log_append_time else None
-        try:
-            for record in DefaultRecordBatch(bytes(batch.view)):
-                offset = record.offset
-                if offset < wanted_offset:
-                    continue
-                append(
-                    count,
-                    timestamp=record.timestamp if time_of_all is None else time_of_all,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                )
-                if offset - count != shift:
-                    shift = offset - count
-                    begins.append((offset, count))
-                count += 1
-        except Exception as error:
-            raise _undecodable(batch, error) from error
-    ends = [index for _, index in begins[1:]] + [count]
-    stretches = [(offset, end - index) for (offset, index), end in zip(begins, ends, strict=False)]
-    return Rebuilt(memoryview(builder.build()) if count else memoryview(b""), count, stretches)
+    try:
+        records: list[Record] = list(DefaultRecordBatch(bytes(batch.view)))
+    except Exception as error:
+        raise IntegrityError(
+            f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
+        ) from error
+    if records and records[0].offset < wanted_offset:
+        return [record for record in records if record.offset >= wanted_offset]
+    return records
 
 
-def encode(records: Sequence[Record], codec: int) -> memoryview:
-    """Encode records as one dense batch with the given compression codec."""
-    builder = _builder(codec)
-    for index, record in enumerate(records):
-        builder.append(
-            index,
-            timestamp=record.timestamp,
-            key=record.key,
-            value=record.value,
-            headers=list(record.headers),
-        )
-    return memoryview(builder.build())
+def encode(
+    records: Sequence[Record],
+    codec: int,
+    *,
+    limit: int = NO_LIMIT,
+    headers_of: HeadersOf | None = None,
+) -> Iterator[Rebuilt]:
+    """Encode records as dense batches of at most ``limit`` bytes, or of one record each.
+
+    Args:
+        records: at least one, in offset order.
+        codec: compression codec of the batches.
+        limit: size of a batch in bytes, header included.
+        headers_of: returns the headers that a record gets instead of its own.
+    """
+    built = _built(records, codec, headers_of)
+    count = len(records)
+    if len(built.view) <= limit or count == 1:
+        yield built
+        return
+    step = max(1, count // -(-len(built.view) // limit))
+    for at in range(0, count, step):
+        yield from encode(records[at : at + step], codec, limit=limit, headers_of=headers_of)
 
 
-def _builder(codec: int) -> DefaultRecordBatchBuilder:
-    return DefaultRecordBatchBuilder(
+def _built(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) -> Rebuilt:
+    builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
         is_transactional=0,
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        batch_size=_NO_LIMIT,
+        batch_size=NO_LIMIT,
     )
+    append = builder.append
+    # The builder takes a first timestamp of -1 for none at all and shifts the others, so it gets
+    # differences to the first one, which is written into the header afterwards.
+    first = records[0].timestamp
+    if headers_of is None:
+        for index, record in enumerate(records):
+            append(index, record.timestamp - first, record.key, record.value, record.headers)
+    else:
+        for index, record in enumerate(records):
+            headers = headers_of(record)
+            append(index, record.timestamp - first, record.key, record.value, headers)
+    view = memoryview(builder.build())
+    _, latest = _TIMESTAMPS.unpack_from(view, _TIMESTAMPS_AT)
+    _TIMESTAMPS.pack_into(view, _TIMESTAMPS_AT, first, first + latest)
+    return Rebuilt(view, len(records), stretches(records), first + latest)
 
 
-def _undecodable(batch: BatchHeader, error: Exception) -> IntegrityError:
-    return IntegrityError(f"batch at offset {batch.base_offset} cannot be decoded: {error!r}")
+def stretches(records: Sequence[Record]) -> list[tuple[int, int]]:
+    """Group records in offset order into (first offset, count) of consecutive ones."""
+    first, count = records[0].offset, len(records)
+    if records[-1].offset - first + 1 == count:
+        return [(first, count)]
+    found: list[tuple[int, int]] = []
+    begin = 0
+    for index in range(1, count + 1):
+        if index == count or records[index].offset != records[index - 1].offset + 1:
+            found.append((records[begin].offset, index - begin))
+            begin = index
+    return found

@@ -20,6 +20,7 @@ from srm.domain.map_records import MapBlock, map_partition
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.replication_records import PartitionStatus, SlotReport, State
 from srm.errors import AuthorizationError, NotFoundError, SrmError
+from srm.replication.notes import Notes
 from srm.replication.partition import PartitionCopy, Phase, RunStart, Traffic
 from srm.replication.ports import Clock, StateLog
 
@@ -65,7 +66,7 @@ class Reporter:
         other = config.flow.target if config.offset_syncs_location == "source" else source
         self._syncs_topic = internal_topics.offset_syncs(other, separator)
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
-        self._notes: dict[tuple[str, int], PartitionStatus] = {}
+        self._notes: dict[tuple[str, int], Notes] = {}
         self._unwritten: list[MapBlock] = []
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._metrics_at = time.monotonic()
@@ -79,13 +80,12 @@ class Reporter:
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
         logger.error("%s: records %s to %s are lost: %s", copy.source, lost_from, lost_to, what)
-        self._note(copy, f"lost: {what}", lost_from, lost_to)
+        self._notes_of(copy).lost(lost_from, lost_to, what)
 
-    def foreign(self, copy: PartitionCopy, target_from: int, target_to: int) -> None:
-        """Note that somebody else wrote to the remote topic."""
-        what = f"foreign records at target offsets {target_from} to {target_to}"
+    def strange(self, copy: PartitionCopy, what: str) -> None:
+        """Note something about the logs that is no loss but should not be."""
         logger.error("%s: %s", copy.target, what)
-        self._note(copy, what, None, None)
+        self._notes_of(copy).strange(what)
 
     def prepare(
         self, generation: int, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy]
@@ -161,13 +161,8 @@ class Reporter:
             logger.warning("%s: offset syncs go to %s on %s: %s", flow, topic, flow.target, failure)
             self._offset_syncs, self._syncs_topic = self._state, topic
 
-    def _note(
-        self, copy: PartitionCopy, reason: str, lost_from: int | None, lost_to: int | None
-    ) -> None:
-        source = copy.source
-        self._notes[source.topic, source.partition] = PartitionStatus(
-            source.topic, source.partition, "copying", reason, lost_from, lost_to
-        )
+    def _notes_of(self, copy: PartitionCopy) -> Notes:
+        return self._notes.setdefault((copy.source.topic, copy.source.partition), Notes())
 
     def _changed_statuses(
         self, copies: Sequence[PartitionCopy], now_ms: int
@@ -175,9 +170,10 @@ class Reporter:
         changed = []
         for copy in copies:
             key = (copy.source.topic, copy.source.partition)
-            note = self._notes.get(key, PartitionStatus(*key, "copying"))
-            reason = "; ".join(part for part in (copy.reason, note.reason) if part)
-            status = replace(note, state=_STATES[copy.phase], reason=reason)
+            notes = self._notes_of(copy)
+            lost_from, lost_to = copy.blocked or (notes.lost_from, notes.lost_to)
+            reason = "; ".join(part for part in (copy.reason, notes.text) if part)
+            status = PartitionStatus(*key, _STATES[copy.phase], reason, lost_from, lost_to)
             if status != self._statuses.get(key):
                 self._statuses[key] = status
                 changed.append(replace(status, time_ms=now_ms))

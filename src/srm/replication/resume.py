@@ -25,7 +25,7 @@ from srm.replication import codes
 from srm.replication.batch import HEADER_SIZE, BatchHeader, batches
 from srm.replication.claim import Claim
 from srm.replication.ports import FetchedPartition, FetchFrom, Wire
-from srm.replication.rebuild import Record, decode
+from srm.replication.rebuild import Record, decode, same_content
 from srm.replication.units import Unit, units
 
 _FETCH_BYTES: Final = 4 << 20
@@ -101,7 +101,7 @@ class _SourceCursor:
     reader: LogReader
     next_offset: int
     _units: deque[Unit] = field(default_factory=deque)
-    _records: deque[Record] = field(default_factory=deque)
+    _records: deque[tuple[int, Record]] = field(default_factory=deque)
     _fetch_offset: int = -1
 
     async def match(self, batch: BatchHeader) -> list[Run]:
@@ -125,21 +125,15 @@ class _SourceCursor:
                 unit = await self._next_unit(batch)
                 [header] = batches(unit.view)
                 decoded = decode(header)
-                offsets = [
-                    first + index for first, count in unit.stretches for index in range(count)
-                ]
-                self._records.extend(
-                    Record(offset, r.timestamp, r.key, r.value, r.headers)
-                    for offset, r in zip(offsets, decoded, strict=True)
-                )
-            record = self._records.popleft()
-            if not record.same_content(copied):
+                self._records.extend(zip(unit.offsets(), decoded, strict=True))
+            offset, record = self._records.popleft()
+            if not same_content(record, copied):
                 raise IntegrityError(
                     f"{self.reader.partition}: target offset {copied.offset} does not hold source "
-                    f"offset {record.offset}: position undecidable, compare with 'srm verify'"
+                    f"offset {offset}: position undecidable, compare with 'srm verify'"
                 )
-            runs.append(Run(record.offset, copied.offset, 1))
-            self.next_offset = record.offset + 1
+            runs.append(Run(offset, copied.offset, 1))
+            self.next_offset = offset + 1
         return runs
 
     async def _next_unit(self, batch: BatchHeader) -> Unit:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -20,25 +19,21 @@ from typing import Any, Final, Protocol
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.domain.topics import Flow
-from srm.errors import DataLossError, FencedError, SrmError
-from srm.replication import codes
+from srm.errors import SrmError
 from srm.replication.claim import take
 from srm.replication.fetching import SourceLoop
 from srm.replication.partition import PartitionCopy, Phase
-from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.ports import Clock, Wire
 from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.resume import LogReader, Start, resume
 from srm.replication.sending import TargetLink
+from srm.replication.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
 _REPORT_EVERY_S: Final = 1.0
 _CLAIMS_AT_ONCE: Final = 16
-_STOPPED_RETRY_S: Final = 30.0
-_FENCED_RETRY_S: Final = 10.0
-_FIRST_RETRY_S: Final = 0.05
-_LONGEST_RETRY_S: Final = 10.0
 _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.25
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
@@ -113,6 +108,7 @@ class Slot:
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="srm-slot")
         self._failure: BaseException | None = None
+        self._trouble = Trouble(self, source, target, reporter)
 
     async def run(self, stop: threading.Event) -> None:
         """Copy until ``stop`` is set, then write the last positions.
@@ -120,8 +116,8 @@ class Slot:
         Raises:
             SrmError: an internal task failed; the Spark job is started again.
         """
-        self._spawn(self._follow_assignments())
-        self._spawn(self._report())
+        self.spawn(self._follow_assignments())
+        self.spawn(self._report())
         loop = asyncio.get_running_loop()
         try:
             while self._failure is None:
@@ -156,7 +152,7 @@ class Slot:
         for copy in self._copies.values():
             if copy.phase is Phase.FENCED:
                 copy.phase = Phase.IDLE
-                self._spawn(self._place(copy))
+                self.spawn(self.place(copy))
         added = [a for a in assignment.partitions if a not in self._copies]
         self._generation = assignment.generation
         if not added:
@@ -164,14 +160,14 @@ class Slot:
         loop = asyncio.get_running_loop()
         starts = await loop.run_in_executor(self._threads, self._starts.load, added)
         for assigned in added:
-            self._spawn(self._begin(assigned, starts.get(assigned)))
+            self.spawn(self._begin(assigned, starts.get(assigned)))
 
     async def _begin(self, assigned: AssignedPartition, start: Start | None) -> None:
         """Bring a new partition to IDLE at its known, or first, position."""
         copy = PartitionCopy(assigned, start or Start(0, 0), has_position=start is not None)
         self._copies[assigned] = copy
         if copy.has_position:
-            await self._place(copy)
+            await self.place(copy)
         else:
             await self._first_position(copy)
 
@@ -181,32 +177,33 @@ class Slot:
             source_start, _ = await self._source.log_range(copy.source)
             target_start, _ = await self._target.log_range(copy.target)
         except SrmError as error:
-            self._stop(copy, str(error))
+            self._trouble.stop(copy, str(error))
             return
         copy.fetch_offset = copy.source_next = source_start
         copy.target_next = target_start
         copy.has_position = True
-        await self._place(copy)
+        await self.place(copy)
 
     def _release(self, copy: PartitionCopy) -> None:
-        self._unplace(copy)
+        self.unplace(copy)
         copy.stop(Phase.FENCED, "")
         copy.map.close_block()
         self._leaving.append(copy)
 
     # ----- placing: which brokers lead the partition
 
-    async def _place(self, copy: PartitionCopy) -> None:
+    async def place(self, copy: PartitionCopy) -> None:
+        """Fetch from, and send to, the brokers that lead the partition; claim if data waits."""
         try:
             source_node = await self._source.leader(copy.source)
             target_node = await self._target.leader(copy.target)
             await self._target.connect(target_node)
         except SrmError as error:
-            self._stop(copy, str(error))
+            self._trouble.stop(copy, str(error))
             return
         if self._copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
-        self._unplace(copy)
+        self.unplace(copy)
         loop = self._loops.get(source_node)
         if loop is None:
             committed = self._read_committed
@@ -214,11 +211,11 @@ class Slot:
                 self._source.fetch_session(source_node, read_committed=committed),
                 f"node {source_node} of {self._flow.source}",
                 self._on_data,
-                self._on_fetch_trouble,
+                self._trouble.on_fetch,
                 self._quota,
                 read_committed=committed,
             )
-            self._spawn(loop.run())
+            self.spawn(loop.run())
         link = self._links.get(target_node)
         if link is None:
             link = self._links[target_node] = TargetLink(
@@ -226,15 +223,16 @@ class Slot:
                 target_node,
                 self._now_ms,
                 self._on_progress,
-                self._claim,
-                self._on_refused,
+                self.claim,
+                self._trouble.on_refused,
             )
         self._placed[copy] = (loop, link)
         loop.add(copy)
         if copy.phase is Phase.IDLE and copy.needs_claim:
-            self._claim(copy)
+            self.claim(copy)
 
-    def _unplace(self, copy: PartitionCopy) -> None:
+    def unplace(self, copy: PartitionCopy) -> None:
+        """Fetch no more for a partition."""
         placed = self._placed.pop(copy, None)
         if placed is not None:
             placed[0].remove(copy)
@@ -243,7 +241,7 @@ class Slot:
 
     def _on_data(self, copy: PartitionCopy) -> None:
         if copy.needs_claim:
-            self._claim(copy)
+            self.claim(copy)
         elif copy.can_send and copy in self._placed:
             self._placed[copy][1].data_waits(copy)
 
@@ -252,10 +250,11 @@ class Slot:
         if placed is not None and copy.wants_data:
             placed[0].look_at(copy)
 
-    def _claim(self, copy: PartitionCopy) -> None:
+    def claim(self, copy: PartitionCopy) -> None:
+        """Claim the partition, find its position and go on copying."""
         if copy.phase is not Phase.CLAIMING:
             copy.begin_claiming()
-            self._spawn(self._claim_and_resume(copy, copy.attempt))
+            self.spawn(self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
         try:
@@ -278,96 +277,19 @@ class Slot:
         except SrmError as error:
             if copy.attempt != attempt:
                 return
-            if isinstance(error, FencedError):
-                self._fenced(copy, str(error))
-            else:
-                self._stop(copy, str(error), retriable=error.retriable)
+            self._trouble.on_error(copy, error)
         else:
             if copy.attempt == attempt:
                 for start, end in resumed.foreign:
-                    self._reporter.foreign(copy, start, end)
+                    what = f"foreign records at target offsets {start} to {end}"
+                    self._reporter.strange(copy, what)
                 copy.begin_copying(claim, resumed)
-                await self._place(copy)
+                await self.place(copy)
 
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
         while time.monotonic() - self._heard_at > _STALE_ASSIGNMENT_S:
             await self._heard.wait()
-
-    # ----- trouble
-
-    def _on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
-        if produced.error in codes.FENCED:
-            self._fenced(copy, f"fenced by another owner (error {produced.error})")
-        elif produced.error in codes.REFUSED:
-            reason = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
-            where = f"source offset {copy.source_next}"
-            self._stop(copy, f"target refused {copy.target} at {where}: {reason}", retriable=False)
-        else:
-            if produced.error in codes.LEADERSHIP or produced.error == codes.NO_ANSWER:
-                self._target.leaders_changed()
-            self._stop(copy, f"produce error {produced.error} {produced.message}".strip())
-
-    def _on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
-        if error == codes.OFFSET_OUT_OF_RANGE:
-            self._unplace(copy)
-            self._spawn(self._out_of_range(copy))
-        elif error in codes.TOPIC_GONE:
-            self._stop(
-                copy,
-                f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-                "deleted or created anew; the driver assigns it again if it exists",
-                retriable=False,
-            )
-        elif error == codes.UNREADABLE or error in codes.REFUSED:
-            self._stop(copy, text or codes.REFUSED[error], retriable=False)
-        else:
-            self._source.leaders_changed()
-            self._stop(copy, text or f"fetch error {error}")
-
-    async def _out_of_range(self, copy: PartitionCopy) -> None:
-        """Name what is gone: the source no longer holds the offset the copy stands at."""
-        try:
-            start, end = await self._source.log_range(copy.source)
-        except SrmError as error:
-            self._stop(copy, str(error))
-            return
-        at = copy.fetch_offset
-        passed = at < start
-        lost_to, what = (start, "retention passed it") if passed else (end, "truncated")
-        self._reporter.lost(copy, at, lost_to, what)
-        if self._reporter.goes_on_after_loss and passed:
-            copy.fetch_offset = copy.source_next = start
-            await self._place(copy)
-            return
-        loss = DataLossError(
-            f"{copy.source}: records {at} to {lost_to} can no longer be copied ({what}); "
-            "set data.loss.policy=continue to record the loss and go on"
-        )
-        self._stop(copy, str(loss), retriable=False)
-
-    def _fenced(self, copy: PartitionCopy, reason: str) -> None:
-        self._unplace(copy)
-        copy.stop(Phase.FENCED, reason)
-        logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
-        # Who fenced us may be gone again, and the assignment still right: then it is ours.
-        asyncio.get_running_loop().call_later(_FENCED_RETRY_S, self._retry, copy, copy.attempt)
-
-    def _stop(self, copy: PartitionCopy, reason: str, *, retriable: bool = True) -> None:
-        self._unplace(copy)
-        back_off = _STOPPED_RETRY_S
-        if retriable:
-            back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
-            back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
-        copy.stop(Phase.STOPPED, reason)
-        logger.warning("%s: %s; next try in %.1f s", copy.source, reason, back_off)
-        asyncio.get_running_loop().call_later(back_off, self._retry, copy, copy.attempt)
-
-    def _retry(self, copy: PartitionCopy, attempt: int) -> None:
-        if copy.attempt != attempt or self._copies.get(copy.assigned) is not copy:
-            return
-        copy.phase = Phase.IDLE
-        self._spawn(self._place(copy) if copy.has_position else self._first_position(copy))
 
     # ----- reporting and tasks
 
@@ -380,7 +302,14 @@ class Slot:
             await loop.run_in_executor(self._threads, write)
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin_again(self, copy: PartitionCopy) -> None:
+        """Take up a partition that was at rest, if it is still ours."""
+        if self._copies.get(copy.assigned) is copy:
+            copy.phase = Phase.IDLE
+            self.spawn(self.place(copy) if copy.has_position else self._first_position(copy))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task of the slot; its failure ends the slot."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)

@@ -12,8 +12,9 @@ from typing import Final
 
 from srm.domain.offset_map import Run
 from srm.replication.batch import BatchHeader, Path, batches
+from srm.replication.cutting import Cutting
 from srm.replication.ports import FetchedPartition
-from srm.replication.rebuild import rebuild
+from srm.replication.rebuild import NO_LIMIT, Record, decode, encode
 from srm.replication.transactions import AbortedTransactions
 
 _MERGED_BYTES: Final = 1 << 18
@@ -42,18 +43,36 @@ class Unit:
             yield Run(source_start, target_start, count)
             target_start += count
 
+    def offsets(self) -> list[int]:
+        """Return the source offset of each record."""
+        return [first + index for first, count in self.stretches for index in range(count)]
+
 
 def units(
-    fetched: FetchedPartition, wanted_offset: int, owner: object, *, read_committed: bool
+    fetched: FetchedPartition,
+    wanted_offset: int,
+    owner: object,
+    *,
+    read_committed: bool,
+    cutting: Cutting | None = None,
 ) -> Iterator[Unit | int]:
     """Yield what is to be sent, and a source offset (int) where nothing before it is.
 
     Tiny batches that arrived in one response are merged. So nothing ever waits to be merged, and a
     topic of single records is merged exactly when they come faster than they can be sent alone.
 
+    Args:
+        fetched: what the source sent.
+        wanted_offset: first offset that is still to be copied.
+        owner: keeps the fetched memory.
+        read_committed: whether records of aborted transactions are dropped.
+        cutting: what the target's refusals have taught about the partition.
+
     Raises:
         IntegrityError: a batch cannot be read.
     """
+    if cutting is not None and not cutting.knows_something:
+        cutting = None
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     group: list[BatchHeader] = []
     grows = passes = False
@@ -70,30 +89,50 @@ def units(
         if group and not (
             tiny and grows and batch.codec == codec and size + length < _MERGED_BYTES
         ):
-            yield _unit(group, wanted_offset, source_next, owner, passes=passes)
+            yield from _units(group, wanted_offset, source_next, owner, cutting, passes=passes)
             group = []
         if group:
             passes = False
         else:
-            grows, passes, size, codec = tiny, path is Path.PASS, 0, batch.codec
+            grows, size, codec = tiny, 0, batch.codec
+            passes = path is Path.PASS and (cutting is None or cutting.passes(batch))
         group.append(batch)
         size += length
         source_next = batch.last_offset + 1
     if group:
-        yield _unit(group, wanted_offset, source_next, owner, passes=passes)
+        yield from _units(group, wanted_offset, source_next, owner, cutting, passes=passes)
 
 
-def _unit(
-    group: list[BatchHeader], wanted_offset: int, source_next: int, owner: object, *, passes: bool
-) -> Unit | int:
+def _units(
+    group: list[BatchHeader],
+    wanted_offset: int,
+    source_next: int,
+    owner: object,
+    cutting: Cutting | None,
+    *,
+    passes: bool,
+) -> Iterator[Unit | int]:
     if passes:
         [batch] = group
-        stretches = [(batch.base_offset, batch.record_count)]
-        return Unit(
-            batch.view, batch.record_count, stretches, source_next, batch.max_timestamp, owner
-        )
-    rebuilt = rebuild(group, wanted_offset)
-    if not rebuilt.count:
-        return source_next
-    newest = max(batch.max_timestamp for batch in group)
-    return Unit(rebuilt.view, rebuilt.count, rebuilt.stretches, source_next, newest, rebuilt.view)
+        count = batch.record_count
+        stretches = [(batch.base_offset, count)]
+        yield Unit(batch.view, count, stretches, source_next, batch.max_timestamp, owner)
+        return
+    records: list[Record] = []
+    for batch in group:
+        records += decode(batch, wanted_offset)
+    parts = [records] if cutting is None else cutting.parts(records)
+    limit = NO_LIMIT if cutting is None else cutting.limit
+    made = [
+        Unit(built.view, built.count, built.stretches, 0, built.max_timestamp, built.view)
+        for part in parts
+        if part
+        for built in encode(part, group[0].codec, limit=limit)
+    ]
+    # Each ends where the next begins: what is dropped between them has been passed by then.
+    ends = [unit.stretches[0][0] for unit in made[1:]] + [source_next]
+    for unit, end in zip(made, ends, strict=False):
+        unit.source_next = end
+        yield unit
+    if not made:
+        yield source_next

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 
 import pytest
+from tests.batches import Record, encode
 from tests.flows import P_TO_B
 
 from srm.domain.replication_records import AssignedPartition
@@ -25,7 +26,6 @@ from srm.replication.ports import (
     ProducerId,
 )
 from srm.replication.quota import Quota
-from srm.replication.rebuild import Record, encode
 from srm.replication.resume import Resumed, Start
 from srm.replication.sending import TargetLink
 
@@ -34,7 +34,7 @@ FOREVER = float("inf")
 
 def batch(base_offset: int, count: int = 1) -> bytes:
     """Return a batch too large to be merged with its neighbours."""
-    records = [Record(i, 1000, b"k", b"v" * 9000, ()) for i in range(count)]
+    records = [Record(i, 1000, b"k", b"v" * 9000) for i in range(count)]
     view = bytearray(encode(records, 0))
     struct.pack_into(">q", view, 0, base_offset)
     return bytes(view)

@@ -6,17 +6,18 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.batches import Record, encode
 
 from srm.replication.batch import batches
 from srm.replication.ports import FetchedPartition
-from srm.replication.rebuild import Record, decode, encode
+from srm.replication.rebuild import decode
 from srm.replication.units import Unit, units
 
 COMMIT, ABORT = 1, 0
 
 
 def data(base_offset: int, count: int, producer_id: int = -1, codec: int = 0) -> bytes:
-    records = [Record(i, 1000 + i, b"k", str(base_offset + i).encode(), ()) for i in range(count)]
+    records = [Record(i, 1000 + i, b"k", str(base_offset + i).encode()) for i in range(count)]
     view = bytearray(encode(records, codec))
     struct.pack_into(">q", view, 0, base_offset)
     if producer_id >= 0:
@@ -27,7 +28,7 @@ def data(base_offset: int, count: int, producer_id: int = -1, codec: int = 0) ->
 
 def marker(offset: int, producer_id: int, kind: int) -> bytes:
     key = struct.pack(">hh", 0, kind)
-    view = bytearray(encode([Record(0, 1000, key, b"\0" * 6, ())], 0))
+    view = bytearray(encode([Record(0, 1000, key, b"\0" * 6)], 0))
     struct.pack_into(">q", view, 0, offset)
     struct.pack_into(">h", view, 21, 0x30)
     struct.pack_into(">q", view, 43, producer_id)
