@@ -1,0 +1,80 @@
+"""Limits: what a flow is allowed to take, by its own file and by the brokers, is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from tests.integration.copying import CopyLab
+
+from srm.stack.jars import kafka_class_path
+from srm.stack.java import find_java
+from srm.stack.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+RATE = 1_000_000
+SIZE = 3_000_000
+BROKER_RATE = 220_000
+"""A broker takes the mean of ten seconds: at this rate 3 MB are worth a pause of some seconds."""
+
+
+def _copy(lab: CopyLab) -> float:
+    """Copy 3 MB; return the seconds it took once the slot had begun."""
+    partitions = lab.topic(2)
+    producer = lab.producer(**{"batch.size": 20_000})
+    for number in range(SIZE // 1000):
+        producer.produce(partitions[0].topic, os.urandom(1000), partition=number % 2)
+    assert producer.flush(30) == 0
+    lab.assign("0", partitions)
+    with lab.running():
+        began = time.monotonic()
+        lab.wait_until_copied(partitions)
+        seconds = time.monotonic() - began
+    lab.assert_equal(partitions)
+    return seconds
+
+
+def test_a_flow_with_a_limit_copies_no_faster(clusters: Mapping[str, KafkaBroker]) -> None:
+    source, target = clusters["P"].bootstrap, clusters["B"].bootstrap
+
+    limited = _copy(CopyLab(source, target, max_bytes_per_second=RATE))
+
+    assert limited > SIZE / RATE - 1
+
+
+@contextmanager
+def _client_quota(broker: KafkaBroker, quota: str) -> Iterator[None]:
+    """Limit the clients named srm on a broker, by Kafka's own tool."""
+    tool = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
+    tool += [kafka_class_path(), "kafka.admin.ConfigCommand", "--bootstrap-server"]
+    tool += [broker.bootstrap, "--entity-type", "clients", "--entity-name", "srm", "--alter"]
+    change = ["--add-config", f"{quota}={BROKER_RATE}"]
+    subprocess.run([*tool, *change], check=True, timeout=60, capture_output=True)
+    try:
+        yield
+    finally:
+        undo = ["--delete-config", quota]
+        subprocess.run([*tool, *undo], check=True, timeout=60, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "quota"), [("P", "consumer_byte_rate"), ("B", "producer_byte_rate")]
+)
+def test_a_brokers_quota_slows_the_copy_down_and_harms_nothing(
+    clusters: Mapping[str, KafkaBroker],
+    cluster: str,
+    quota: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
+
+    with _client_quota(clusters[cluster], quota):
+        seconds = _copy(lab)
+
+    assert seconds > 1, "the broker's quota was too high to be felt"
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
