@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.transaction import (
     AddPartitionsToTxnRequest,
@@ -36,6 +37,9 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
+from srm.kafka.wire.security import read_security
+from srm.kafka.wire.security_access import Access
+from srm.kafka.wire.security_probe import addresses, refusal
 from srm.replication import codes
 from srm.replication.ports import (
     Fetched,
@@ -51,6 +55,7 @@ T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _REQUEST_TIMEOUT_S: Final = 30.0
+_REFUSAL_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -66,31 +71,39 @@ class WireCluster:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._alias = alias
-        self._bootstrap = properties["bootstrap.servers"]
+        self._servers = addresses(properties)
+        self._security = read_security(alias, properties)
         self._client: AIOKafkaClient | None = None
         self._pool = BufferPool()
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._refusals: dict[int, tuple[float, SrmError]] = {}
 
     async def start(self) -> None:
         """Learn the cluster's brokers.
 
         Raises:
             UnavailableError: no bootstrap server answers.
+            AuthorizationError: they refuse srm's credentials.
+            ConfigError: they are not what the security settings expect.
         """
+        self._access = Access(self._security)
         client = AIOKafkaClient(
-            bootstrap_servers=self._bootstrap,
+            bootstrap_servers=[f"{host}:{port}" for host, port in self._servers],
             client_id="srm",
             metadata_max_age_ms=60_000,
             request_timeout_ms=int(_REQUEST_TIMEOUT_S * 1000),
+            **self._access.library_settings(),
         )
         try:
             await client.bootstrap()
         except KafkaError as error:
+            logger.debug("cluster %s: %s", self._alias, error)
+        if not client.cluster.brokers():
             await client.close()
-            raise UnavailableError(
-                f"cluster {self._alias} does not answer at {self._bootstrap}: {error!r}"
-            ) from error
+            raise await refusal(self._servers, self._access) or UnavailableError(
+                f"cluster {self._alias} did not answer; it does now"
+            )
         self._client = client
 
     async def close(self) -> None:
@@ -230,15 +243,25 @@ class WireCluster:
             if broker is None:
                 self.leaders_changed()
                 raise UnavailableError(f"{self._alias} does not know node {node} at the moment")
+            self._raise_refusal(node)
             try:
                 connection = await Connection.open(
-                    broker.host, broker.port, self._pool, _CONNECT_TIMEOUT_S
+                    broker.host, broker.port, self._pool, _CONNECT_TIMEOUT_S, self._access
                 )
             except UnavailableError:
                 self.leaders_changed()
                 raise
+            except SrmError as error:
+                self._refusals[node] = (time.monotonic() + _REFUSAL_S, error)
+                raise
             self._connections[key] = connection
             return connection
+
+    def _raise_refusal(self, node: int) -> None:
+        """Do not ask again at once who has just refused: many partitions would do so together."""
+        until, error = self._refusals.get(node, (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise error
 
     async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> PooledBuffer:
         connection = await self._connection(purpose, node)
@@ -281,6 +304,9 @@ class WireCluster:
     async def _send(self, node: int, request: Any, group: int = ConnectionGroup.DEFAULT) -> Any:
         try:
             return await self._started().send(node, request, group=group)
+        except NodeNotReadyError as error:  # aiokafka has logged the reason, at most
+            await self._connection("control", node)
+            raise UnavailableError(f"{self._alias} node {node} is not ready") from error
         except (KafkaError, OSError, TimeoutError) as error:
             raise UnavailableError(f"{self._alias} node {node}: {error!r}") from error
 

@@ -2,6 +2,10 @@
 
 Responses come in the order of the requests (Kafka's rule for one connection), so a queue of futures
 is all the correlation that is needed; the correlation id is checked all the same.
+
+Where the broker ends sessions (KIP-368), the connection logs in again in time. Requests that come
+meanwhile are held and follow in their order; those sent before are answered before, because a
+broker takes the requests of a connection one by one. So a login loses nothing and reorders nothing.
 """
 
 from __future__ import annotations
@@ -9,126 +13,229 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from io import BytesIO
+from typing import Any, Final
 
-from srm.errors import UnavailableError
+from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
+from srm.kafka.wire.security_access import Access
+from srm.kafka.wire.security_socket import (
+    ReadableFirstError,
+    TlsSocket,
+    WritableFirstError,
+    connect,
+)
+from srm.kafka.wire.security_tls import tls_failure
 
 Part = bytes | bytearray | memoryview
 
 _MAX_PARTS: Final = 512
-_SOCKET_BUFFER: Final = 1 << 22
+_MAX_TLS_PARTS: Final = 32
 _CORRELATION: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
+_TLS_ALERT: Final = 0x1503
+"""How a TLS alert begins: the answer of a TLS listener to a request that is not encrypted."""
+_LOG_IN_AFTER: Final = 0.85
+"""Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
+_LOG_IN_TIMEOUT_S: Final = 30.0
+
+_Answer = asyncio.Future[PooledBuffer]
+_Request = tuple[_Answer, int, int, Sequence[Part], bool]
 
 
 class Connection:
     """A connected, non-blocking socket with requests in flight. Not thread-safe."""
 
-    def __init__(self, sock: socket.socket, where: str, pool: BufferPool) -> None:
+    def __init__(
+        self, sock: socket.socket | TlsSocket, where: str, pool: BufferPool, access: Access
+    ) -> None:
         self._sock = sock
-        self._where = where
+        self._max_parts = _MAX_TLS_PARTS if isinstance(sock, TlsSocket) else _MAX_PARTS
+        self.where = where
         self._pool = pool
+        self._access = access
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[int, asyncio.Future[PooledBuffer]]] = deque()
+        self._waiting: deque[tuple[int, _Answer]] = deque()
         self._outgoing: deque[memoryview] = deque()
         self._writing = False
+        self._watches_writable = False
+        self._flush_when_readable = False
+        self._read_when_writable = False
+        self._log_in_at = float("inf")
+        self._held: deque[_Request] | None = None
+        self._login: asyncio.Task[None] | None = None
         self._next_id = 0
         self._size_bytes = bytearray(4)
         self._body: PooledBuffer | None = None
         self._body_size = 0
         self._got = 0
-        self._closed = False
+        self._end: SrmError | None = None
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
     @classmethod
-    async def open(cls, host: str, port: int, pool: BufferPool, timeout_s: float) -> Connection:
-        """Connect over TCP.
+    async def open(
+        cls, host: str, port: int, pool: BufferPool, timeout_s: float, access: Access
+    ) -> Connection:
+        """Connect over TCP, with TLS and a login where the cluster's settings ask for them.
 
         Raises:
             UnavailableError: the broker does not accept in time.
+            ConfigError: it is not the broker to expect, or does not have what the settings ask for.
+            AuthorizationError: it refuses srm's certificate or login.
         """
-        where = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
+        where = f"cluster {access.security.alias}, broker {host}:{port}"
         try:
-            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = infos[0]
-            sock = socket.socket(family, kind, protocol)
-            sock.settimeout(0)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
-            try:
-                await asyncio.wait_for(loop.sock_connect(sock, address), timeout_s)
-            except BaseException:
-                sock.close()
-                raise
-        except (OSError, TimeoutError) as error:
-            raise UnavailableError(f"broker {where} cannot be reached: {error}") from error
-        return cls(sock, where, pool)
+            async with asyncio.timeout(timeout_s):
+                sock = await connect(host, port, access.context, where)
+                connection = cls(sock, where, pool, access)
+                try:
+                    await connection._log_in()
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError as error:
+            raise UnavailableError(f"{where}: no answer within {timeout_s:g} s") from error
+        return connection
 
     @property
     def closed(self) -> bool:
         """Whether the connection is of no more use."""
-        return self._closed
+        return self._end is not None
 
     def request(
         self, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> asyncio.Future[PooledBuffer]:
         """Send one request; the future holds the response body after its header.
 
-        The parts are sent as they are, without a copy: do not change them before the answer.
+        The parts are sent as they are, without a copy: do not change them before the answer. The
+        future fails with UnavailableError, whatever ends the connection.
         """
-        future: asyncio.Future[PooledBuffer] = self._loop.create_future()
-        if self._closed:
-            future.set_exception(UnavailableError(f"broker {self._where}: connection is closed"))
-            return future
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        header = struct.pack(">hhih", api_key, version, self._next_id, 3) + b"srm"
-        if flexible:
-            header += b"\x00"
-        size = len(header) + sum(len(part) for part in body)
-        self._waiting.append((self._next_id, future))
-        self._outgoing.append(memoryview(_SIZE.pack(size) + header))
-        self._outgoing.extend(memoryview(part) for part in body)
-        if not self._writing:
-            self._flush()
-        return future
+        answer: _Answer = self._loop.create_future()
+        if self._held is not None:
+            self._held.append((answer, api_key, version, body, flexible))
+        elif self._loop.time() < self._log_in_at or self.closed:
+            self._send(answer, api_key, version, body, flexible=flexible)
+        else:
+            self._held = deque([(answer, api_key, version, body, flexible)])
+            self._login = self._loop.create_task(self._log_in_again())
+        return answer
 
-    def close(self, reason: str = "closed") -> None:
+    async def ask(self, request: Any) -> Any:
+        """Send a request of aiokafka's protocol (not a flexible one), past those that are held.
+
+        Raises:
+            SrmError: what ended the connection.
+        """
+        answer: _Answer = self._loop.create_future()
+        self._send(answer, request.API_KEY, request.API_VERSION, [request.encode()], flexible=False)
+        try:
+            body = await answer
+        except UnavailableError:
+            if self._end is not None:
+                raise self._end from None
+            raise
+        return request.RESPONSE_TYPE.decode(BytesIO(memoryview(body.data)[4:]))
+
+    def close(self, reason: str | SrmError = "closed") -> None:
         """Close the socket and fail what is in flight."""
-        if self._closed:
+        if self._end is not None:
             return
-        self._closed = True
+        if isinstance(reason, str):
+            reason = UnavailableError(f"{self.where}: {reason}")
+        self._end = reason
         with contextlib.suppress(OSError, ValueError):
             self._loop.remove_reader(self._sock.fileno())
             self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
         self._outgoing.clear()
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(UnavailableError(f"broker {self._where}: {reason}"))
+        for _, answer in self._waiting:
+            self._fail(answer)
         self._waiting.clear()
+        for held in self._held or ():
+            self._fail(held[0])
+        self._held = None
+        if self._login is not None:
+            self._login.cancel()
+
+    # ----- logging in
+
+    async def _log_in(self) -> None:
+        lifetime_s = await self._access.log_in(self.ask, self.where)
+        if lifetime_s:
+            self._log_in_at = self._loop.time() + lifetime_s * _LOG_IN_AFTER
+
+    async def _log_in_again(self) -> None:
+        try:
+            async with asyncio.timeout(_LOG_IN_TIMEOUT_S):
+                await self._log_in()
+        except TimeoutError:
+            self.close(f"no answer to a login within {_LOG_IN_TIMEOUT_S:g} s")
+        except SrmError as error:
+            self.close(error)
+        held, self._held = self._held or (), None
+        for answer, api_key, version, body, flexible in held:
+            self._send(answer, api_key, version, body, flexible=flexible)
+
+    # ----- sending
+
+    def _send(
+        self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+    ) -> None:
+        if self.closed:
+            self._fail(answer)
+            return
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        header = struct.pack(">hhih", api_key, version, self._next_id, 3) + b"srm"
+        if flexible:
+            header += b"\x00"
+        size = len(header) + sum(len(part) for part in body)
+        self._waiting.append((self._next_id, answer))
+        self._outgoing.append(memoryview(_SIZE.pack(size) + header))
+        self._outgoing.extend(memoryview(part) for part in body)
+        if not self._writing:
+            self._flush()
+
+    def _fail(self, answer: _Answer) -> None:
+        if not answer.done():
+            answer.set_exception(UnavailableError(str(self._end)))
 
     def _flush(self) -> None:
         try:
             while self._outgoing:
-                parts = [self._outgoing[i] for i in range(min(len(self._outgoing), _MAX_PARTS))]
+                count = min(len(self._outgoing), self._max_parts)
+                parts = [self._outgoing[i] for i in range(count)]
                 self._drop_sent(self._sock.sendmsg(parts))
+        except ReadableFirstError:
+            self._writing = self._flush_when_readable = True
+            self._watch_writable(wanted=self._read_when_writable)
         except (BlockingIOError, InterruptedError):
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._sock.fileno(), self._flush)
-            return
+            self._writing = True
+            self._watch_writable(wanted=True)
         except OSError as error:
-            self.close(str(error))
-            return
-        if self._writing:
+            self._break(error)
+        else:
             self._writing = False
+            self._watch_writable(wanted=self._read_when_writable)
+
+    def _watch_writable(self, *, wanted: bool) -> None:
+        if wanted == self._watches_writable:
+            return
+        self._watches_writable = wanted
+        if wanted:
+            self._loop.add_writer(self._sock.fileno(), self._on_writable)
+        else:
             self._loop.remove_writer(self._sock.fileno())
+
+    def _on_writable(self) -> None:
+        if self._read_when_writable:
+            self._read_when_writable = False
+            self._receive()
+        if not self.closed:
+            self._flush()
 
     def _drop_sent(self, sent: int) -> None:
         while sent:
@@ -139,14 +246,26 @@ class Connection:
             sent -= len(first)
             self._outgoing.popleft()
 
+    # ----- receiving
+
     def _on_readable(self) -> None:
+        if self._flush_when_readable:
+            self._flush_when_readable = False
+            self._flush()
+        self._receive()
+
+    def _receive(self) -> None:
+        """Read until there is no more: TLS may hold decrypted bytes that no event announces."""
         try:
-            while not self._closed and self._read_once():
+            while not self.closed and self._read_once():
                 pass
+        except WritableFirstError:
+            self._read_when_writable = True
+            self._watch_writable(wanted=True)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.close(str(error))
+            self._break(error)
 
     def _read_once(self) -> bool:
         """Read what is there into the current place; False when the peer has hung up."""
@@ -161,18 +280,32 @@ class Connection:
         self._got += count
         if self._body is None:
             if self._got == 4:
-                (self._body_size,) = _SIZE.unpack(self._size_bytes)
-                self._body = self._pool.take(self._body_size)
-                self._got = 0
+                return self._begin_body()
         elif self._got == self._body_size:
             body, self._body, self._got = self._body, None, 0
             self._answer(body)
         return True
 
+    def _begin_body(self) -> bool:
+        (self._body_size,) = _SIZE.unpack(self._size_bytes)
+        if self._body_size >> 16 == _TLS_ALERT:
+            reason = "the listener wants TLS: check security.protocol"
+            self.close(ConfigError(f"{self.where}: {reason}"))
+            return False
+        self._body = self._pool.take(self._body_size)
+        self._got = 0
+        return True
+
     def _answer(self, body: PooledBuffer) -> None:
         (correlation_id,) = _CORRELATION.unpack_from(body.data)
-        expected, future = self._waiting.popleft()
+        expected, answer = self._waiting.popleft()
         if correlation_id != expected:
+            self._waiting.appendleft((expected, answer))
             self.close(f"answer {correlation_id} came where {expected} was due")
-        elif not future.done():
-            future.set_result(body)
+        elif not answer.done():
+            answer.set_result(body)
+
+    def _break(self, error: OSError) -> None:
+        """Close after an error; a broker tells what it thinks of a certificate in an alert."""
+        told = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+        self.close(tls_failure(self.where, error) if told else str(error))

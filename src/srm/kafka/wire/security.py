@@ -1,0 +1,236 @@
+"""TLS and SASL settings of one cluster: librdkafka's properties, read into one frozen value.
+
+Every connection is made from this value: those of the hot path, aiokafka's, and, through the
+properties themselves, librdkafka's. :mod:`srm.config.security` turns the Java notation into these
+properties before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from srm.errors import ConfigError
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_WITH_PASSWORD: Final[tuple[Mechanism, ...]] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TRUE: Final = frozenset({"true", "t", "1"})
+_TOKEN_OPTION: Final = re.compile(r"(\w+)=(\S*)")
+_EXTENSION: Final = "extension_"
+_LIBRDKAFKA_ALONE: Final = (
+    "ssl.curves.list",
+    "ssl.sigalgs.list",
+    "ssl.engine.location",
+    "ssl.engine.id",
+    "ssl.providers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the broker is recognised, and what srm shows it; an empty text is a setting not made."""
+
+    ca_location: str = ""
+    ca_pem: str = ""
+    crl_location: str = ""
+    certificate_location: str = ""
+    certificate_pem: str = ""
+    key_location: str = ""
+    key_pem: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+    keystore_location: str = ""
+    keystore_password: str = field(default="", repr=False)
+    verify_certificate: bool = True
+    verify_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OidcTokens:
+    """A token endpoint that answers the client credentials grant (RFC 6749, 4.4)."""
+
+    endpoint: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    ca_location: str = ""
+    ca_pem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsecuredTokens:
+    """Tokens without a signature (RFC 7515, appendix A.5), for tests: anybody can make them.
+
+    ``lifetime_s`` is in seconds; ``scope`` is left out of the token where it is empty.
+    """
+
+    principal: str
+    principal_claim: str = "sub"
+    scope: tuple[str, ...] = ()
+    scope_claim: str = "scope"
+    lifetime_s: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """Who srm is: a name with a password, or a source of tokens with SASL extensions."""
+
+    mechanism: Mechanism
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tokens: OidcTokens | UnsecuredTokens | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Everything that connections to one cluster need to know; ``alias`` is for messages."""
+
+    alias: str
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's name of the combination."""
+        return _PROTOCOLS[(2 if self.sasl else 0) + (1 if self.tls else 0)]
+
+
+def read_security(alias: str, properties: Mapping[str, str]) -> Security:
+    """Read librdkafka's properties; files they name are not opened here.
+
+    Raises:
+        ConfigError: a setting is missing, or has no meaning on these connections.
+    """
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise ConfigError(
+            f"cluster {alias}: security.protocol: {protocol} is none of {', '.join(_PROTOCOLS)}"
+        )
+    return Security(
+        alias,
+        _tls(alias, properties) if protocol.endswith("SSL") else None,
+        _sasl(alias, properties) if protocol.startswith("SASL") else None,
+    )
+
+
+def _is_true(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = properties.get(name)
+    return default if value is None else value.lower() in _TRUE
+
+
+def _tls(alias: str, properties: Mapping[str, str]) -> Tls:
+    alone = [name for name in _LIBRDKAFKA_ALONE if properties.get(name)]
+    if alone:
+        raise ConfigError(
+            f"cluster {alias}: {alone[0]} cannot be applied to the connections that copy; remove "
+            "it (OpenSSL's own configuration, $OPENSSL_CONF, holds for all connections)"
+        )
+    get = properties.get
+    verifies = _is_true(properties, "enable.ssl.certificate.verification", default=True)
+    identification = get("ssl.endpoint.identification.algorithm", "https").lower()
+    return Tls(
+        ca_location=get("ssl.ca.location", ""),
+        ca_pem=get("ssl.ca.pem", ""),
+        crl_location=get("ssl.crl.location", ""),
+        certificate_location=get("ssl.certificate.location", ""),
+        certificate_pem=get("ssl.certificate.pem", ""),
+        key_location=get("ssl.key.location", ""),
+        key_pem=get("ssl.key.pem", ""),
+        key_password=get("ssl.key.password", ""),
+        keystore_location=get("ssl.keystore.location", ""),
+        keystore_password=get("ssl.keystore.password", ""),
+        verify_certificate=verifies,
+        verify_hostname=verifies and identification not in {"", "none"},
+    )
+
+
+def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
+    given = properties.get("sasl.mechanisms") or properties.get("sasl.mechanism") or ""
+    wanted = given.strip().upper()
+    known = ", ".join((*_WITH_PASSWORD, "OAUTHBEARER"))
+    if not wanted:
+        raise ConfigError(
+            f"cluster {alias}: sasl.mechanism is missing; security.protocol needs one of {known}"
+        )
+    if wanted == "GSSAPI":
+        raise ConfigError(
+            f"cluster {alias}: sasl.mechanism: GSSAPI (Kerberos) is not supported; use one of "
+            f"{known} on a listener of its own"
+        )
+    if wanted == "OAUTHBEARER":
+        return _bearer(alias, properties)
+    for mechanism in _WITH_PASSWORD:
+        if wanted == mechanism:
+            return Sasl(
+                mechanism,
+                _required(alias, properties, "sasl.username", mechanism),
+                _required(alias, properties, "sasl.password", mechanism),
+            )
+    raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is none of {known}")
+
+
+def _required(alias: str, properties: Mapping[str, str], name: str, reason: str) -> str:
+    value = properties.get(name, "")
+    if not value:
+        raise ConfigError(f"cluster {alias}: {name} is missing, {reason} needs it")
+    return value
+
+
+def _bearer(alias: str, properties: Mapping[str, str]) -> Sasl:
+    prefix, get = "sasl.oauthbearer", properties.get
+    if get(f"{prefix}.method", "").lower() == "oidc":
+        method = f"{prefix}.method = oidc"
+        tokens = OidcTokens(
+            _required(alias, properties, f"{prefix}.token.endpoint.url", method),
+            _required(alias, properties, f"{prefix}.client.id", method),
+            _required(alias, properties, f"{prefix}.client.secret", method),
+            get(f"{prefix}.scope", ""),
+            get("https.ca.location", ""),
+            get("https.ca.pem", ""),
+        )
+        extensions = _extensions(alias, get(f"{prefix}.extensions", ""))
+        return Sasl("OAUTHBEARER", tokens=tokens, extensions=extensions)
+    if _is_true(properties, "enable.sasl.oauthbearer.unsecure.jwt", default=False):
+        return _unsecured(alias, get(f"{prefix}.config", ""))
+    raise ConfigError(
+        f"cluster {alias}: OAUTHBEARER needs a source of tokens: {prefix}.method = oidc with "
+        f"{prefix}.token.endpoint.url, {prefix}.client.id and {prefix}.client.secret"
+    )
+
+
+def _unsecured(alias: str, config: str) -> Sasl:
+    """Read librdkafka's notation: ``principal=admin scope=read,write extension_tenant=one``."""
+    options = dict(_TOKEN_OPTION.findall(config))
+    principal, lifetime = options.get("principal", ""), options.get("lifeSeconds", "3600")
+    if not principal or not lifetime.isdecimal():
+        raise ConfigError(
+            f"cluster {alias}: sasl.oauthbearer.config: {config!r} is not of the form "
+            "principal=<name> [scope=<one>,<other>] [lifeSeconds=<seconds>]"
+        )
+    tokens = UnsecuredTokens(
+        principal,
+        options.get("principalClaimName", "sub"),
+        tuple(part for part in options.get("scope", "").split(",") if part),
+        options.get("scopeClaimName", "scope"),
+        int(lifetime),
+    )
+    extensions = tuple(
+        (name.removeprefix(_EXTENSION), value)
+        for name, value in options.items()
+        if name.startswith(_EXTENSION)
+    )
+    return Sasl("OAUTHBEARER", tokens=tokens, extensions=extensions)
+
+
+def _extensions(alias: str, text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise ConfigError(
+            f"cluster {alias}: sasl.oauthbearer.extensions: {text!r} is not of the form "
+            "name=value,name=value"
+        )
+    return tuple((name, value) for name, _, value in pairs)
