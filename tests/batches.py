@@ -6,6 +6,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
 from srm.replication import rebuild
 
 
@@ -20,6 +22,11 @@ class Record:
     headers: list[rebuild.Header] = field(default_factory=list)
 
 
+def content(record: rebuild.Record) -> tuple[object, ...]:
+    """Everything but the offset."""
+    return record.timestamp, record.key, record.value, record.headers
+
+
 def encode(records: Sequence[Record], codec: int = 0) -> memoryview:
     """Encode records as one dense batch at offset 0."""
     [built] = rebuild.encode(records, codec)
@@ -31,3 +38,23 @@ def at_offset(view: memoryview, base_offset: int) -> bytes:
     stored = bytearray(view)
     struct.pack_into(">q", stored, 0, base_offset)
     return bytes(stored)
+
+
+def stored(records: Sequence[Record], codec: int = 0, producer_id: int = -1) -> bytes:
+    """Return records as a broker stores one batch of them, with holes where offsets are missing."""
+    first = records[0].offset
+    batch = DefaultRecordBatchBuilder(2, codec, 0, producer_id, 0, 0, 2**31 - 1)
+    for record in records:
+        batch.append(
+            record.offset - first, record.timestamp, record.key, record.value, record.headers
+        )
+    return at_offset(memoryview(batch.build()), first)
+
+
+def marker(offset: int, producer_id: int, epoch: int = 0) -> bytes:
+    """Return the marker of an aborted transaction."""
+    view = bytearray(encode([Record(0, 1000, struct.pack(">hh", 0, 0), bytes(6))]))
+    struct.pack_into(">q", view, 0, offset)
+    struct.pack_into(">h", view, 21, 0x30)
+    struct.pack_into(">qh", view, 43, producer_id, epoch)
+    return bytes(view)

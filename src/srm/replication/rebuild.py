@@ -70,16 +70,6 @@ class Rebuilt:
     max_timestamp: int
 
 
-def same_content(one: Record, other: Record) -> bool:
-    """Whether everything but the offset is equal."""
-    return (
-        one.timestamp == other.timestamp
-        and one.key == other.key
-        and one.value == other.value
-        and one.headers == other.headers
-    )
-
-
 def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
     """Decode the records of a batch from ``wanted_offset`` on.
 

@@ -3,35 +3,29 @@
 The map is written once a second, so after a crash the target can hold records the map does not
 know of. From the end of the last known run, each of our batches on the target must be the next
 batch the source would give; the walk ends at the marker of the new claim, after which nobody else
-can append. Batches are compared by their bytes, else by their records: the target may have
-recompressed them, and a rebuilt batch need not align with one of the source.
+can append (:mod:`srm.replication.walk` compares).
 
 A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
-does not match is undecidable: the partition stops and says where.
+does not match is undecidable: the partition stops and says where. Where the target's log begins
+behind the known position, the walk begins there: what is gone was not needed to find the position,
+except for records at the very end, and those are missing on the target again.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.offset_map import Run, coalesce
-from srm.domain.topics import TopicPartition
-from srm.errors import DataLossError, IntegrityError, UnavailableError
-from srm.replication import codes
-from srm.replication.batch import HEADER_SIZE, BatchHeader, batches
+from srm.errors import UnavailableError
+from srm.replication.batch import BatchHeader, batches
 from srm.replication.claim import Claim
-from srm.replication.ports import FetchedPartition, FetchFrom, Wire
-from srm.replication.rebuild import Record, decode, same_content
-from srm.replication.units import Unit, units
+from srm.replication.log_reader import LogReader, OutOfRangeError
+from srm.replication.walk import Comparison, SourceWalk
 
-_FETCH_BYTES: Final = 4 << 20
-_FETCH_WAIT_MS: Final = 50
 _MARKER_DEADLINE_S: Final = 30.0
-_TIMESTAMPS: Final = slice(27, 43)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,128 +43,25 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The proven position, with the runs found on the way and foreign target ranges."""
+    """The proven position, the runs found on the way, and what is strange about the logs."""
 
     source_next: int
     target_next: int
     runs: tuple[Run, ...]
-    foreign: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogReader:
-    """Reads one partition of one cluster, by topic id."""
-
-    wire: Wire
-    partition: TopicPartition
-    topic_id: bytes
-    read_committed: bool
-
-    async def fetch(self, offset: int) -> tuple[FetchedPartition, object]:
-        """Fetch from an offset.
-
-        Raises:
-            DataLossError: the log does not hold the offset.
-            UnavailableError: the leader does not answer, or has moved.
-        """
-        node = await self.wire.leader(self.partition)
-        fetched = await self.wire.fetch(
-            node,
-            [FetchFrom(self.topic_id, self.partition.partition, offset, _FETCH_BYTES)],
-            max_wait_ms=_FETCH_WAIT_MS,
-            max_bytes=_FETCH_BYTES,
-            read_committed=self.read_committed,
-        )
-        error = fetched.error or fetched.partitions[0].error
-        if error == codes.OFFSET_OUT_OF_RANGE:
-            start, end = await self.wire.log_range(self.partition)
-            raise DataLossError(
-                f"{self.partition}: offset {offset} is not in the log any more, which holds "
-                f"{start} to {end}"
-            )
-        if error:
-            self.wire.leaders_changed()
-            raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
-        return fetched.partitions[0], fetched.owner
-
-
-@dataclass
-class _SourceCursor:
-    """The source's records from an offset on, as the copy path would send them."""
-
-    reader: LogReader
-    next_offset: int
-    _units: deque[Unit] = field(default_factory=deque)
-    _records: deque[tuple[int, Record]] = field(default_factory=deque)
-    _fetch_offset: int = -1
-
-    async def match(self, batch: BatchHeader) -> list[Run]:
-        """Advance over the source records that a target batch holds.
-
-        Raises:
-            IntegrityError: the target batch holds something else.
-        """
-        if not self._records:
-            unit = await self._next_unit(batch)
-            if _same_bytes(unit.view, batch.view):
-                self.next_offset = unit.source_next
-                return list(unit.runs(batch.base_offset))
-            self._units.appendleft(unit)
-        return await self._match_records(batch)
-
-    async def _match_records(self, batch: BatchHeader) -> list[Run]:
-        runs = []
-        for copied in decode(batch):
-            while not self._records:
-                unit = await self._next_unit(batch)
-                [header] = batches(unit.view)
-                decoded = decode(header)
-                self._records.extend(zip(unit.offsets(), decoded, strict=True))
-            offset, record = self._records.popleft()
-            if not same_content(record, copied):
-                raise IntegrityError(
-                    f"{self.reader.partition}: target offset {copied.offset} does not hold source "
-                    f"offset {offset}: position undecidable, compare with 'srm verify'"
-                )
-            runs.append(Run(offset, copied.offset, 1))
-            self.next_offset = offset + 1
-        return runs
-
-    async def _next_unit(self, batch: BatchHeader) -> Unit:
-        if self._fetch_offset < 0:
-            self._fetch_offset = self.next_offset
-        while not self._units:
-            fetched, owner = await self.reader.fetch(self._fetch_offset)
-            before = self._fetch_offset
-            for unit in units(
-                fetched, self._fetch_offset, owner, read_committed=self.reader.read_committed
-            ):
-                if isinstance(unit, Unit):
-                    self._units.append(unit)
-                    self._fetch_offset = unit.source_next
-                else:
-                    self._fetch_offset = unit
-            if self._fetch_offset == before and before >= fetched.last_stable_offset:
-                raise IntegrityError(
-                    f"{self.reader.partition}: the target holds our batch at offset "
-                    f"{batch.base_offset}, but the source ends at {before}: truncated source?"
-                )
-        return self._units.popleft()
-
-
-def _same_bytes(ours: memoryview, theirs: memoryview) -> bool:
-    return (
-        len(ours) == len(theirs)
-        and ours[_TIMESTAMPS] == theirs[_TIMESTAMPS]
-        and bytes(ours[HEADER_SIZE:]) == bytes(theirs[HEADER_SIZE:])
-    )
+    notes: tuple[str, ...]
 
 
 async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
     """Yield the target's batches up to, and as the last one, the marker of the claim."""
     deadline = time.monotonic() + _MARKER_DEADLINE_S
     while time.monotonic() < deadline:
-        fetched, owner = await reader.fetch(offset)
+        try:
+            fetched, owner = await reader.fetch(offset)
+        except OutOfRangeError as error:
+            if error.log_start <= offset:
+                raise
+            offset = error.log_start
+            continue
         for batch in batches(fetched.records):
             if batch.last_offset < offset:
                 continue
@@ -194,25 +85,32 @@ def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
     )
 
 
-async def resume(source: LogReader, target: LogReader, start: Start, claim: Claim) -> Resumed:
+async def resume(
+    source: LogReader,
+    target: LogReader,
+    start: Start,
+    claim: Claim,
+    comparison: Comparison,
+) -> Resumed:
     """Walk both logs from ``start`` to the marker of the claim.
 
     Raises:
         IntegrityError: the position cannot be decided.
-        DataLossError: one of the logs no longer holds the range to be compared.
+        DataLossError: the target's log ends before the known position.
         UnavailableError: a broker does not answer.
     """
-    cursor = _SourceCursor(source, start.source_next)
+    walk = SourceWalk(source, start.source_next, comparison)
     ours = start.producer_ids | {claim.producer.id}
     runs: list[Run] = []
-    foreign: list[tuple[int, int]] = []
+    foreign: list[str] = []
     target_next = start.target_next
     async for batch in _until_marker(target, start.target_next, claim):
         target_next = batch.last_offset + 1
         if batch.is_control or batch.record_count == 0:
             continue
         if batch.producer_id in ours:
-            runs.extend(await cursor.match(batch))
+            runs.extend(await walk.match(batch, start.target_next))
         else:
-            foreign.append((batch.base_offset, batch.last_offset + 1))
-    return Resumed(cursor.next_offset, target_next, coalesce(runs), tuple(foreign))
+            what = f"foreign records at target offsets {batch.base_offset} to {target_next}"
+            foreign.append(what)
+    return Resumed(walk.source_next, target_next, coalesce(runs), (*foreign, *walk.notes()))

@@ -22,13 +22,15 @@ from srm.domain.topics import Flow
 from srm.errors import SrmError
 from srm.replication.claim import take
 from srm.replication.fetching import SourceLoop
+from srm.replication.log_reader import LogReader
 from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import Clock, Wire
 from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
-from srm.replication.resume import LogReader, Start, resume
+from srm.replication.resume import Start, resume
 from srm.replication.sending import TargetLink
 from srm.replication.trouble import Trouble
+from srm.replication.walk import Comparison
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +98,7 @@ class Slot:
         self._claim_lifetime_s = claim_lifetime_s
         self._quota = quota
         self._read_committed = read_committed
+        self._comparison = Comparison(accepts_loss=reporter.goes_on_after_loss)
         self._copies: dict[AssignedPartition, PartitionCopy] = {}
         self._leaving: list[PartitionCopy] = []
         self._loops: dict[int, SourceLoop] = {}
@@ -273,6 +276,7 @@ class Slot:
                     LogReader(self._target, copy.target, copy.target_id, read_committed=False),
                     copy.known_start(),
                     claim,
+                    self._comparison,
                 )
         except SrmError as error:
             if copy.attempt != attempt:
@@ -280,9 +284,8 @@ class Slot:
             self._trouble.on_error(copy, error)
         else:
             if copy.attempt == attempt:
-                for start, end in resumed.foreign:
-                    what = f"foreign records at target offsets {start} to {end}"
-                    self._reporter.strange(copy, what)
+                if resumed.notes:
+                    self._reporter.strange(copy, "; ".join(resumed.notes))
                 copy.begin_copying(claim, resumed)
                 await self.place(copy)
 

@@ -1,0 +1,222 @@
+"""Which source records stand in our batches on the target: the source's side of the resume walk.
+
+Batches are compared by their bytes, else by their records: the target may have recompressed them or
+given them its own time, and a rebuilt batch need not align with one of the source. Both logs are in
+the same order, so a copied record is the next one of the source, or a later one if what stands
+between was never copied (refused, filtered) or is gone from the target (compacted, deleted there).
+A copied record that the source does not hold is accepted with evidence only:
+
+- the source has a later record of its key, or it is a tombstone: compaction removed it;
+- the source's log begins behind the position, and it stands before the first record found;
+- losses are accepted (``data.loss.policy=continue``): the source was truncated.
+
+All else is undecidable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.offset_map import Run
+from srm.errors import IntegrityError
+from srm.replication.batch import HEADER_SIZE, BatchHeader, batches
+from srm.replication.log_reader import LogReader, OutOfRangeError
+from srm.replication.rebuild import Header, Record, decode
+from srm.replication.units import Unit, units
+
+_LOOK_AHEAD_BYTES: Final = 64 << 20
+_RECORD_BYTES: Final = 200
+"""What a decoded record takes beside its key and value."""
+_TIMESTAMPS: Final = slice(27, 43)
+_FORGET_RECORDS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How records are compared, and what is accepted.
+
+    ``added_headers`` are names of headers that srm adds: they are not compared.
+    ``accepts_loss`` is data.loss.policy=continue.
+    """
+
+    added_headers: Collection[str] = ()
+    accepts_loss: bool = False
+
+    def same(self, source: Record, target: Record, *, with_time: bool) -> bool:
+        """Whether the target's record is a copy of the source's."""
+        return (
+            (source.timestamp == target.timestamp or not with_time)
+            and source.key == target.key
+            and source.value == target.value
+            and (
+                source.headers == target.headers
+                or self._own(source.headers) == self._own(target.headers)
+            )
+        )
+
+    def _own(self, headers: Sequence[Header]) -> list[Header]:
+        return [header for header in headers if header[0] not in self.added_headers]
+
+
+class SourceWalk:
+    """Walks the source beside batches of ours on the target."""
+
+    def __init__(self, reader: LogReader, start: int, comparison: Comparison) -> None:
+        self._reader = reader
+        self._start = start
+        self._comparison = comparison
+        self._next: int | None = None
+        self._units: deque[Unit] = deque()
+        self._records: list[tuple[int, Record]] = []
+        self._at = 0
+        self._fetch_offset = start
+        self._trimmed = False
+        self._removed: list[int] = []
+        self._first_found: int | None = None
+        self._skipped: dict[bytes | None, list[int]] = {}
+
+    @property
+    def source_next(self) -> int:
+        """Source offset after the last copied record."""
+        if self._next is not None:
+            return self._next
+        # Each copied record took an offset of the source, so at least so many are passed.
+        return self._start + len(self._removed)
+
+    async def match(self, batch: BatchHeader, wanted_offset: int) -> list[Run]:
+        """Advance over the source records that a target batch holds, and say where they stand.
+
+        Args:
+            batch: of ours, in target order.
+            wanted_offset: target offset at which the walk begins.
+
+        Raises:
+            IntegrityError: the batch holds something that the source never held.
+        """
+        with_time = not batch.has_log_append_time
+        aligned = self._at == len(self._records) and batch.base_offset >= wanted_offset
+        if aligned and (self._units or await self._fetch()):
+            unit = self._units[0]
+            if _same_bytes(unit.view, batch.view, with_time=with_time):
+                self._units.popleft()
+                runs = self._found(unit.stretches[0][0])
+                self._next = unit.source_next
+                return [*runs, *unit.runs(batch.base_offset)]
+        runs = []
+        for copied in decode(batch, wanted_offset):
+            offset = await self._find(copied, with_time=with_time)
+            if offset is None:
+                self._accept_removed(copied)
+                continue
+            runs += self._found(offset)
+            runs.append(Run(offset, copied.offset, 1))
+            self._skipped.pop(copied.key, None)
+            self._next = offset + 1
+        return runs
+
+    def notes(self) -> list[str]:
+        """Say what is strange about the two logs."""
+        notes = []
+        keyless = self._skipped.pop(None, [])
+        missing = sorted(keyless + [o for offsets in self._skipped.values() for o in offsets])
+        if missing:
+            notes.append(
+                f"{len(missing)} records at source offsets {missing[0]} to {missing[-1]} are not "
+                "on the target, which holds later ones: refused, filtered or deleted"
+            )
+        if self._removed:
+            notes.append(
+                f"{len(self._removed)} records at target offsets {self._removed[0]} to "
+                f"{self._removed[-1]} are gone from the source: not in the map"
+            )
+        return notes
+
+    def _found(self, offset: int) -> list[Run]:
+        """Note the first record found; what stands before it may be clear now."""
+        if self._first_found is not None:
+            return []
+        self._first_found = offset
+        removed, dense = self._removed, len(self._removed) == offset - self._start
+        if not (self._trimmed and removed and dense):
+            return []
+        # As many as there were source offsets: then each of them was a record, and was copied.
+        self._removed = []
+        return [Run(self._start + index, target, 1) for index, target in enumerate(removed)]
+
+    async def _find(self, copied: Record, *, with_time: bool) -> int | None:
+        """Return the source offset of a copied record, and step behind it."""
+        index, seen = self._at, 0
+        while seen < _LOOK_AHEAD_BYTES:
+            if index == len(self._records):
+                if not await self._decode_more():
+                    return None
+                continue
+            offset, record = self._records[index]
+            if self._comparison.same(record, copied, with_time=with_time):
+                for passed, skipped in self._records[self._at : index]:
+                    self._skipped.setdefault(skipped.key, []).append(passed)
+                self._at = index + 1
+                if self._at > _FORGET_RECORDS:
+                    del self._records[: self._at]
+                    self._at = 0
+                return offset
+            seen += len(record.key or b"") + len(record.value or b"") + _RECORD_BYTES
+            index += 1
+        return None
+
+    def _accept_removed(self, copied: Record) -> None:
+        compacted = copied.key is not None and (
+            copied.value is None
+            or any(record.key == copied.key for _, record in self._records[self._at :])
+        )
+        before_the_first = self._trimmed and self._first_found is None
+        if not (compacted or before_the_first or self._comparison.accepts_loss):
+            raise IntegrityError(
+                f"{self._reader.partition}: target offset {copied.offset} holds a record of ours "
+                f"that the source does not hold from offset {self.source_next} on: position "
+                "undecidable, compare with 'srm verify'; data.loss.policy=continue goes on"
+            )
+        self._removed.append(copied.offset)
+
+    async def _decode_more(self) -> bool:
+        if not self._units and not await self._fetch():
+            return False
+        unit = self._units.popleft()
+        [header] = batches(unit.view)
+        self._records.extend(zip(unit.offsets(), decode(header), strict=True))
+        return True
+
+    async def _fetch(self) -> bool:
+        """Fetch until there is a unit; False at the end of the source."""
+        while not self._units:
+            try:
+                fetched, owner = await self._reader.fetch(self._fetch_offset)
+            except OutOfRangeError as error:
+                if error.log_start <= self._fetch_offset:
+                    return False  # truncated
+                self._trimmed = True
+                self._fetch_offset = error.log_start
+                continue
+            before = self._fetch_offset
+            committed = self._reader.read_committed
+            for unit in units(fetched, before, owner, read_committed=committed):
+                if isinstance(unit, Unit):
+                    self._units.append(unit)
+                    self._fetch_offset = unit.source_next
+                else:
+                    self._fetch_offset = unit
+            end = fetched.last_stable_offset if committed else fetched.high_watermark
+            if self._fetch_offset == before and before >= end:
+                return False
+        return True
+
+
+def _same_bytes(ours: memoryview, theirs: memoryview, *, with_time: bool) -> bool:
+    return (
+        len(ours) == len(theirs)
+        and (not with_time or ours[_TIMESTAMPS] == theirs[_TIMESTAMPS])
+        and bytes(ours[HEADER_SIZE:]) == bytes(theirs[HEADER_SIZE:])
+    )
