@@ -1,0 +1,147 @@
+"""The cases: what is copied or watched, how much of it, and in which surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from bench.data import Payload
+from bench.engines import PROVENANCE_KEY
+from srm.config.keys import find_key
+
+Kind = Literal["copy", "compacted", "latency", "pauses", "slot-lost", "idle", "start"]
+ENGINE_NAMES: Final = ("mm2-default", "mm2-tuned", "srm")
+SOCKET_COPY: Final = "socket-copy"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an engine is started with; cases of one session share it.
+
+    Attributes:
+        name: sessions are told apart by it.
+        far: the cluster behind the slow line, ``source`` or ``target``, if any.
+        provenance: whether records get a header that names their origin.
+    """
+
+    name: str
+    far: Literal["source", "target"] | None = None
+    provenance: bool = False
+
+
+EVENT: Final = Payload(200)
+PLAIN: Final = Surroundings("plain")
+QUIET: Final = Surroundings("quiet")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case.
+
+    Attributes:
+        records: for MirrorMaker 2; srm gets ``fast_factor`` times as many, or its copy would be
+            over before a clock with ticks of 10 ms could tell.
+        limit_s: the figures end then at the latest, with what was copied.
+        rate: records per second of a latency case.
+    """
+
+    name: str
+    kind: Kind
+    surroundings: Surroundings = PLAIN
+    payload: Payload = EVENT
+    partitions: int = 4
+    records: int = 0
+    fast_factor: int = 1
+    limit_s: float = 90.0
+    rate: int = 0
+    seconds: float = 0.0
+    engines: Collection[str] = ENGINE_NAMES
+
+    @property
+    def title(self) -> str:
+        """Say it in a few words."""
+        if self.kind in ("copy", "compacted"):
+            many = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+            far = self.surroundings.far
+            extra = {
+                "compacted": ", half of the records compacted away",
+                "copy": ", provenance headers" if self.surroundings.provenance else "",
+            }[self.kind]
+            line = f", {far} 50 ms away" if far else ""
+            return f"{self.payload.title}, {many}{extra}{line}"
+        return {
+            "latency": f"{self.rate:,} records/s",
+            "pauses": f"{self.rate:,} records/s while topics are added",
+            "slot-lost": f"{self.rate:,} records/s while one of two slots is killed",
+            "idle": f"{self.partitions} quiet partitions",
+            "start": "one topic, just started",
+        }[self.kind]
+
+    def sized(self, fraction: float) -> Case:
+        """Return the case with that fraction of the records."""
+        return replace(self, records=int(self.records * fraction))
+
+
+RANDOM_1KB: Final = Payload(1000, batch_records=128)
+RANDOM_100B: Final = Payload(100, batch_records=1100)
+JSON_LZ4: Final = Payload(380, "json", "lz4", 330)
+JSON_ZSTD: Final = Payload(10_000, "json", "zstd", 12)
+TINY: Final = Payload(512)
+
+_FAR_TARGET: Final = Surroundings("far-target", far="target")
+_FAR_SOURCE: Final = Surroundings("far-source", far="source")
+_FAR_TINY: Final = Surroundings("far-target-tiny", far="target")
+_PROVENANCE: Final = Surroundings("provenance", provenance=True)
+
+CASES: Final = (
+    Case("start", "start", QUIET),
+    Case("latency-1000", "latency", QUIET, rate=1000, seconds=15),
+    Case("latency-20000", "latency", QUIET, rate=20_000, seconds=15),
+    Case("pauses", "pauses", QUIET, rate=1000, seconds=15, engines=("mm2-default", "srm")),
+    Case("slot-lost", "slot-lost", QUIET, rate=1000, seconds=12, engines=("srm",)),
+    Case("idle", "idle", QUIET, partitions=100, seconds=20),
+    Case("compacted", "compacted", payload=RANDOM_1KB, records=1_200_000),
+    Case("1kb", "copy", payload=RANDOM_1KB, records=800_000, fast_factor=2),
+    Case(
+        "1kb-small-batches", "copy", payload=replace(RANDOM_1KB, batch_records=15), records=600_000
+    ),
+    Case("100b", "copy", payload=RANDOM_100B, records=3_000_000, fast_factor=4),
+    Case("json-lz4", "copy", payload=JSON_LZ4, records=1_500_000, fast_factor=6),
+    Case("10kb-zstd", "copy", payload=JSON_ZSTD, records=60_000, fast_factor=8),
+    Case("tiny", "copy", payload=TINY, records=200_000),
+    Case("1kb-1p", "copy", payload=RANDOM_1KB, partitions=1, records=500_000, fast_factor=2),
+    Case("1kb-64p", "copy", payload=RANDOM_1KB, partitions=64, records=800_000, fast_factor=2),
+    Case("provenance", "copy", _PROVENANCE, RANDOM_1KB, records=500_000),
+    Case("far-target", "copy", _FAR_TARGET, RANDOM_1KB, 1, 200_000, limit_s=15),
+    Case("far-source", "copy", _FAR_SOURCE, RANDOM_1KB, 1, 200_000, limit_s=15),
+    Case("far-target-tiny", "copy", _FAR_TINY, TINY, 1, 20_000, limit_s=15),
+)
+"""In the order in which a full run measures them."""
+
+SHORT: Final = ("1kb", "100b", "tiny", "latency-1000")
+SHORT_FRACTION: Final = 0.3
+_SHORT_LATENCY_S: Final = 5.0
+
+
+def short_cases() -> list[Case]:
+    """Return the cases of the short mode, all in one session of each engine."""
+    return [
+        replace(case.sized(SHORT_FRACTION), surroundings=PLAIN, seconds=_SHORT_LATENCY_S)
+        for case in CASES
+        if case.name in SHORT
+    ]
+
+
+def available(cases: Iterable[Case]) -> list[Case]:
+    """Leave out what this version of srm has no setting for."""
+    has_provenance = find_key(PROVENANCE_KEY) is not None
+    return [case for case in cases if has_provenance or not case.surroundings.provenance]
+
+
+def by_surroundings(cases: Iterable[Case]) -> dict[Surroundings, list[Case]]:
+    """Group cases into sessions."""
+    groups: dict[Surroundings, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.surroundings, []).append(case)
+    return groups

@@ -1,0 +1,232 @@
+"""What the replicator is to reach, as ratios to MirrorMaker 2 in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from bench.results import Result
+
+SRM, TUNED, DEFAULT, SOCKET = "srm", "mm2-tuned", "mm2-default", "socket-copy"
+
+Figures = Mapping[tuple[str, str], Result]
+Value = Callable[[Figures], float]
+
+
+class MissingError(Exception):
+    """A figure that a goal needs was not measured."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal: ``value`` of the figures must be at least, or at most, ``target``."""
+
+    name: str
+    target: float
+    bound: Literal["at least", "at most"]
+    unit: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal with what was measured; ``reached`` is None where something was not measured."""
+
+    name: str
+    target: float
+    bound: str
+    unit: str
+    measured: float | None
+    reached: bool | None
+
+
+def figures(results: Iterable[Result]) -> Figures:
+    """Index results by case and engine."""
+    return {(result.case, result.engine): result for result in results}
+
+
+def verdicts(results: Iterable[Result]) -> list[Verdict]:
+    """Compare results with all goals."""
+    known = figures(results)
+    return [_verdict(goal, known) for goal in GOALS]
+
+
+def _verdict(goal: Goal, known: Figures) -> Verdict:
+    reached: bool | None
+    try:
+        measured = goal.value(known)
+    except MissingError:
+        return Verdict(goal.name, goal.target, goal.bound, goal.unit, None, None)
+    reached = measured >= goal.target if goal.bound == "at least" else measured <= goal.target
+    return Verdict(goal.name, goal.target, goal.bound, goal.unit, round(measured, 3), reached)
+
+
+def summary(results: Iterable[Result]) -> dict[str, Any]:
+    """Return verdicts and all ratios to MirrorMaker 2, for programs."""
+    results = list(results)
+    known = figures(results)
+    return {
+        "goals": [asdict(verdict) for verdict in verdicts(results)],
+        "ratios": [
+            {"case": case, "to": other, **ratios(known[case, SRM], known[case, other])}
+            for case, engine in known
+            if engine == SRM
+            for other in (DEFAULT, TUNED)
+            if (case, other) in known
+        ],
+    }
+
+
+def ratios(ours: Result, theirs: Result) -> dict[str, float]:
+    """Return ours divided by theirs, for what both have."""
+    names = ("records_per_cpu_second", "records_per_second", "resident_megabytes")
+    found = {}
+    for name in names:
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        if mine and other:
+            found[name] = round(mine / other, 3)
+    if ours.latency_ms.p50 and theirs.latency_ms.p50:
+        for share in ("p50", "p95", "p99"):
+            found[f"latency_{share}"] = round(
+                getattr(ours.latency_ms, share) / getattr(theirs.latency_ms, share), 3
+            )
+    return found
+
+
+def _get(known: Figures, case: str, engine: str) -> Result:
+    if (case, engine) not in known:
+        raise MissingError(f"{case} of {engine}")
+    return known[case, engine]
+
+
+def _ratio(field: str, case: str, other: str, our_case: str | None = None) -> Value:
+    def value(known: Figures) -> float:
+        ours = _present(getattr(_get(known, our_case or case, SRM), field))
+        return ours / _present(getattr(_get(known, case, other), field))
+
+    return value
+
+
+def _latency_ratio(share: str) -> Value:
+    def value(known: Figures) -> float:
+        ours = _get(known, "latency-1000", SRM).latency_ms
+        theirs = _get(known, "latency-1000", DEFAULT).latency_ms
+        return _present(getattr(ours, share)) / _present(getattr(theirs, share))
+
+    return value
+
+
+def _present(figure: float | None) -> float:
+    if not figure:
+        raise MissingError("not measured")
+    return figure
+
+
+def _own(case: str, read: Callable[[Result], float | None]) -> Value:
+    def value(known: Figures) -> float:
+        figure = read(_get(known, case, SRM))
+        if figure is None:
+            raise MissingError(case)
+        return figure
+
+    return value
+
+
+def _partitions_ratio(known: Figures) -> float:
+    many, few = _get(known, "1kb-64p", SRM), _get(known, "1kb", SRM)
+    return _present(many.records_per_second) / _present(few.records_per_second)
+
+
+_CPU: Final = "records_per_cpu_second"
+_RATE: Final = "records_per_second"
+_MIN: Final = "at least"
+_MAX: Final = "at most"
+
+GOALS: Final = (
+    Goal("records per CPU second, 1 KB, to mm2-tuned", 10, _MIN, "x", _ratio(_CPU, "1kb", TUNED)),
+    Goal("records per CPU second, 100 B, to mm2-tuned", 20, _MIN, "x", _ratio(_CPU, "100b", TUNED)),
+    Goal(
+        "records per CPU second, lz4 JSON, to mm2-tuned",
+        60,
+        _MIN,
+        "x",
+        _ratio(_CPU, "json-lz4", TUNED),
+    ),
+    Goal(
+        "records per CPU second, one record a batch, to mm2-tuned",
+        2,
+        _MIN,
+        "x",
+        _ratio(_CPU, "tiny", TUNED),
+    ),
+    Goal(
+        "records per CPU second, compacted topic, to mm2-tuned",
+        3,
+        _MIN,
+        "x",
+        _ratio(_CPU, "compacted", TUNED),
+    ),
+    Goal(
+        "records per CPU second, provenance headers, to mm2-tuned",
+        3,
+        _MIN,
+        "x",
+        _ratio(_CPU, "provenance", TUNED),
+    ),
+    Goal(
+        "MB per CPU second, 1 KB, to a bare socket copy",
+        0.25,
+        _MIN,
+        "x",
+        _ratio("megabytes_per_cpu_second", "1kb", SOCKET),
+    ),
+    Goal("latency p50 at 1 000 records/s, to mm2-default", 0.5, _MAX, "x", _latency_ratio("p50")),
+    Goal("latency p99 at 1 000 records/s, to mm2-default", 0.667, _MAX, "x", _latency_ratio("p99")),
+    Goal(
+        "longest pause while topics are added",
+        100,
+        _MAX,
+        "ms",
+        _own("pauses", lambda r: r.latency_ms.max),
+    ),
+    Goal(
+        "longest pause of other partitions when a slot is lost",
+        100,
+        _MAX,
+        "ms",
+        _own("slot-lost", lambda r: r.details.get("max_elsewhere_ms")),
+    ),
+    Goal("records/s of one partition, to mm2-tuned", 3, _MIN, "x", _ratio(_RATE, "1kb-1p", TUNED)),
+    Goal("records/s of 64 partitions, to 4", 0.9, _MIN, "x", _partitions_ratio),
+    Goal(
+        "records/s of one partition, target 50 ms away, to mm2-tuned",
+        3,
+        _MIN,
+        "x",
+        _ratio(_RATE, "far-target", TUNED),
+    ),
+    Goal(
+        "records/s of one partition, source 50 ms away, to mm2-tuned",
+        3,
+        _MIN,
+        "x",
+        _ratio(_RATE, "far-source", TUNED),
+    ),
+    Goal(
+        "idle CPU, 100 quiet partitions",
+        3,
+        _MAX,
+        "% of a core",
+        _own("idle", lambda r: r.idle_cpu_percent),
+    ),
+    Goal(
+        "process start to first copied record, to mm2-default",
+        1,
+        _MAX,
+        "x",
+        _ratio("first_record_seconds", "start", DEFAULT),
+    ),
+)
+"""Issue 4, "Speed and cost". Where it says MirrorMaker 2 alone, the harder of both is compared:
+the tuned one for throughput, for latency the default one, which does not linger."""

@@ -1,0 +1,148 @@
+"""One measured figure set: its fields, percentiles, medians, and the files they are kept in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+MEGABYTE: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds from just before a record is produced until a probe has it; None: not measured.
+
+    ``floor`` is the same for a probe on the source, in the same seconds.
+    """
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+    floor: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One engine in one case.
+
+    Attributes:
+        case: name of the case.
+        engine: ``srm``, ``mm2-default``, ``mm2-tuned`` or ``socket-copy``.
+        title: the case in words.
+        method: how this kind of case is measured, a key of the report's method section.
+        records: copied while the figures ran.
+        bytes: their values' bytes, before compression.
+        wall_seconds: from the first copied record (after warming up) to the last.
+        cpu_seconds: user and system time of the engine's process tree meanwhile.
+        latency_ms: see :class:`Latency`.
+        target_broker_cpu_seconds: of the target's broker, meanwhile.
+        source_broker_cpu_seconds: of the source's broker, meanwhile.
+        first_record_seconds: from the start of the engine's process to its first copied record.
+        topic_creation_to_first_record_seconds: from the creation of the case's topic.
+        idle_cpu_percent: of one core, with nothing to copy.
+        resident_megabytes: largest sum of PSS of the process tree meanwhile.
+        details: what only some cases have.
+    """
+
+    case: str
+    engine: str
+    title: str
+    method: str
+    records: int = 0
+    bytes: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    records_per_second: float = 0.0
+    megabytes_per_second: float = 0.0
+    records_per_cpu_second: float = 0.0
+    megabytes_per_cpu_second: float = 0.0
+    latency_ms: Latency = Latency()
+    target_broker_cpu_seconds: float | None = None
+    source_broker_cpu_seconds: float | None = None
+    first_record_seconds: float | None = None
+    topic_creation_to_first_record_seconds: float | None = None
+    idle_cpu_percent: float | None = None
+    resident_megabytes: float | None = None
+    repeats: int = 1
+    details: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+
+def with_rates(result: Result) -> Result:
+    """Fill in what follows from records, bytes and seconds."""
+    megabytes = result.bytes / MEGABYTE
+    return replace(
+        result,
+        wall_seconds=round(result.wall_seconds, 3),
+        cpu_seconds=round(result.cpu_seconds, 3),
+        records_per_second=_per(result.records, result.wall_seconds),
+        megabytes_per_second=_per(megabytes, result.wall_seconds),
+        records_per_cpu_second=_per(result.records, result.cpu_seconds),
+        megabytes_per_cpu_second=_per(megabytes, result.cpu_seconds),
+    )
+
+
+def _per(amount: float, seconds: float) -> float:
+    return round(amount / seconds, 2) if seconds > 0 else 0.0
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least ``share`` of the ordered values do not exceed."""
+    if not ordered:
+        raise ValueError("no values")
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def percentiles(values: Iterable[float]) -> dict[str, float]:
+    """Return p50, p95, p99 and max."""
+    ordered = sorted(values)
+    figures = {f"p{share}": percentile(ordered, share / 100) for share in (50, 95, 99)}
+    return {name: round(v, 3) for name, v in (*figures.items(), ("max", ordered[-1]))}
+
+
+_METRIC: Final[Mapping[str, Callable[[Result], float]]] = {
+    "copy": lambda r: r.records_per_cpu_second,
+    "latency": lambda r: r.latency_ms.p50 or 0.0,
+    "idle": lambda r: r.idle_cpu_percent or 0.0,
+    "start": lambda r: r.first_record_seconds or 0.0,
+}
+
+
+def median(results: Sequence[Result]) -> Result:
+    """Return the result in the middle of repeated ones, with the spread in its details.
+
+    The middle is that of records per CPU second, p50, idle CPU or the time to start: what the
+    method measures. Of an even number the lower of the two.
+    """
+    metric = _METRIC.get(results[0].method, _METRIC["copy"])
+    ordered = sorted(results, key=metric)
+    middle = ordered[(len(ordered) - 1) // 2]
+    if len(results) == 1:
+        return middle
+    spread = {"repeats": [round(metric(result), 3) for result in results]}
+    return replace(middle, repeats=len(results), details={**middle.details, **spread})
+
+
+def save(result: Result, folder: Path) -> Path:
+    """Write one file; the file of an earlier run is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.case}-{result.engine}.json"
+    path.write_text(json.dumps(asdict(result), indent=2) + "\n")
+    return path
+
+
+def load_all(folder: Path) -> list[Result]:
+    """Read all results; files of other programs and versions are left out."""
+    names = {f.name for f in fields(Result)}
+    results = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text())
+        if set(content) == names:
+            latency = Latency(**content.pop("latency_ms"))
+            results.append(Result(**content, latency_ms=latency))
+    return results

@@ -1,0 +1,144 @@
+"""Carrying out a plan: sessions of engines, one case after the other, whatever fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import copying, scale, socket_copy, watching
+from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
+from bench.clusters import Gate, Pair, clusters
+from bench.errors import BenchError
+from bench.results import Result
+from bench.session import WARM_RECORDS, Session, WarmUp, make_warm_topic, session
+from bench.tables import say, say_result
+
+logger = logging.getLogger(__name__)
+
+Outcome = Result | str
+"""A result, or a line that says what failed."""
+
+MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
+    "copy": copying.copy,
+    "compacted": copying.compacted,
+    "latency": watching.latency,
+    "pauses": watching.pauses,
+    "slot-lost": watching.slot_lost,
+    "idle": watching.idle,
+    "start": watching.start,
+}
+_SOCKET_CASE: Final = "1kb"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure; ``fraction`` also scales what engines warm up with."""
+
+    cases: Sequence[Case]
+    engines: Sequence[str]
+    repeat: int = 1
+    fraction: float = 1.0
+    scale: bool = False
+
+
+def run_plan(plan: Plan, home: Path) -> Iterator[Outcome]:
+    """Yield outcomes as they come; a failure costs its own case only."""
+    for case in plan.cases:
+        if case.name == _SOCKET_CASE and SOCKET_COPY in plan.engines:
+            yield from _socket_copies(plan, case)
+    if not plan.scale and not set(plan.engines) & set(ENGINE_NAMES):
+        return
+    with clusters(home / "clusters") as pair, Gate(pair.source) as gate:
+        runner = _Runner(plan, pair, gate, home)
+        for _ in range(plan.repeat):
+            yield from runner.once()
+
+
+def _socket_copies(plan: Plan, case: Case) -> Iterator[Outcome]:
+    records = max(case.records * case.fast_factor, 1)
+    for _ in range(plan.repeat):
+        try:
+            yield socket_copy.measure(case.name, case.title, records, case.payload.size)
+        except BenchError as error:
+            yield f"{case.name} {SOCKET_COPY}: {error}"
+
+
+class _Runner:
+    """Runs sessions on two clusters."""
+
+    def __init__(self, plan: Plan, pair: Pair, gate: Gate, home: Path) -> None:
+        self._plan = plan
+        self._pair = pair
+        self._gate = gate
+        self._home = home
+        self._sessions = 0
+        self._warm: WarmUp | None = None
+        self._compacted: WarmUp | None = None
+
+    def once(self) -> Iterator[Outcome]:
+        """Measure everything once."""
+        for surroundings, cases in by_surroundings(self._plan.cases).items():
+            for engine in self._plan.engines:
+                mine = [case for case in cases if engine in case.engines]
+                while mine:
+                    done = 0
+                    for outcome in self._session(engine, surroundings, mine):
+                        done += 1
+                        yield outcome
+                    mine = mine[done:]
+        if self._plan.scale:
+            yield from self._scale()
+
+    def _first(self, cases: Sequence[Case]) -> WarmUp:
+        """Return the topic a session begins with; made when first needed."""
+        for case in cases:
+            if case.kind == "compacted":
+                if self._compacted is None:
+                    self._compacted = copying.make_compacted_topic(self._pair.source, case)
+                return self._compacted
+        if self._warm is None:
+            records = int(WARM_RECORDS * self._plan.fraction)
+            self._warm = make_warm_topic(self._pair, records)
+        return self._warm
+
+    def _session(
+        self, engine: str, surroundings: Surroundings, cases: Sequence[Case]
+    ) -> Iterator[Outcome]:
+        """Measure cases with one engine process; the first failure ends it."""
+        self._sessions += 1
+        measured = 0
+        try:
+            first = self._first(cases)
+            with session(
+                *(self._pair, self._gate, engine, surroundings, self._home, first, self._sessions)
+            ) as current:
+                say(
+                    f"{engine} ({surroundings.name}): first record "
+                    f"after {current.first_record_seconds} s"
+                )
+                if cases[0].kind != "compacted":
+                    current.warm_up()
+                for case in cases:
+                    result = MEASURES[case.kind](current, case)
+                    measured += 1
+                    say_result(result)
+                    yield result
+        except BenchError as error:
+            yield f"{_name(cases, measured)} {engine}: {error}"
+        except Exception as error:  # whatever it is, it must not cost the other results
+            logger.exception("%s of %s", _name(cases, measured), engine)
+            yield f"{_name(cases, measured)} {engine}: {error!r}"
+
+    def _scale(self) -> Iterator[Outcome]:
+        try:
+            yield from scale.measure_scale(self._pair, self._gate, self._home, self._sessions + 1)
+        except BenchError as error:
+            yield f"scale srm: {error}"
+
+
+def _name(cases: Sequence[Case], measured: int) -> str:
+    """Return the case at work, or what comes after the last one."""
+    return cases[measured].name if measured < len(cases) else "cleaning up"

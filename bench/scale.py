@@ -1,0 +1,86 @@
+"""What many topics and partitions cost srm: starting, memory, discovery, idling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.cases import Surroundings
+from bench.clusters import Gate, Pair
+from bench.data import encode
+from bench.results import Result
+from bench.session import Session, WarmUp, session
+
+_ALL_COPIED_S: Final = 300.0
+_SETTLE_S: Final = 15.0
+_IDLE_S: Final = 20.0
+_RECORD_BYTES: Final = 1
+_SURROUNDINGS: Final = Surroundings("scale")
+
+SIZES: Final = ((1, 1000), (500, 1), (1000, 1), (2000, 1))
+"""(topics, partitions of each)."""
+
+
+def name(topics: int, partitions: int) -> str:
+    """Return the name of the case."""
+    return f"scale-{topics}x{partitions}"
+
+
+def measure_scale(pair: Pair, gate: Gate, home: Path, number: int) -> Iterator[Result]:
+    """Yield a result for each size."""
+    for offset, (topics, partitions) in enumerate(SIZES):
+        names = [f"bench-s{n:04d}" for n in range(topics)]
+        pair.source.create_all(names, partitions)
+        with pair.source.connect() as source:
+            for topic in names:
+                source.fill(topic, [dict.fromkeys(range(partitions), _one_record())])
+        first = WarmUp(names[0], partitions, partitions)
+        with session(pair, gate, "srm", _SURROUNDINGS, home, first, number + offset) as current:
+            yield _measure(current, names, partitions)
+
+
+def _one_record() -> bytes:
+    return encode([(None, b"x")], "none")
+
+
+def _measure(current: Session, names: list[str], partitions: int) -> Result:
+    tree = current.running.tree
+    wanted = {current.running.route.remote(topic): partitions for topic in names}
+    while True:
+        ends = current.target.log_ends(wanted)
+        missing = sum(end <= current.running.engine.markers for end in ends.values())
+        current.running.check_alive()
+        if not missing:
+            break
+        time.sleep(0.1)
+    all_copied = time.monotonic() - current.running.started
+    start_cpu = tree.cpu_seconds()
+    time.sleep(_SETTLE_S)
+    before, began = tree.cpu_by_name(), time.monotonic()
+    time.sleep(_IDLE_S)  # the span that is measured
+    wall = time.monotonic() - began
+    used = {k: v - before.get(k, 0.0) for k, v in tree.cpu_by_name().items()}
+    added = current.announce("bench-added", 1)
+    memory = tree.memory_by_name()
+    total = len(names) * partitions
+    return Result(
+        name(len(names), partitions),
+        "srm",
+        f"{len(names)} topics, {partitions} partitions each",
+        "scale",
+        records=total,
+        bytes=total,
+        wall_seconds=round(all_copied, 2),
+        cpu_seconds=round(start_cpu, 2),
+        first_record_seconds=current.first_record_seconds,
+        topic_creation_to_first_record_seconds=round(added, 2),
+        idle_cpu_percent=round(sum(used.values()) / wall * 100, 2),
+        resident_megabytes=round(sum(memory.values()), 1),
+        details={
+            "all_topics_copied_seconds": round(all_copied, 2),
+            "idle_cpu_percent_by_process": {k: round(v / wall * 100, 2) for k, v in used.items()},
+            "megabytes_by_process": {k: round(v, 1) for k, v in memory.items()},
+        },
+    )

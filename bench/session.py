@@ -1,0 +1,192 @@
+"""An engine at work: started, warm, and ready for one case after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from bench.cases import EVENT, RANDOM_1KB, Surroundings
+from bench.clusters import Gate, Pair
+from bench.data import batch_rounds, copies
+from bench.engines import ENGINES, Route, Running
+from bench.errors import BenchError
+from bench.wire import BrokerSocket
+
+WARM: Final = "warm"
+COMPACTED: Final = "compacted"
+WARM_RECORDS: Final = 400_000
+WARM_PARTITIONS: Final = 4
+POLL_S: Final = 0.02
+_START_S: Final = 180.0
+_WARM_S: Final = 180.0
+_APPEAR_S: Final = 90.0
+_QUIET_CORES: Final = 0.25
+_QUIET_S: Final = 15.0
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A topic that is there before the engine starts and that it gets warm with."""
+
+    topic: str
+    partitions: int
+    records: int
+
+
+@dataclass
+class Session:
+    """What a case needs to be measured.
+
+    Attributes:
+        first: what the engine begins with.
+        first_record_seconds: from the start of the engine to its first copied record.
+    """
+
+    running: Running
+    pair: Pair
+    gate: Gate
+    source: BrokerSocket
+    target: BrokerSocket
+    first: WarmUp
+    first_record_seconds: float = 0.0
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+        return self.running.engine.name
+
+    def copied(self, topic: str, partitions: int) -> int:
+        """Return how many records the copy of a topic holds."""
+        ends = self.target.log_ends({self.running.route.remote(topic): partitions})
+        return sum(max(0, end - self.running.engine.markers) for end in ends.values())
+
+    def wait(self, topic: str, partitions: int, records: int, seconds: float, tick: float) -> float:
+        """Wait until that many records are copied; return the seconds that took.
+
+        Raises:
+            BenchError: the engine has ended or is too slow.
+        """
+        began = time.monotonic()
+        while self.copied(topic, partitions) < records:
+            self.running.check_alive()
+            if time.monotonic() - began > seconds:
+                raise BenchError(
+                    f"{self.engine} has not copied {records} records of {topic} "
+                    f"within {seconds:.0f} s"
+                )
+            time.sleep(tick)
+        return time.monotonic() - began
+
+    def announce(self, topic: str, partitions: int) -> float:
+        """Create a topic with a record in each partition and wait until all of them are copied.
+
+        Return the seconds from the creation to the first copied record.
+        """
+        created = time.monotonic()
+        self.pair.source.create(topic, partitions)
+        self.source.fill(topic, [next(iter(copies(EVENT, partitions, 1)))])
+        self.wait(topic, partitions, 1, _APPEAR_S, POLL_S)
+        seconds = time.monotonic() - created
+        self.wait(topic, partitions, partitions, _APPEAR_S, POLL_S)
+        return seconds
+
+    def warm_up(self) -> None:
+        """Wait until the first topic is copied and the engine has come to rest."""
+        self.wait(self.first.topic, self.first.partitions, self.first.records, _WARM_S, POLL_S)
+        self.running.check_settings()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait a while for the engine to come to rest."""
+        deadline = time.monotonic() + _QUIET_S
+        while time.monotonic() < deadline:
+            began, before = time.monotonic(), self.running.tree.cpu_seconds()
+            time.sleep(0.5)  # what is measured is what was used meanwhile
+            used = self.running.tree.cpu_seconds() - before
+            if used / (time.monotonic() - began) < _QUIET_CORES:
+                return
+
+
+class Meter:
+    """CPU and wall seconds since it was made."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._brokers = [
+            psutil.Process(site.broker.pid) for site in (session.pair.source, session.pair.target)
+        ]
+        self._at = time.monotonic()
+        self._before = self._used()
+
+    def _used(self) -> list[float]:
+        engine = self._session.running.tree.cpu_seconds()
+        return [engine, *(p.cpu_times().user + p.cpu_times().system for p in self._brokers)]
+
+    def read(self) -> dict[str, Any]:
+        """Return the fields of a result that this fills."""
+        wall = time.monotonic() - self._at
+        engine, source, target = (
+            after - before for before, after in zip(self._before, self._used(), strict=True)
+        )
+        return {
+            "wall_seconds": round(wall, 4),
+            "cpu_seconds": round(engine, 4),
+            "source_broker_cpu_seconds": round(source, 3),
+            "target_broker_cpu_seconds": round(target, 3),
+        }
+
+
+def make_warm_topic(pair: Pair, records: int) -> WarmUp:
+    """Make the topic that sessions begin with."""
+    pair.source.create(WARM, WARM_PARTITIONS)
+    rounds = batch_rounds(RANDOM_1KB, WARM_PARTITIONS, records)
+    with pair.source.connect() as source:
+        source.fill(WARM, copies(RANDOM_1KB, WARM_PARTITIONS, rounds))
+        return WarmUp(WARM, WARM_PARTITIONS, source.copied(WARM, WARM_PARTITIONS))
+
+
+@contextmanager
+def session(
+    pair: Pair,
+    gate: Gate,
+    engine: str,
+    surroundings: Surroundings,
+    home: Path,
+    first: WarmUp,
+    number: int,
+) -> Iterator[Session]:
+    """Start an engine and give it to the body as soon as it copies.
+
+    Args:
+        pair: the clusters; topics of the session are gone from them afterwards.
+        gate: holds records back.
+        engine: name of the engine.
+        surroundings: what it is started with.
+        home: folder for its files.
+        first: what the engine begins with; it is there already.
+        number: tells sessions of one run apart.
+    """
+    far = surroundings.far
+    route = Route(
+        f"{engine.replace('-', '')}{number}",
+        pair.source.far_bootstrap if far == "source" else pair.source.bootstrap,
+        pair.target.far_bootstrap if far == "target" else pair.target.bootstrap,
+        topics=("bench-.*", first.topic),
+        provenance=surroundings.provenance,
+    )
+    with ExitStack() as stack:
+        stack.callback(pair.source.clean, frozenset({WARM, COMPACTED}))
+        stack.callback(pair.target.clean)
+        source = stack.enter_context(pair.source.connect())
+        target = stack.enter_context(pair.target.connect())
+        running = stack.enter_context(Running(ENGINES[engine], route, home))
+        current = Session(running, pair, gate, source, target, first)
+        current.wait(first.topic, first.partitions, 1, _START_S, POLL_S)
+        current.first_record_seconds = round(time.monotonic() - running.started, 2)
+        yield current

@@ -1,0 +1,111 @@
+"""What the terminal shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.goals import Verdict, verdicts
+from bench.results import Result
+
+_BEGAN = time.monotonic()
+_WIDTH = 150
+_CONSOLE = Console(highlight=False)
+if not _CONSOLE.is_terminal:
+    _CONSOLE.width = _WIDTH
+
+
+def say(text: str) -> None:
+    """Write a line with the seconds since the start."""
+    _CONSOLE.print(f"{time.monotonic() - _BEGAN:6.0f} s  {text}", soft_wrap=True)
+
+
+def say_result(result: Result) -> None:
+    """Write the gist of a result in one line."""
+    say(f"  {result.case:18} {result.engine:12} {gist(result)}")
+
+
+def gist(result: Result) -> str:
+    """Return what a case is measured for."""
+    if result.method in ("copy", "socket-copy"):
+        return (
+            f"{result.records_per_second:>12,.0f} records/s {result.cpu_seconds:7.2f} CPU s "
+            f"{result.records_per_cpu_second:>12,.0f} records / CPU s "
+            f"{result.megabytes_per_cpu_second:>8,.1f} MB / CPU s"
+        )
+    if result.method == "latency":
+        seen, floor = result.latency_ms, result.latency_ms.floor or {}
+        return (
+            f"p50 {seen.p50} p95 {seen.p95} p99 {seen.p99} max {seen.max} ms "
+            f"(on the source p50 {floor.get('p50')} p99 {floor.get('p99')} max {floor.get('max')})"
+        )
+    return (
+        f"first record {result.first_record_seconds} s, new topic "
+        f"{result.topic_creation_to_first_record_seconds} s, idle {result.idle_cpu_percent} %, "
+        f"{result.resident_megabytes} MB"
+    )
+
+
+def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
+    """Print what was measured now, the goals it bears on, and what failed."""
+    order = {result.case: number for number, result in reversed(list(enumerate(results)))}
+    table = Table(title="Measured from the first copied record on", title_justify="left")
+    for column in (
+        "case",
+        "engine",
+        "records/s",
+        "MB/s",
+        "CPU s",
+        "records / CPU s",
+        "MB / CPU s",
+        "target broker CPU s",
+        "p50 / p95 / p99 ms",
+        "MB resident",
+    ):
+        table.add_column(column, justify="left" if column in ("case", "engine") else "right")
+    for result in sorted(results, key=lambda r: (order[r.case], r.engine)):
+        table.add_row(*_row(result))
+    if results:
+        _CONSOLE.print(table)
+    goals = Table(title="Goals", title_justify="left")
+    for column in ("goal", "wanted", "measured", ""):
+        goals.add_column(column, justify="left" if column in ("goal", "") else "right")
+    known = [verdict for verdict in verdicts(results) if verdict.measured is not None]
+    for verdict in known:
+        goals.add_row(*goal_row(verdict))
+    if known:
+        _CONSOLE.print(goals)
+    for failure in failures:
+        _CONSOLE.print(f"FAILED {failure}", soft_wrap=True)
+
+
+def _row(result: Result) -> list[str]:
+    seen = result.latency_ms
+    latency = "" if seen.p50 is None else f"{seen.p50:.1f} / {seen.p95:.1f} / {seen.p99:.1f}"
+    return [
+        result.case,
+        result.engine,
+        f"{result.records_per_second:,.0f}",
+        f"{result.megabytes_per_second:,.1f}",
+        f"{result.cpu_seconds:.2f}",
+        f"{result.records_per_cpu_second:,.0f}",
+        f"{result.megabytes_per_cpu_second:,.1f}",
+        number(result.target_broker_cpu_seconds, 2),
+        latency,
+        number(result.resident_megabytes, 0),
+    ]
+
+
+def number(figure: float | None, digits: int) -> str:
+    """Return a figure, or nothing where it was not measured."""
+    return "" if figure is None else f"{figure:,.{digits}f}"
+
+
+def goal_row(verdict: Verdict) -> list[str]:
+    """Return the cells of one goal."""
+    measured = "not measured" if verdict.measured is None else f"{verdict.measured:,.2f}"
+    reached = {True: "reached", False: "NOT reached", None: ""}[verdict.reached]
+    return [verdict.name, f"{verdict.bound} {verdict.target:g} {verdict.unit}", measured, reached]

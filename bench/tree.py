@@ -1,0 +1,104 @@
+"""What a process and everything it started use: CPU seconds and memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+
+_SAMPLE_S: Final = 1.0
+
+
+class Tree:
+    """CPU time and memory of a process tree, including the time of processes that have ended."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._seen: dict[tuple[int, float], tuple[str, float]] = {}
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes that run now."""
+        try:
+            return [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def cpu_seconds(self) -> float:
+        """Return user and system seconds so far."""
+        return sum(self.cpu_by_name().values())
+
+    def cpu_by_name(self) -> Mapping[str, float]:
+        """Return user and system seconds so far, by the kind of process."""
+        for process in self.processes():
+            try:
+                times = process.cpu_times()
+                key = (process.pid, process.create_time())
+                name = self._seen[key][0] if key in self._seen else kind(process)
+            except psutil.Error:
+                continue
+            self._seen[key] = (name, times.user + times.system)
+        totals: defaultdict[str, float] = defaultdict(float)
+        for name, seconds in self._seen.values():
+            totals[name] += seconds
+        return totals
+
+    def memory_by_name(self) -> Mapping[str, float]:
+        """Return megabytes (PSS: shared pages count once in all) by the kind of process."""
+        totals: defaultdict[str, float] = defaultdict(float)
+        for process in self.processes():
+            try:
+                totals[kind(process)] += process.memory_full_info().pss / 1e6
+            except psutil.Error:
+                continue
+        return totals
+
+    def memory(self) -> float:
+        """Return megabytes (PSS) of all processes."""
+        return sum(self.memory_by_name().values())
+
+
+def kind(process: psutil.Process) -> str:
+    """Return what a process is in the tree: ``java``, ``worker`` of Spark, or ``driver``."""
+    command = process.cmdline()
+    if process.name() == "java":
+        return "java"
+    return "worker" if "pyspark.daemon" in command else "driver"
+
+
+def slot_workers(tree: Tree) -> list[psutil.Process]:
+    """Return the Python workers of Spark tasks: what the worker daemon has forked."""
+    daemons = [p for p in tree.processes() if kind(p) == "worker"]
+    pids = {p.pid for p in daemons}
+    return [p for p in daemons if p.ppid() in pids]
+
+
+class PeakMemory:
+    """Highest memory of a tree while the body runs; looks once a second."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="bench memory", daemon=True)
+        self.megabytes = 0.0
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_SAMPLE_S):
+            self.megabytes = max(self.megabytes, self._tree.memory())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.megabytes = max(self.megabytes, self._tree.memory())
