@@ -89,6 +89,8 @@ class KafkaBroker:
         node_id: Kafka's ``node.id``, unique in the cluster.
         joins: the first broker of the cluster, where this is not the first itself.
         version: Kafka's version, one that has a lock file.
+        listeners: further listeners, by their names in capitals, with Kafka's names of their
+            security protocols; what these need is in ``server_props``.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
         environ: additions to the environment; they mark the process for who has to find it.
@@ -103,6 +105,7 @@ class KafkaBroker:
         node_id: int = 1,
         joins: KafkaBroker | None = None,
         version: str = KAFKA_VERSION,
+        listeners: Mapping[str, str] | None = None,
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
         environ: Mapping[str, str] | None = None,
@@ -113,6 +116,7 @@ class KafkaBroker:
         self.node_id = node_id
         self._joins = joins
         self._version = version
+        self._listeners = dict(listeners or {})
         self._extra = dict(server_props or {})
         self._heap = heap
         self._environ = dict(environ or {})
@@ -131,6 +135,10 @@ class KafkaBroker:
     def bootstrap(self) -> str:
         """Address of this broker for clients."""
         return f"{LOOPBACK}:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """Address of one of the further listeners."""
+        return f"{LOOPBACK}:{self.settings[f'srm.port.{listener}']}"
 
     @property
     def log(self) -> Path:
@@ -230,26 +238,30 @@ class KafkaBroker:
         if self._properties_file.exists():
             text = self._properties_file.read_text(encoding="utf-8")
             return dict(javaproperties.loads(text))
-        port = free_port()
+        ports = {name: free_port() for name in ("PLAINTEXT", *self._listeners)}
+        addresses = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
         if self._joins:
             first = self._joins.settings
             controller_port, cluster_id = first["srm.controller.port"], first["srm.cluster.id"]
-            role = {"process.roles": "broker", "listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}
+            role = {"process.roles": "broker", "listeners": addresses}
         else:
             controller_port, cluster_id = str(free_port()), _new_cluster_id()
-            listeners = f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}"
+            listeners = f"{addresses},CONTROLLER://{LOOPBACK}:{controller_port}"
             role = {"process.roles": "broker,controller", "listeners": listeners}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         settings = {
             **_SMALL,
             **role,
             "node.id": str(self.node_id),
-            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "controller.listener.names": "CONTROLLER",
             # The one way to name the controllers that all versions know.
             "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
             "log.dirs": str(self.home / "data"),
             # Not Kafka's, and ignored by it: what this module reads back.
-            "srm.port": str(port),
+            "srm.port": str(ports.pop("PLAINTEXT")),
+            **{f"srm.port.{name}": str(port) for name, port in ports.items()},
             "srm.controller.port": controller_port,
             "srm.cluster.id": cluster_id,
             **self._extra,
