@@ -78,6 +78,8 @@ class CopyLab:
     def assignable(self, name: str) -> Sequence[AssignedPartition]:
         """Describe the partitions of a topic that exists on both sides."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        # Of several brokers one may not have heard of a new topic yet.
+        eventually(lambda: remote in self.target.topics(), f"{remote} exists")
         description = self.source.topics()[name]
         target_id = self.target.topics()[remote].topic_id
         return [

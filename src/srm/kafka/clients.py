@@ -115,6 +115,11 @@ class Clients:
                 self._producer = Producer(props, logger=ClientLog())
             return self._producer
 
+    def discard_admin(self) -> None:
+        """Drop the admin client: it remembers leader epochs for minutes, outdated ones too."""
+        with self._lock:
+            self._admin = None
+
     def discard_reader(self) -> None:
         """Drop the reader: it may go on believing that a topic it once missed does not exist."""
         with self._lock:

@@ -48,7 +48,10 @@ def _list(
             try:
                 found[partition] = future.result().offset
             except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN:
+                code = error.args[0].code()
+                if code == KafkaError.FENCED_LEADER_EPOCH:
+                    clients.discard_admin()  # the broker was started again meanwhile
+                if code not in _UNKNOWN:
                     raise
                 unknown.append(partition)
         _require_absent(clients, unknown)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from srm.errors import UnavailableError
 
@@ -23,12 +23,20 @@ class LoggedRecord:
     timestamp: tuple[int, int]
 
 
-def read_log(bootstrap: str, topic: str, partition: int) -> list[tuple[int, LoggedRecord]]:
+Log = list[tuple[int, LoggedRecord]]
+
+
+def read_log(bootstrap: str, topic: str, partition: int) -> Log:
     """Return (offset, record) of all committed records of a partition, in order.
 
     Raises:
         UnavailableError: the partition cannot be read to its end.
     """
+    return read_logs(bootstrap, [(topic, partition)])[topic, partition]
+
+
+def read_logs(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Log]:
+    """Read several partitions at once, see :func:`read_log`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -40,32 +48,44 @@ def read_log(bootstrap: str, topic: str, partition: int) -> list[tuple[int, Logg
         }
     )
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        return list(_to_end(consumer, high, f"{topic}-{partition}"))
+        starts, ends = [], {}
+        for topic, partition in partitions:
+            place = TopicPartition(topic, partition)
+            low, high = consumer.get_watermark_offsets(place, timeout=10)
+            starts.append(TopicPartition(topic, partition, low))
+            ends[topic, partition] = high
+        consumer.assign(starts)
+        return _to_ends(consumer, ends)
     finally:
         consumer.close()
 
 
-def _to_end(consumer: Consumer, high: int, where: str) -> Iterator[tuple[int, LoggedRecord]]:
+def _to_ends(consumer: Consumer, ends: dict[tuple[str, int], int]) -> dict[tuple[str, int], Log]:
+    logs: dict[tuple[str, int], Log] = {place: [] for place in ends}
+    reading = set(ends)
     heard = time.monotonic()
-    while time.monotonic() - heard < _STALLED_S:
-        for message in consumer.consume(10_000, 0.2):
+    while reading:
+        if time.monotonic() - heard > _STALLED_S:
+            raise UnavailableError(
+                f"{sorted(reading)}: nothing to read for {_STALLED_S:.0f} s, and no end either"
+            )
+        for message in consumer.consume(10_000, 0.1):
             heard = time.monotonic()
+            place = (message.topic(), message.partition())
             error = message.error()
             if error is None:
-                headers = tuple((name, value) for name, value in message.headers() or ())
-                yield (
-                    message.offset(),
-                    LoggedRecord(message.key(), message.value(), headers, message.timestamp()),
-                )
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
-                # On a busy broker an end is sometimes reported before the first record arrives.
-                if message.offset() >= high:
-                    return
-            else:
-                raise UnavailableError(f"{where}: {error}")
-    raise UnavailableError(f"{where}: nothing to read for {_STALLED_S:.0f} s, and no end either")
+                logs[place].append((message.offset(), _logged(message)))
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
+                raise UnavailableError(f"{place}: {error}")
+            # On a busy broker an end is sometimes reported before the first record arrives.
+            elif message.offset() >= ends[place]:
+                reading.discard(place)
+    return logs
+
+
+def _logged(message: Message) -> LoggedRecord:
+    headers = tuple((name, value) for name, value in message.headers() or ())
+    return LoggedRecord(message.key(), message.value(), headers, message.timestamp())
 
 
 def first_difference(

@@ -1,0 +1,144 @@
+"""The brokers of a campaign, started when a plan first needs them and kept for the next seeds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from tests.faults.campaign.plan import Setting
+
+from srm.stack.kafka import KafkaBroker
+
+_QUICK: Final = {
+    "log.cleaner.backoff.ms": "300",
+    "log.segment.delete.delay.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+}
+_EXPIRING: Final = {
+    "producer.id.expiration.ms": "4000",
+    "producer.id.expiration.check.interval.ms": "200",
+    "transactional.id.expiration.ms": "4000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
+}
+_THREE: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+    # Leaders go back to the first replica soon after its broker has.
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Source and target clusters of one seed."""
+
+    source: KafkaBroker
+    target: tuple[KafkaBroker, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Replication factor on the target."""
+        return len(self.target)
+
+    @property
+    def target_bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.target)
+
+    def heal(self) -> None:
+        """Wake and start whatever a plan has left stopped, and wait until all answer."""
+        for broker in (self.source, *self.target):
+            signal_broker(broker, signal.SIGCONT)
+            broker.start()
+        for broker in (self.source, *self.target):
+            broker.wait_ready()
+
+
+class Brokers:
+    """All clusters of a campaign, in one folder."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._environ = environ
+        self._clusters: dict[str, tuple[KafkaBroker, ...]] = {}
+
+    def pair(self, setting: Setting) -> Pair:
+        """Return running clusters for a plan."""
+        if setting == "three":
+            target = self._cluster("three", 3, _THREE)
+        elif setting == "expiring":
+            target = self._cluster("expiring", 1, _EXPIRING)
+        else:
+            target = self._cluster("target", 1, {})
+        [source] = self._cluster("source", 1, {})
+        return Pair(source, target)
+
+    def close(self) -> None:
+        """End every broker."""
+        for cluster in self._clusters.values():
+            for broker in cluster:
+                signal_broker(broker, signal.SIGCONT)
+                broker.kill()
+
+    def _cluster(self, name: str, size: int, props: Mapping[str, str]) -> tuple[KafkaBroker, ...]:
+        if name not in self._clusters:
+            found: list[KafkaBroker] = []
+            for node in range(1, size + 1):
+                broker = KafkaBroker(
+                    self._home / f"{name}-{node}",
+                    name,
+                    node_id=node,
+                    joins=found[0] if found else None,
+                    server_props={**_QUICK, **props},
+                    heap="512m",
+                    environ=self._environ,
+                )
+                found.append(broker)
+            self._clusters[name] = tuple(found)
+            for broker in found:
+                broker.start()
+            for broker in found:
+                broker.wait_ready()
+        return self._clusters[name]
+
+
+def signal_broker(broker: KafkaBroker, number: int) -> None:
+    """Send a signal to a broker, if it runs."""
+    pid = broker.pid
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def delete_topics(bootstrap: str, names: list[str], timeout_s: float = 30.0) -> None:
+    """Delete topics and wait until they are gone."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + timeout_s
+    left = names
+    while left and time.monotonic() < deadline:
+        for future in admin.delete_topics(left, request_timeout=10).values():
+            with suppress(KafkaException):
+                future.result()
+        left = [name for name in left if _exists(admin, name)]
+
+
+def _exists(admin: AdminClient, name: str) -> bool:
+    [future] = admin.describe_topics(TopicCollection([name]), request_timeout=10).values()
+    try:
+        future.result()
+    except KafkaException:
+        return False
+    return True

@@ -1,0 +1,253 @@
+"""Compares what a run has left: both copies record by record, the map with both, the losses.
+
+The two logs alone say which source record stands where: records differ from each other, so the
+target is read as the source's records in order, with strangers between them and with losses only
+where a fault allowed them. What the map says is compared with that afterwards, never used for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tests.faults.campaign.history import Life, Records, TopicHistory
+
+from srm.domain.offset_map import OffsetMap, Translated
+from srm.domain.replication_records import PartitionStatus
+from srm.testing.logs import Log, LoggedRecord
+
+Pair = tuple[int, int]
+
+_SHOWN = 3
+
+
+@dataclass
+class Matched:
+    """One partition read side by side.
+
+    ``pairs`` are (source offset, target offset) by life. ``lost`` are stretches of source offsets,
+    by life, of which no record arrived although one was there.
+    """
+
+    pairs: list[list[Pair]] = field(default_factory=list)
+    lost: list[list[Pair]] = field(default_factory=list)
+    foreign: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def match(
+    history: TopicHistory, partition: int, target: Log, stranger: bytes, *, stopped: bool
+) -> Matched:
+    """Find out which source record stands where, or say where the copies part.
+
+    A partition that has ``stopped`` for a loss may lack everything after it.
+    """
+    found = Matched([[] for _ in history.lives], [[] for _ in history.lives])
+    where = f"{history.name}-{partition}"
+    cursors = [_Cursor(life, partition, history) for life in history.lives]
+    current = 0
+    for offset, record in target:
+        if record.value is not None and record.value.startswith(stranger):
+            found.foreign.append(offset)
+            continue
+        while True:
+            cursor = cursors[current]
+            source = cursor.advance_to(record)
+            if source is not None:
+                found.pairs[current].append((source, offset))
+                break
+            if current + 1 < len(cursors) and cursors[current + 1].has(record):
+                current += 1
+                continue
+            found.problems.append(f"{where}: target offset {offset} {_cut(record)}: {cursor.why}")
+            return found
+    for index, cursor in enumerate(cursors):
+        last = index + 1 == len(cursors)
+        missing = cursor.rest()
+        found.lost[index] = cursor.lost
+        if missing and last and not stopped:
+            found.problems.append(
+                f"{where}: {len(missing)} records are missing on the target, from source offset "
+                f"{missing[0]} to {missing[-1]}"
+            )
+        elif missing and not last:
+            cursor.lost.append((missing[0], missing[-1] + 1))
+    return found
+
+
+class _Cursor:
+    """The records of one life, in order, and where they may be skipped."""
+
+    def __init__(self, life: Life, partition: int, history: TopicHistory) -> None:
+        self.why = ""
+        self.lost: list[Pair] = []
+        self._records = sorted(life.records.get(partition, {}).items())
+        self._compacted = history.compacted
+        self._keeps_timestamps = history.keeps_timestamps
+        self._deleted = life.deleted.get(partition, 0)
+        self._at = 0
+
+    def advance_to(self, record: LoggedRecord) -> int | None:
+        """Return the source offset of the next record if it is this one, past what may be gone."""
+        index = self._at
+        while index < len(self._records):
+            offset, expected = self._records[index]
+            if self._same(expected, record):
+                self._skip(index)
+                self._at = index + 1
+                return offset
+            if not self._may_be_missing(offset):
+                self.why = f"expected source offset {offset} {_cut(expected)}"
+                return None
+            index += 1
+        self.why = "expected no more records of this topic id"
+        return None
+
+    def has(self, record: LoggedRecord) -> bool:
+        return any(self._same(expected, record) for _, expected in self._records)
+
+    def rest(self) -> list[int]:
+        """Return the offsets that never arrived and are not accounted for."""
+        index = self._at
+        while index < len(self._records) and self._may_be_missing(self._records[index][0]):
+            index += 1
+        self._skip(index)
+        return [offset for offset, _ in self._records[index:]]
+
+    def _may_be_missing(self, offset: int) -> bool:
+        return offset < self._deleted
+
+    def _skip(self, index: int) -> None:
+        if index > self._at:
+            self.lost.append((self._records[self._at][0], self._deleted))
+
+    def _same(self, left: LoggedRecord, right: LoggedRecord) -> bool:
+        if self._keeps_timestamps:
+            right = replace(right, timestamp=(left.timestamp[0], right.timestamp[1]))
+            return left == right
+        return replace(left, timestamp=(0, 0)) == replace(right, timestamp=(0, 0))
+
+
+def check_map(where: str, known: OffsetMap | None, pairs: Sequence[Pair]) -> list[str]:
+    """Compare the map of the current life with what stands where, in both directions."""
+    if known is None:
+        return [f"{where}: no map, but {len(pairs)} records are copied"] if pairs else []
+    mapped = [(r.source_start + i, r.target_start + i) for r in known.runs for i in range(r.count)]
+    if mapped != list(pairs):
+        return [f"{where}: {_first_wrong(mapped, pairs)}"]
+    problems = []
+    for committed, expected in _forward(pairs):
+        answer = known.forward(committed)
+        if answer != Translated(expected):
+            problems.append(f"{where}: source {committed} is {answer}, not {expected}")
+    for committed, expected in _backward(pairs):
+        answer = known.backward(committed)
+        if answer != Translated(expected):
+            problems.append(f"{where}: target {committed} is {answer} backwards, not {expected}")
+    return problems[:_SHOWN]
+
+
+def check_former_map(where: str, known: OffsetMap | None, pairs: Iterable[Pair]) -> list[str]:
+    """A map that nobody completes any more may lack its end, but says nothing wrong."""
+    right = set(pairs)
+    for run in known.runs if known else ():
+        for index in range(run.count):
+            pair = (run.source_start + index, run.target_start + index)
+            if pair not in right:
+                return [f"{where}: the map of a former topic id has {pair}, which was not copied"]
+    return []
+
+
+def _forward(pairs: Sequence[Pair]) -> Iterable[Pair]:
+    """Every source offset up to the last copied record, with the target offset it becomes."""
+    following = 0
+    for source, target in pairs:
+        for committed in range(following, source + 1):
+            yield committed, target
+        following = source + 1
+    if pairs:
+        yield following, pairs[-1][1] + 1
+
+
+def _backward(pairs: Sequence[Pair]) -> Iterable[Pair]:
+    """Every target offset up to the one after the last copied record, with its source offset."""
+    if not pairs:
+        return
+    for committed in range(pairs[0][1] + 1):
+        yield committed, pairs[0][0]
+    ends = [*pairs[1:], (0, pairs[-1][1] + 1)]
+    for (source, target), (_, following) in zip(pairs, ends, strict=True):
+        for committed in range(target + 1, following + 1):
+            yield committed, source + 1
+
+
+def check_losses(
+    where: str,
+    lost: Sequence[Pair],
+    copied: Sequence[Pair],
+    reported: Sequence[PartitionStatus],
+) -> list[str]:
+    """Each loss has to be reported with its range, and nothing that was copied as lost.
+
+    A range begins after the last copied record at the earliest (markers may follow it) and at the
+    first lost one at the latest.
+    """
+    ranges = {(s.lost_from, s.lost_to) for s in reported if s.lost_from is not None}
+    sources = [source for source, _ in copied]
+    problems = []
+    for first, end in lost:
+        after = max((source + 1 for source in sources if source < first), default=0)
+        if not any(f is not None and after <= f <= first and t == end for f, t in ranges):
+            problems.append(
+                f"{where}: records {first} to {end} are lost, reported: {ranges or '-'}"
+            )
+    for first, end in ranges:
+        wrong = [source for source in sources if first is not None and first <= source < (end or 0)]
+        if wrong:
+            problems.append(f"{where}: {first} to {end} reported as lost, but {wrong[0]} is copied")
+    return problems
+
+
+def check_compacted(
+    where: str,
+    source: Records,
+    target: Log,
+    ids: dict[int, bytes],
+    known: OffsetMap | None,
+    stranger: bytes,
+) -> list[str]:
+    """A source that is compacted meanwhile: compare through the map, by the records' own ids."""
+    by_target = {}
+    for run in known.runs if known else ():
+        by_target.update((run.target_start + i, run.source_start + i) for i in range(run.count))
+    problems = []
+    copied: dict[int, LoggedRecord] = {}
+    for offset, record in target:
+        if record.value is not None and record.value.startswith(stranger):
+            continue
+        at = by_target.pop(offset, None)
+        if at is None:
+            problems.append(f"{where}: target offset {offset} {_cut(record)} is not in the map")
+        elif ids.get(at) != dict(record.headers).get("id"):
+            problems.append(f"{where}: target offset {offset} is not source offset {at}")
+        else:
+            copied[at] = record
+    problems.extend(f"{where}: the map has target offset {o}, the log has not" for o in by_target)
+    for offset, record in source.items():
+        if offset not in copied:
+            problems.append(f"{where}: source offset {offset} {_cut(record)} is missing")
+        elif copied[offset] != record:
+            problems.append(f"{where}: source offset {offset} {_cut(record)} differs")
+    return problems[:_SHOWN]
+
+
+def _first_wrong(mapped: Sequence[Pair], pairs: Sequence[Pair]) -> str:
+    for index, (said, true) in enumerate(zip(mapped, pairs, strict=False)):
+        if said != true:
+            return f"entry {index} of the map is {said}, the logs have {true}"
+    return f"the map has {len(mapped)} records, the logs {len(pairs)}"
+
+
+def _cut(record: LoggedRecord) -> str:
+    value = None if record.value is None else record.value[:24]
+    return f"(key {record.key!r}, value {value!r}, headers {record.headers[:1]})"
