@@ -21,6 +21,7 @@ from tenacity import (
 
 from srm.errors import UnavailableError
 from srm.kafka.errors import kafka_errors
+from srm.kafka.wire.security_probe import refusal_of
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
@@ -28,6 +29,7 @@ _T = TypeVar("_T")
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 1.0
 _SHORTEST_REQUEST_S: Final = 1.0
+_REFUSAL_S: Final = 3.0
 _logger = logging.getLogger(__name__)
 
 
@@ -81,6 +83,7 @@ class Clients:
         self._consumer_props = dict(consumer_props)
         self._producer_props = dict(producer_props)
         self._lock = threading.Lock()
+        self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
         self._producer: Producer | None = None
@@ -89,13 +92,16 @@ class Clients:
         """Return the admin client."""
         with self._lock, kafka_errors(self.where("creating an admin client")):
             if self._admin is None:
+                self._ask_admission(self._admin_props)
                 self._admin = AdminClient(self._admin_props, logger=ClientLog())
+            self._admin.poll(0)  # renews a token that librdkafka makes itself
             return self._admin
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
         with self._lock, kafka_errors(self.where("creating a consumer")):
             if self._reader is None:
+                self._ask_admission(self._consumer_props)
                 self._reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
             return self._reader
 
@@ -103,6 +109,7 @@ class Clients:
         """Return the shared idempotent producer."""
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
+                self._ask_admission(self._producer_props)
                 props: dict[str, object] = {
                     "linger.ms": 0,
                     **self._producer_props,
@@ -143,6 +150,19 @@ class Clients:
                 self._producer.flush(self.timeout_s)
             self._admin = self._reader = self._producer = None
 
+    def _ask_admission(self, props: Mapping[str, str]) -> None:
+        """Raise at once what librdkafka would try again until the time is up, and then not name.
+
+        Where there is no security to get wrong, only a failed call asks, see :meth:`call`.
+        """
+        if props in self._admitted or "security.protocol" not in props:
+            return
+        refusal = refusal_of(self.alias, props)
+        if refusal is None:
+            self._admitted.append(props)
+        elif not refusal.retriable:
+            raise refusal
+
     def where(self, doing: str) -> str:
         """Say what is done on which cluster, for error messages."""
         return f"{doing} on cluster {self.alias}"
@@ -155,7 +175,7 @@ class Clients:
             request: is given the seconds it may take.
 
         Raises:
-            SrmError: the last error of the request.
+            SrmError: the last error of the request, or what keeps srm out of the cluster.
         """
         deadline = time.monotonic() + self.timeout_s
         retrying = Retrying(
@@ -169,7 +189,13 @@ class Clients:
             with kafka_errors(self.where(doing)):
                 return request(max(_SHORTEST_REQUEST_S, deadline - time.monotonic()))
 
-        return retrying(attempt)
+        try:
+            return retrying(attempt)
+        except UnavailableError as error:
+            refusal = refusal_of(self.alias, self._admin_props, _REFUSAL_S)
+            if refusal is not None and not refusal.retriable:
+                raise refusal from error
+            raise
 
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None

@@ -117,7 +117,8 @@ ERROR_CLASSES: Final[Mapping[int, type[SrmError]]] = MappingProxyType(
 
 _HINTS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {
-        UnavailableError: "check that the cluster is up and bootstrap.servers is right, then retry",
+        UnavailableError: "check that the cluster is up, bootstrap.servers and security.protocol, "
+        "then retry",
         AuthorizationError: "check the credentials and the ACLs of srm's principal",
         GroupActiveError: "the group has members, stop its consumers first",
         FencedError: "another process has taken over",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from aiokafka.conn import collect_hosts
@@ -25,15 +26,17 @@ def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     return [(host, port) for host, port, _ in collect_hosts(bare, randomize=False)]
 
 
-async def refusal(servers: list[tuple[str, int]], access: Access) -> SrmError | None:
+async def refusal(
+    servers: list[tuple[str, int]], access: Access, timeout_s: float = TIMEOUT_S
+) -> SrmError | None:
     """Return why none of the servers can be used, None when one can.
 
-    What another attempt cannot cure comes first.
+    Each is given ``timeout_s`` seconds. What another attempt cannot cure comes first.
     """
     failures: list[SrmError] = []
     for host, port in servers:
         try:
-            await _use(host, port, access)
+            await _use(host, port, access, timeout_s)
         except SrmError as error:
             failures.append(error)
         else:
@@ -41,13 +44,13 @@ async def refusal(servers: list[tuple[str, int]], access: Access) -> SrmError | 
     return min(failures, key=lambda error: error.retriable)
 
 
-async def _use(host: str, port: int, access: Access) -> None:
-    connection = await Connection.open(host, port, BufferPool(), TIMEOUT_S, access)
+async def _use(host: str, port: int, access: Access, timeout_s: float) -> None:
+    connection = await Connection.open(host, port, BufferPool(), timeout_s, access)
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             answer = await connection.ask(MetadataRequest_v1([]))
     except TimeoutError as error:
-        raise UnavailableError(f"{connection.where}: no answer within {TIMEOUT_S:g} s") from error
+        raise UnavailableError(f"{connection.where}: no answer within {timeout_s:g} s") from error
     except UnavailableError as error:
         raise UnavailableError(f"{error}; if that stays so, check security.protocol") from error
     finally:
@@ -56,11 +59,15 @@ async def _use(host: str, port: int, access: Access) -> None:
         raise UnavailableError(f"{connection.where}: it knows of no broker yet")
 
 
-def refusal_of(alias: str, properties: Mapping[str, str]) -> SrmError | None:
-    """Do the same for librdkafka's properties, outside of any event loop; blocks.
+def refusal_of(
+    alias: str, properties: Mapping[str, str], timeout_s: float = TIMEOUT_S
+) -> SrmError | None:
+    """Do the same for librdkafka's properties; blocks.
 
     Raises:
         ConfigError: the properties contradict each other, or a file cannot be read.
     """
     access = Access(read_security(alias, properties))
-    return asyncio.run(refusal(addresses(properties), access))
+    with ThreadPoolExecutor(max_workers=1) as thread:  # the caller's may have an event loop
+        look = refusal(addresses(properties), access, timeout_s)
+        return thread.submit(asyncio.run, look).result()
