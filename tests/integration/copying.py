@@ -29,17 +29,27 @@ from srm.spark.slot import run_slot
 from srm.testing.logs import first_difference, read_log
 
 
+def _properties(cluster: str | Mapping[str, str]) -> dict[str, str]:
+    return {"bootstrap.servers": cluster} if isinstance(cluster, str) else dict(cluster)
+
+
 class CopyLab:
     """One flow between two clusters, under aliases of its own so that tests do not meet."""
 
     def __init__(
-        self, source: str, target: str, *, target_replicas: int = 1, **config: object
+        self,
+        source: str | Mapping[str, str],
+        target: str | Mapping[str, str],
+        *,
+        target_replicas: int = 1,
+        **config: object,
     ) -> None:
+        """Take the clusters' addresses, or all properties that their clients need."""
         self._replicas = target_replicas
         unique = uuid.uuid4().hex[:6]
         self.flow = Flow(f"P{unique}", f"B{unique}")
-        self.source_props = {"bootstrap.servers": source}
-        self.target_props = {"bootstrap.servers": target}
+        self.source_props = _properties(source)
+        self.target_props = _properties(target)
         self.source = KafkaCluster(self.flow.source, *[self.source_props] * 3)
         self.target = KafkaCluster(self.flow.target, *[self.target_props] * 3)
         self.config = flow_config(self.flow, **config)
@@ -178,12 +188,10 @@ class CopyLab:
         for p in partitions:
             source = [
                 (offset, record)
-                for offset, record in read_log(
-                    self.source_props["bootstrap.servers"], p.topic, p.partition
-                )
+                for offset, record in read_log(self.source_props, p.topic, p.partition)
                 if offset not in without
             ]
-            target = read_log(self.target_props["bootstrap.servers"], p.target_topic, p.partition)
+            target = read_log(self.target_props, p.target_topic, p.partition)
             difference = first_difference(source, target)
             assert difference is None, difference
             mapped = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -26,20 +26,24 @@ class LoggedRecord:
 Log = list[tuple[int, LoggedRecord]]
 
 
-def read_log(bootstrap: str, topic: str, partition: int) -> Log:
+def read_log(cluster: str | Mapping[str, str], topic: str, partition: int) -> Log:
     """Return (offset, record) of all committed records of a partition, in order.
+
+    ``cluster`` is its bootstrap servers, or all librdkafka properties that a client of it needs.
 
     Raises:
         UnavailableError: the partition cannot be read to its end.
     """
-    return read_logs(bootstrap, [(topic, partition)])[topic, partition]
+    return read_logs(cluster, [(topic, partition)])[topic, partition]
 
 
-def read_logs(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Log]:
+def read_logs(
+    cluster: str | Mapping[str, str], partitions: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], Log]:
     """Read several partitions at once, see :func:`read_log`."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **({"bootstrap.servers": cluster} if isinstance(cluster, str) else cluster),
             "group.id": "srm-testing-logs",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
