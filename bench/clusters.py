@@ -32,6 +32,7 @@ ONE_WAY_MS: Final = 25
 _ADMIN_S: Final = 60.0
 _GONE_S: Final = 60.0
 _AT_ONCE: Final = 100
+_ERRORS: Final = 3
 _SETTINGS: Final = {
     "log.cleaner.backoff.ms": "500",
     "log.segment.delete.delay.ms": "100",
@@ -88,6 +89,9 @@ class Site:
         """Open a connection of the bench's own."""
         return BrokerSocket(self.bootstrap)
 
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": _ERRORS})
+
     def create(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create one topic."""
         self.create_all([topic], partitions, configs)
@@ -96,7 +100,7 @@ class Site:
         self, topics: Sequence[str], partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
         """Create topics of one kind, many in a request."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self._admin()
         for first in range(0, len(topics), _AT_ONCE):
             some = topics[first : first + _AT_ONCE]
             wanted = [NewTopic(t, partitions, 1, config=dict(configs or {})) for t in some]
@@ -113,19 +117,19 @@ class Site:
             for name, value in configs.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self._admin()
         admin.incremental_alter_configs([resource])[resource].result(_ADMIN_S)
 
     def topics(self) -> set[str]:
         """Return the names of all topics but the broker's own."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self._admin()
         names = admin.list_topics(timeout=_ADMIN_S).topics
         return {name for name in names if not name.startswith("__")}
 
     def clean(self, keep: frozenset[str] = frozenset()) -> None:
         """Delete all topics but the given and the broker's own, and wait for their disk space."""
         doomed = sorted(self.topics() - keep)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self._admin()
         for first in range(0, len(doomed), _AT_ONCE):
             for future in admin.delete_topics(doomed[first : first + _AT_ONCE]).values():
                 future.result(_ADMIN_S)
@@ -181,6 +185,7 @@ class Gate:
                 "bootstrap.servers": site.bootstrap,
                 "transactional.id": f"bench-{site.broker.alias}",
                 "transaction.timeout.ms": 800_000,
+                "log_level": _ERRORS,  # that the coordinator is loading is no news
             }
         )
         self._producer.init_transactions(_ADMIN_S)
