@@ -25,7 +25,7 @@ lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/mypy
 	@PYTHONPATH=plugins $(BIN)/lint-imports
 
-bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS)
+bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 lock: venv ## Resolve the requirements files anew from pyproject.toml
