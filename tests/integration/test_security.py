@@ -1,0 +1,235 @@
+"""Copying between brokers that require TLS, certificates and logins of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from tests.identities import identity_provider
+from tests.integration.copying import CopyLab
+from tests.integration.securing import PASSWORD, WAYS_IN, SecuredBroker
+
+from srm.errors import AuthorizationError, ConfigError, SrmError
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.wire.cluster import WireCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with identity_provider() as identities:
+        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.broker.kill()
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_copies_with_every_kind_of_security_on_either_side(
+    secured: SecuredBroker, way: str
+) -> None:
+    """Each kind is the source's in one flow and the target's in another: no flow has one twice."""
+    ways = secured.ways_in()
+    other = WAYS_IN[(WAYS_IN.index(way) + 1) % len(WAYS_IN)]
+    lab = CopyLab(ways[way], ways[other])
+    partitions = lab.topic(2)
+    producer = lab.producer()
+    for number in range(400):
+        producer.produce(partitions[0].topic, b"%d" % number * 50, partition=number % 2)
+    producer.flush()
+
+    lab.assign("0", partitions)
+    with lab.running():
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+# What is wrong; the way in that it is wrong about; what is changed; what comes of it.
+REFUSALS = {
+    "password": (
+        "PLAIN",
+        {"sasl.password": "guessed"},
+        (AuthorizationError, "Invalid username or password; check sasl.username"),
+    ),
+    "SCRAM password": (
+        "SCRAM-SHA-512 over TLS",
+        {"sasl.password": "guessed"},
+        (AuthorizationError, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+    ),
+    "expired token": (
+        "OAUTHBEARER",
+        {"sasl.oauthbearer.config": "principal=srm lifeSeconds=0"},
+        (AuthorizationError, "invalid_token"),
+    ),
+    "client secret": (
+        "OAUTHBEARER, OIDC",
+        {"sasl.oauthbearer.client.secret": "guessed"},
+        (AuthorizationError, "wrong secret; check sasl.oauthbearer.client.id"),
+    ),
+    "mechanism": (
+        "OAUTHBEARER, OIDC",
+        {"sasl.mechanism": "PLAIN", "sasl.username": "srm", "sasl.password": PASSWORD},
+        (ConfigError, "PLAIN is not enabled on this listener; it has OAUTHBEARER"),
+    ),
+    "no certificate": (
+        "mutual TLS, PEM text",
+        {"ssl.certificate.pem": "", "ssl.key.pem": ""},
+        (AuthorizationError, "refuses srm's certificate"),
+    ),
+    "key password": (
+        "mutual TLS, PEM files",
+        {"ssl.key.password": "guessed"},
+        (ConfigError, "ssl.key.location: "),
+    ),
+    "store password": (
+        "mutual TLS, PKCS12",
+        {"ssl.keystore.password": "guessed"},
+        (ConfigError, "ssl.keystore.location: "),
+    ),
+    "missing file": (
+        "TLS",
+        {"ssl.ca.location": "/nowhere/ca.pem"},
+        (ConfigError, "ssl.ca.location: /nowhere/ca.pem: cannot be read on "),
+    ),
+    "system authorities": (
+        "TLS",
+        {"ssl.ca.location": ""},
+        (ConfigError, "certificate is not accepted"),
+    ),
+    "plaintext to TLS": (
+        "TLS",
+        {"security.protocol": "PLAINTEXT"},
+        (ConfigError, "the listener wants TLS: check security.protocol"),
+    ),
+    "login to a listener without": (
+        "TLS",
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "srm",
+            "sasl.password": PASSWORD,
+        },
+        (ConfigError, "the listener has no SASL: check security.protocol"),
+    ),
+    "Kerberos": ("PLAIN", {"sasl.mechanism": "GSSAPI"}, (ConfigError, "(Kerberos) is not")),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSALS)
+def test_what_keeps_srm_out_is_one_line_that_names_cluster_and_key(
+    secured: SecuredBroker, wrong: str
+) -> None:
+    """At once, and in the same words, from the connections that copy and from all other clients."""
+    way, changes, (kind, text) = REFUSALS[wrong]
+    changed = {**secured.ways_in()[way], **changes}
+    properties = {name: value for name, value in changed.items() if value}
+
+    for refused in (_copying_refused(properties), _others_refused(properties)):
+        assert type(refused) is kind, refused
+        assert text in str(refused)
+        assert str(refused).startswith("cluster P")
+        assert "\n" not in str(refused)
+
+
+def test_a_certificate_for_another_host_is_refused_unless_that_is_not_checked(
+    secured: SecuredBroker,
+) -> None:
+    properties = secured.at("ELSEWHERE")
+
+    refused = _copying_refused(properties)
+    unchecked = {**properties, "ssl.endpoint.identification.algorithm": "none"}
+
+    assert isinstance(refused, ConfigError)
+    assert "see ssl.endpoint.identification.algorithm" in str(refused)
+    assert _copying_refused(unchecked) is None
+    assert _others_refused(unchecked) is None
+
+
+def _copying_refused(properties: dict[str, str]) -> SrmError | None:
+    async def start() -> None:
+        cluster = WireCluster("P", properties)
+        try:
+            await cluster.start()
+        finally:
+            await cluster.close()
+
+    try:
+        asyncio.run(start())
+    except SrmError as error:
+        return error
+    return None
+
+
+def _others_refused(properties: dict[str, str]) -> SrmError | None:
+    try:
+        with KafkaCluster("P", properties, properties, properties, timeout_s=20) as cluster:
+            cluster.topics()
+    except SrmError as error:
+        return error
+    return None
+
+
+def test_sessions_that_end_are_renewed_in_between_the_requests(secured: SecuredBroker) -> None:
+    """Copying goes on for several sessions on both sides; no partition is ever claimed again."""
+    session = {"bootstrap.servers": secured.broker.address("SHORT")}
+    ways = secured.ways_in()
+    lab = CopyLab(
+        {**ways["SCRAM-SHA-512 over TLS"], **session}, {**ways["OAUTHBEARER over TLS"], **session}
+    )
+    partitions = lab.topic(2)
+    producer = lab.producer()
+    lab.assign("0", partitions)
+    claims = set()
+
+    with lab.running():
+        for number in range(1, 161):
+            producer.produce(partitions[0].topic, b"%d" % number * 500, partition=number % 2)
+            if number % 8 == 0:
+                producer.flush()
+                lab.wait_until_copied(partitions)
+                claims.update(
+                    (p.partition, p.producer_id, p.producer_epoch)
+                    for report in lab.reports()
+                    for p in report.positions
+                )
+
+    lab.assert_equal(partitions)
+    assert len({claim for claim in claims if claim[1] >= 0}) == 2
+
+
+def test_connections_that_break_in_the_middle_of_a_record_lose_and_repeat_nothing(
+    secured: SecuredBroker,
+) -> None:
+    """Encrypted connections of both sides are cut again and again while data flows."""
+    way = secured.ways_in()["SCRAM-SHA-512 over TLS"]
+    lab = CopyLab(way, way)
+    partitions = lab.topic(2)
+    producer = lab.producer(**{"batch.size": 200_000, "enable.idempotence": True})
+    port = int(secured.broker.address("SASLTLS").rpartition(":")[2])
+
+    lab.assign("0", partitions)
+    with lab.running():
+        for number in range(20_000):
+            producer.produce(partitions[0].topic, os.urandom(1_000), partition=number % 2)
+            if number % 4_000 == 3_999:
+                producer.flush()
+                _cut_connections(port)
+        lab.wait_until_copied(partitions)
+
+    lab.assert_equal(partitions)
+
+
+def _cut_connections(port: int) -> None:
+    """Cut every connection of this process to a port, as a firewall would."""
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.raddr and connection.raddr.port == port and connection.fd >= 0:
+            with socket.socket(fileno=os.dup(connection.fd)) as end:
+                end.shutdown(socket.SHUT_RDWR)
