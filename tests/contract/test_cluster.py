@@ -26,6 +26,12 @@ def test_a_created_topic_is_described_at_once(site, unique):
     assert len(found.topic_id) == 22
 
 
+def test_partitions_are_counted_as_they_are_described(site, topic):
+    described = {name: found.partitions for name, found in site.cluster.topics().items()}
+
+    assert site.cluster.partition_counts()[topic] == described[topic] == 2
+
+
 def test_creating_a_topic_again_leaves_it_as_it_is(site, unique):
     site.cluster.create_topics([TopicSpec(unique, 3, 1, {"retention.ms": "1000"})])
     before = site.cluster.topics()[unique]

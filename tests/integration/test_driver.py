@@ -19,11 +19,15 @@ from tests import waiting
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
+from srm.domain.map_records import topic_id_text
 from srm.domain.mm2_records import Heartbeat
+from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     DRIVER_KEY,
+    AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    PartitionPosition,
     SlotReport,
 )
 from srm.domain.topics import Flow
@@ -33,6 +37,7 @@ from srm.engine.control_lists import ListChange
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import FencedError, SrmError
 from srm.kafka.driver_log import KafkaDriverLog
+from srm.kafka.slot_state import KafkaAssignmentFeed, KafkaStateLog
 from srm.replication.discovery import Discovery
 from srm.replication.driver import FlowDriver, Timing
 from srm.replication.heartbeats import emit_heartbeats
@@ -78,7 +83,7 @@ class Lab:
         self.alive: set[str] = set(SLOTS)
         self._drivers: list[RunningDriver] = []
         self._ended = threading.Event()
-        self._state = internal_topics.replication(flow.source)
+        self.state = internal_topics.replication(flow.source)
         Discovery(context, config.flow(flow)).prepare()
         self._reporter = threading.Thread(target=self._report, daemon=True)
         self._reporter.start()
@@ -88,7 +93,7 @@ class Lab:
         while not self._ended.wait(0.5):
             for slot in sorted(self.alive):
                 report = SlotReport(slot, 1, 0, ())
-                producer.produce(self._state, report.value(), report.key(), partition=0)
+                producer.produce(self.state, report.value(), report.key(), partition=0)
             producer.flush(5)
 
     def driver(self, name: str = "driver") -> RunningDriver:
@@ -114,7 +119,7 @@ class Lab:
         return name
 
     def assignments(self) -> dict[str, Assignment]:
-        records = self.context.target.compacted(self._state).read()
+        records = self.context.target.compacted(self.state).read()
         return {
             key.decode().removeprefix("assignment:"): Assignment.decode(value)
             for key, value in records.items()
@@ -131,7 +136,7 @@ class Lab:
         )
 
     def last_driver(self) -> str:
-        value = self.context.target.compacted(self._state).read().get(DRIVER_KEY)
+        value = self.context.target.compacted(self.state).read().get(DRIVER_KEY)
         return DriverHeartbeat.decode(value).driver if value else ""
 
     def end(self) -> None:
@@ -262,6 +267,40 @@ def test_partitions_that_the_source_gains_are_assigned(lab):
 
     took = eventually(lambda: len(lab.holders(topic)) == 3, "the added partitions")
     assert took < 5.0
+
+
+def test_an_assignment_and_a_report_of_20_000_partitions_fit_into_one_record(lab):
+    """Each topic with names and ids of its own: the worst case for the record's size."""
+    config, flow = lab.config, lab.flow
+    ids = [topic_id_text(uuid.uuid4().bytes) for _ in range(20_000)]
+    partitions = tuple(
+        AssignedPartition(f"a-topic-{n}", 0, ids[n], f"{flow.source}.a-topic-{n}", ids[-n])
+        for n in range(20_000)
+    )
+    assignment = Assignment("0", 1, partitions)
+    positions = tuple(
+        PartitionPosition(topic_id, 0, Position(7 * n, 7 * n + 1, 7 * n), 0, n, 0)
+        for n, topic_id in enumerate(ids)
+    )
+    report = SlotReport("9", 1, 0, positions)
+    log = KafkaDriverLog(
+        flow, config.client(flow.target, "consumer"), config.client(flow.target, "producer")
+    )
+    slot_log = KafkaStateLog(flow.target, config.client(flow.target, "producer"))
+    feed = KafkaAssignmentFeed(flow, "0", config.client(flow.target, "consumer"))
+
+    log.fence()
+    log.publish({assignment.key(): assignment.value()})
+    slot_log.write(lab.state, report.key(), report.value())
+    slot_log.flush(10)
+
+    heard: list[Assignment | None] = []
+    eventually(lambda: heard.append(feed.poll(1.0)) or heard[-1], "the assignment arrives")
+    assert heard[-1] == assignment
+    table = lab.context.target.compacted(lab.state).read()
+    assert SlotReport.decode(report.key(), table[report.key()]) == report
+    feed.close()
+    log.close()
 
 
 def test_heartbeats_are_written_in_the_format_and_topic_of_mm2(lab):

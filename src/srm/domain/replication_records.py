@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Literal
 
 from srm.domain.map_records import topic_id_bytes, topic_id_text
@@ -66,8 +67,19 @@ class Assignment:
         return f"assignment:{self.slot}".encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """Encode the record value: each topic once, with the numbers of its partitions."""
+        topics = [
+            {
+                "topic": first.topic,
+                "topic_id": first.topic_id,
+                "target_topic": first.target_topic,
+                "target_topic_id": first.target_topic_id,
+                "partitions": [first.partition, *(p.partition for p in rest)],
+            }
+            for _, (first, *rest) in groupby(self.partitions, _topics_of)
+        ]
+        value = {"slot": self.slot, "generation": self.generation, "topics": topics}
+        return json.dumps(value, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Assignment:
@@ -78,8 +90,16 @@ class Assignment:
         """
         with _damage("assignment", value):
             raw = json.loads(value)
-            partitions = tuple(AssignedPartition(**entry) for entry in raw["partitions"])
+            partitions = tuple(
+                AssignedPartition(partition=number, **names)
+                for names in raw["topics"]
+                for number in names.pop("partitions")
+            )
             return cls(raw["slot"], raw["generation"], partitions)
+
+
+def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
+    return assigned.topic, assigned.topic_id, assigned.target_topic, assigned.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,15 @@ class ClientLog:
         _logger.debug(message, *values)
 
 
+STATE_RECORDS: Final[Mapping[str, object]] = {
+    # What a slot with thousands of partitions is told, and reports, is one record each. Brokers
+    # measure the compressed batch, librdkafka what goes into it.
+    "compression.type": "zstd",
+    "message.max.bytes": 32 << 20,
+}
+"""Producer settings for the records of the state topics."""
+
+
 def reader_props(props: Mapping[str, str]) -> dict[str, object]:
     """Return the settings of a consumer that assigns partitions to itself and commits nothing.
 

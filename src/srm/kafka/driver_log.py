@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from srm.domain import internal_topics
 from srm.domain.topics import Flow
 from srm.errors import FencedError, SrmError, UnavailableError
-from srm.kafka.clients import ClientLog, reader_props
+from srm.kafka.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
 from srm.replication.driver_log import LogRecord
@@ -100,6 +100,7 @@ class KafkaDriverLog:
             {
                 "linger.ms": 0,
                 **self._producer_props,
+                **STATE_RECORDS,
                 "transactional.id": self._transactional_id,
                 "enable.idempotence": True,
                 "acks": "all",

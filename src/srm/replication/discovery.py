@@ -7,7 +7,8 @@ just been asked for the topic, is left to the next round.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -16,15 +17,34 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists, topic_sync
 from srm.engine.compacted import compacted_spec
+from srm.engine.control_lists import ControlLists
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, SrmError
 
 logger = logging.getLogger(__name__)
 
+_REST: Final = 20.0  # times what a close look took, until the next one
 _ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a change of topics can be told from, short of their ids."""
+
+    lists: ControlLists
+    source: Mapping[str, int]
+    target: Mapping[str, int]
+
+    @classmethod
+    def of(cls, context: FlowContext, flow: Flow) -> _Seen:
+        return cls(
+            control_lists.load(context.target, flow),
+            context.source.partition_counts(),
+            context.target.partition_counts(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +58,27 @@ class Discovered:
 class Discovery:
     """Discovery of one flow."""
 
-    def __init__(self, context: FlowContext, configured: FlowConfig) -> None:
+    def __init__(
+        self,
+        context: FlowContext,
+        configured: FlowConfig,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Remember the flow.
 
         Args:
             context: the flow's clusters.
             configured: its settings as the file has them; each round adds the control lists of the
                 moment, so that srm-control takes effect while the flow runs.
+            clock: monotonic seconds.
         """
         self._context = context
         self._configured = configured
+        self._clock = clock
         self._refused = ""
+        self._seen: _Seen | None = None
+        self._found = Discovered()
+        self._look_closely_at = 0.0
 
     def prepare(self) -> None:
         """Create the internal topics that the flow needs on its target."""
@@ -56,9 +86,23 @@ class Discovery:
         _create_missing(self._context.target, specs, self._context.target.topics())
 
     def round(self) -> Discovered:
-        """Find the flow's topics, create what is missing, and say what can be copied."""
+        """Find the flow's topics, create what is missing, and say what can be copied.
+
+        Topic ids are expensive to ask for. While lists, names and partition counts stay what they
+        were, that is done only so often that it takes little of a core: until then a topic that
+        was deleted and created again is not told from its former self.
+        """
+        began = self._clock()
+        seen = _Seen.of(self._context, self._configured.flow)
+        if seen == self._seen and not self._found.pending and began < self._look_closely_at:
+            return self._found
+        self._found = self._look_closely(seen.lists)
+        self._seen = seen
+        self._look_closely_at = began + (self._clock() - began) * _REST
+        return self._found
+
+    def _look_closely(self, lists: ControlLists) -> Discovered:
         configured = self._configured
-        lists = control_lists.load(self._context.target, configured.flow)
         context = replace(self._context, config=control_lists.effective(configured, lists))
         source_topics, target_topics = context.source.topics(), context.target.topics()
         ensure_offset_syncs(context, source_topics, target_topics)

@@ -182,12 +182,20 @@ class FlowDriver:
                 if found.pending and (before is None or found.pending != before.pending):
                     wait = min(wait, PENDING_S)
                 if found != before:  # otherwise the old object says that nothing has changed
-                    new = self.progress.unknown(found.partitions)
-                    self.progress.set_partitions(found.partitions, self._discovery.target_ends(new))
+                    self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
             ended.wait(wait)
+
+    def _target_ends(self, found: Discovered) -> dict[AssignedPartition, int]:
+        """Return from where records are counted: a number for people, not worth waiting for."""
+        new = self.progress.unknown(found.partitions)
+        try:
+            return self._discovery.target_ends(new)
+        except SrmError as error:
+            logger.warning("%s: records are counted from now on only: %s", self._flow, error)
+            return {}
 
     def _step(self) -> None:
         for record in self._log.poll(POLL_S):

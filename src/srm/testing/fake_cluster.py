@@ -67,6 +67,10 @@ class FakeCluster:
         self._reach("describing the cluster")
         return self._id
 
+    def partition_counts(self) -> dict[str, int]:
+        """Count the partitions of all topics."""
+        return {name: topic.partitions for name, topic in self.topics().items()}
+
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics."""
         self._reach("describing topics")

@@ -64,6 +64,13 @@ def test_assignments_survive_a_round_trip(
     assert Assignment.decode(assignment.value()) == assignment
 
 
+def test_an_assignment_says_the_name_and_ids_of_a_topic_once() -> None:
+    topic_id = "A" * 22
+    partitions = [AssignedPartition("t", n, topic_id, "P.t", topic_id) for n in range(10_000)]
+
+    assert len(Assignment("0", 1, tuple(partitions)).value()) < 60_000
+
+
 @given(names, names, names, int32, int64)
 def test_driver_heartbeats_survive_a_round_trip(
     driver: str, application: str, host: str, pid: int, time_ms: int

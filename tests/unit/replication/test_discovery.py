@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import itertools
+import time
+from collections.abc import Callable
+
 import pytest
 from tests import flows
 
@@ -42,9 +46,11 @@ class Site:
         self.source = source or FakeCluster("P")
         self.target = FakeCluster("B")
 
-    def discovery(self, config: FlowConfig) -> Discovery:
+    def discovery(
+        self, config: FlowConfig, clock: Callable[[], float] = time.monotonic
+    ) -> Discovery:
         context = FlowContext(config, self.source, self.target, NoMaps(), NoMaps(), lambda: 0)
-        return Discovery(context, config)
+        return Discovery(context, config, clock)
 
     def allow(self, *topics: str) -> None:
         if "srm-control.P.internal" not in self.target.topics():
@@ -213,3 +219,22 @@ def test_topics_that_exist_are_not_created_again(site):
     discovery.round()
 
     assert created == []
+
+
+def test_ids_are_asked_for_again_only_after_a_rest_or_when_something_has_changed(site):
+    """Each look at the clock is a second later, so a close look takes one and the rest twenty."""
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders", "more"), itertools.count().__next__)
+    discovery.round()
+    first = discovery.round()
+    site.source.delete_topic("orders")
+    anew = site.source.add_topic("orders")
+
+    assert discovery.round() is first
+    ids = [{p.topic_id for p in discovery.round().partitions} for _ in range(30)]
+    assert ids[0] != {anew}
+    assert ids[-1] == {anew}
+    discovery.round()
+    site.source.add_topic("more")
+    discovery.round()
+    assert {p.topic for p in discovery.round().partitions} == {"orders", "more"}

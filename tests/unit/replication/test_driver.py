@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 
 import pytest
+from tests.waiting import eventually
 
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
@@ -288,6 +289,28 @@ def test_run_opens_the_log_again_after_an_outage_and_ends_on_stop(lab):
     thread.join(10)
 
     assert not thread.is_alive()
+
+
+def test_a_target_that_does_not_tell_its_log_ends_keeps_no_topic_waiting(lab):
+    class Countless(NoDiscovery):
+        def round(self) -> Discovered:
+            return found("orders")
+
+        def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
+            del partitions
+            raise UnavailableError("listing offsets on cluster B: no leader yet for P.orders-0")
+
+    driver = lab.driver()
+    driver._discovery = Countless()
+    stop = threading.Event()
+    thread = threading.Thread(target=driver.run, args=(stop,))
+
+    thread.start()
+    try:
+        eventually(lambda: driver.discovered == found("orders"), "orders is discovered", 10)
+    finally:
+        stop.set()
+        thread.join(10)
 
 
 def test_a_slot_that_waits_too_long_for_a_newer_assignment_gets_one(lab):
