@@ -26,12 +26,13 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     Raises:
         SrmError: as :meth:`Replicator.run`, or because a signal came before it had caught up.
     """
-    signalled = threading.Event()
+    signalled = False
 
     def end(number: int, _frame: FrameType | None) -> None:
-        if signalled.is_set():
+        nonlocal signalled
+        if signalled:
             os._exit(128 + number)
-        signalled.set()
+        signalled = True  # before all else: a lock taken here would be waited for by a second call
         logger.info("%s: stopping", signal.Signals(number).name)
         replicator.stop()
         timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
@@ -41,5 +42,5 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     replicator.run(until_caught_up=until_caught_up)
-    if signalled.is_set() and until_caught_up:
+    if signalled and until_caught_up:
         raise SrmError("stopped by a signal before everything was copied")

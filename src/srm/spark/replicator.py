@@ -30,8 +30,7 @@ from functools import partial
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf
-from pyspark.sql import SparkSession
+from pyspark import SparkConf, SparkContext
 
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
@@ -46,7 +45,7 @@ from srm.replication.heartbeats import emit_heartbeats
 from srm.replication.jobs import keep_running
 from srm.replication.progress import FlowProgress
 from srm.replication.slot import SlotSpec
-from srm.spark.session import spark_session, submitted
+from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
 
 logger = logging.getLogger(__name__)
@@ -169,11 +168,11 @@ class Replicator:
             self._work = tuple(self._prepare(stack, flow) for flow in self._flows)
             slots = sum(len(work.specs) for work in self._work)
             conf = {**_CONF, "spark.master": fitted_master(_wanted_master(self._master), slots)}
-            spark = stack.enter_context(_session(conf))
-            self._application_id = spark.sparkContext.applicationId
+            spark = stack.enter_context(_context(conf))
+            self._application_id = spark.applicationId
             if not logger.isEnabledFor(logging.DEBUG):
                 # A slot that ends is one line here; Spark has four stack traces for it.
-                spark.sparkContext.setLogLevel("FATAL")
+                spark.setLogLevel("FATAL")
             try:
                 threads = self._start(spark)
                 self._watch(spark, until_caught_up=until_caught_up)
@@ -214,7 +213,7 @@ class Replicator:
             self._id, self._application_id, socket.gethostname(), os.getpid(), now_ms
         )
 
-    def _start(self, spark: SparkSession) -> list[threading.Thread]:
+    def _start(self, spark: SparkContext) -> list[threading.Thread]:
         """Start everything; return the threads that end by themselves once stopped."""
         threads = []
         for work in self._work:
@@ -240,18 +239,18 @@ class Replicator:
         self._failure = self._failure or error
         self._stop.set()
 
-    def _keep_running(self, name: str, spark: SparkSession, spec: SlotSpec) -> None:
+    def _keep_running(self, name: str, spark: SparkContext, spec: SlotSpec) -> None:
         task = SlotTask(spec, self._function, logging.getLogger("srm").getEffectiveLevel())
         number = int(spec.slot)
 
         def job() -> None:
             """One job with one task, which returns when the slot ends."""
-            spark.sparkContext.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
-            spark.range(number, number + 1, 1, 1).mapInArrow(task, "slot string").collect()
+            spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
+            spark.parallelize([number], 1).foreachPartition(task)
 
         keep_running(name, job, self._stop, describe=_one_line)
 
-    def _watch(self, spark: SparkSession, *, until_caught_up: bool) -> None:
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> None:
         goals = [CatchUp(work.driver, work.context.source) for work in self._work]
         while not self._stop.wait(_TICK_S):
             if not _is_alive(spark):
@@ -267,11 +266,11 @@ def _thread(name: str, target: Callable[[], None]) -> threading.Thread:
 
 
 @contextmanager
-def _session(conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Give a session whose end is no error, as its JVM may have been stopped before us."""
+def _context(conf: dict[str, str]) -> Iterator[SparkContext]:
+    """Give a context whose end is no error, as its JVM may have been stopped before us."""
     interrupt = signal.getsignal(signal.SIGINT)
     with ExitStack() as stack:
-        spark = stack.enter_context(spark_session("srm-replicator", None, conf))
+        spark = stack.enter_context(spark_context("srm-replicator", conf))
         leave = stack.pop_all().close
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # Spark's own cancels jobs and raises
@@ -282,16 +281,16 @@ def _session(conf: dict[str, str]) -> Iterator[SparkSession]:
             leave()
 
 
-def _hush(spark: SparkSession) -> None:
-    """Keep quiet from now on: the end of the session breaks off every job and call, with traces."""
+def _hush(spark: SparkContext) -> None:
+    """Keep quiet from now on: the end of Spark breaks off every job and call, with traces."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with suppress(Py4JError, OSError):
-        spark.sparkContext.setLogLevel("OFF")
+        spark.setLogLevel("OFF")
 
 
-def _is_alive(spark: SparkSession) -> bool:
+def _is_alive(spark: SparkContext) -> bool:
     try:
-        return not spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 -- no public question
+        return not spark._jsc.sc().isStopped()  # noqa: SLF001 -- no public question
     except (Py4JError, OSError):
         return False
 

@@ -15,14 +15,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from srm.errors import UsageError
 from srm.replication.slot import SlotSpec
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DEFAULT_SLOT: Final = "srm.spark.slot:run_slot"
 LINGER_S: Final = 2.0
@@ -45,7 +42,7 @@ def slot_function(name: str) -> SlotFunction:
 
 
 class SlotTask:
-    """The function that Spark calls in the worker (mapInArrow): it returns when the slot ends."""
+    """The function that Spark calls in the worker: it returns when the slot ends."""
 
     def __init__(self, spec: SlotSpec, function: str, log_level: int) -> None:
         """Remember what to run; Spark pickles this object by reference to its class."""
@@ -53,9 +50,9 @@ class SlotTask:
         self._function = function
         self._log_level = log_level
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the slot; yields nothing, since a task's rows arrive only when it has ended."""
-        for _ in batches:  # the one row that makes Spark start the task
+    def __call__(self, elements: Iterable[int]) -> None:
+        """Run the slot; a task's result would arrive only when it has ended, so there is none."""
+        for _ in elements:  # the one that makes Spark start the task
             pass
         logging.basicConfig(
             stream=sys.stderr,
@@ -69,11 +66,12 @@ class SlotTask:
         slot_function(self._function)(self._spec, stop)
         if stop.is_set():
             os._exit(0)  # the socket to Spark is closed: a return would only print a stack trace
-        yield from ()
 
 
 def _hang_up(stop: threading.Event) -> None:
-    stop.set()
+    # Spark hangs up twice, and a second call inside stop.set() would wait for its lock for ever.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     timer = threading.Timer(LINGER_S, os._exit, (0,))
     timer.daemon = True
     timer.start()
+    stop.set()

@@ -1,0 +1,50 @@
+"""What runs in a Spark task ends when Spark hangs up, however often it does."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from pathlib import Path
+
+from tests.flows import P_TO_B, flow_config
+
+from srm.replication.slot import SlotSpec
+from srm.spark.slot_task import SlotTask
+
+LAST_WORDS = "SRM_TEST_LAST_WORDS"
+
+
+def hung_up_twice(spec: SlotSpec, stop: threading.Event) -> None:
+    """Be told to stop, and again in the middle of being told."""
+    del spec
+    notify = stop._cond.notify_all  # type: ignore[attr-defined]
+
+    def again() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        notify()
+
+    stop._cond.notify_all = again  # type: ignore[attr-defined]
+    os.kill(os.getpid(), signal.SIGHUP)
+    stop.wait()
+    Path(os.environ[LAST_WORDS]).write_text("written")
+
+
+def _task(last_words: str) -> None:
+    os.environ[LAST_WORDS] = last_words
+    function = f"{__name__}:{hung_up_twice.__name__}"
+    SlotTask(SlotSpec(flow_config(P_TO_B), "0", {}, {}), function, logging.WARNING)([0])
+
+
+def test_a_second_hang_up_while_the_first_is_served_blocks_nothing(tmp_path: Path) -> None:
+    last_words = tmp_path / "positions"
+    process = multiprocessing.get_context("spawn").Process(target=_task, args=(str(last_words),))
+    process.start()
+    try:
+        process.join(60)
+        assert process.exitcode == 0
+        assert last_words.exists()
+    finally:
+        process.kill()
