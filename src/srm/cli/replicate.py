@@ -6,15 +6,17 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 import typer
 from pydantic import TypeAdapter
-from rich.console import Console, Group
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -92,33 +94,73 @@ def plain(line: FlowLine) -> str:
     )
 
 
-def table(lines: list[FlowLine]) -> Group:
-    """Return the live view."""
-    grid = Table(title="srm replicate", title_justify="left", expand=False)
-    columns = ("rec/s", "MB/s", "lag", "copied", "topics", "partitions", "slots", "stopped")
-    grid.add_column("flow")
-    for name in columns:
-        grid.add_column(name, justify="right")
-    for line in lines:
-        progress = line.progress
-        whole = progress.slots_alive == progress.slots
-        grid.add_row(
-            progress.flow,
-            f"{line.records_per_s:,.0f}",
-            f"{line.bytes_per_s / 1e6:,.1f}",
-            f"{progress.lag:,}",
-            f"{progress.records:,}",
-            str(progress.topics),
-            f"{progress.reported}/{progress.partitions}",
-            Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
-            Text(str(len(progress.stopped)), style="red" if progress.stopped else "dim"),
+class Overview:
+    """The live view: a row for each flow, and why partitions have stopped.
+
+    A terminal that is too narrow for all columns gets fewer of them; no number is ever cut.
+    """
+
+    def __init__(self, lines: list[FlowLine]) -> None:
+        """Remember what to show."""
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the widest table that fits, then the reasons."""
+        unbounded = options.update(max_width=10_000)
+        for left_out in range(len(_LEFT_OUT) + 1):
+            grid = _grid(self._lines, _LEFT_OUT[:left_out])
+            if Measurement.get(console, unbounded, grid).maximum <= options.max_width:
+                break
+        yield grid
+        for line in self._lines:
+            yield from _reasons(line.progress)
+
+
+_LEFT_OUT: Final = ("topics", "MB/s", "copied", "partitions", "slots")
+"""Columns that a narrow terminal does without, the first one first."""
+_REASONS: Final = 3
+
+
+def _grid(lines: list[FlowLine], left_out: Collection[str]) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    shown = [name for name in _cells(lines[0]) if name not in left_out] if lines else []
+    for name in shown:
+        name_of_flow = name == "flow"  # all that may be folded
+        grid.add_column(
+            name,
+            justify="left" if name_of_flow else "right",
+            no_wrap=not name_of_flow,
+            overflow="fold" if name_of_flow else "ellipsis",
         )
-    reasons = [
-        Text(f"{status.topic}-{status.partition}: {status.reason}", style="red")
-        for line in lines
-        for status in line.progress.stopped[:3]
-    ]
-    return Group(grid, *reasons)
+    for line in lines:
+        cells = _cells(line)
+        grid.add_row(*(cells[name] for name in shown))
+    return grid
+
+
+def _cells(line: FlowLine) -> dict[str, Text]:
+    progress = line.progress
+    whole = progress.slots_alive == progress.slots
+    return {
+        "flow": Text(progress.flow),
+        "rec/s": Text(f"{line.records_per_s:,.0f}"),
+        "MB/s": Text(f"{line.bytes_per_s / 1e6:,.1f}"),
+        "lag": Text(f"{progress.lag:,}"),
+        "copied": Text(f"{progress.records:,}"),
+        "topics": Text(str(progress.topics)),
+        "partitions": Text(f"{progress.reported}/{progress.partitions}"),
+        "slots": Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
+        "stopped": Text(str(len(progress.stopped)), style="red" if progress.stopped else "dim"),
+    }
+
+
+def _reasons(progress: FlowProgress) -> Iterator[Text]:
+    for status in progress.stopped[:_REASONS]:
+        where = f"{progress.flow} {status.topic}-{status.partition}: "
+        yield Text.assemble((where, "bold red"), (status.reason, "red"))
+    more = len(progress.stopped) - _REASONS
+    if more > 0:
+        yield Text(f"{progress.flow}: {more} more have stopped, see srm status", style="red")
 
 
 def register(app: typer.Typer) -> None:
@@ -175,10 +217,18 @@ def _view(progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool) ->
 
 @contextmanager
 def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) -> Iterator[None]:
-    rates = Rates()
+    rates, shown, due = Rates(), Overview([]), 0.0
+
+    def overview() -> Overview:
+        """Look again once in a while: each warning draws the view anew, at any moment."""
+        nonlocal shown, due
+        if time.monotonic() >= due:
+            shown, due = Overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9
+        return shown
+
     live = Live(
         console=console,
-        get_renderable=lambda: table(rates.lines(progress())),
+        get_renderable=overview,
         refresh_per_second=1 / LIVE_EVERY_S,
     )
     # Warnings appear above the table instead of tearing it.

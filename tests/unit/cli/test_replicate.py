@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from rich.console import Console
 
-from srm.cli.replicate import FlowLine, Rates, _write_json, plain, table
+from srm.cli.replicate import FlowLine, Overview, Rates, _write_json, plain
 from srm.domain.replication_records import PartitionStatus
 from srm.replication.progress import FlowProgress
 
@@ -52,10 +53,45 @@ def test_stopped_partitions_are_seen_in_both_views():
     line = FlowLine(progress(stopped=stopped), 15.0, 0.0, 0.0)
     console = Console(record=True, width=120)
 
-    console.print(table([line]))
+    console.print(Overview([line]))
 
     assert "STOPPED 1" in plain(line)
     assert "orders-3: MESSAGE_TOO_LARGE" in console.export_text()
+
+
+def _shown(width: int, *flows: FlowProgress) -> str:
+    console = Console(record=True, width=width)
+    console.print(Overview([FlowLine(each, 15.0, 123_456.0, 7e6) for each in flows]))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 200])
+def test_a_narrow_terminal_shows_fewer_columns_but_cuts_no_number(width: int) -> None:
+    text = _shown(width, progress(lag=1_234_567), progress(flow="primary-eu-west->backup-eu-north"))
+
+    assert "123,456" in text
+    assert "1,234,567" in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    assert ("topics" in text) == (width == 200)
+
+
+def test_of_many_stopped_partitions_some_are_named_and_the_others_counted() -> None:
+    stopped = tuple(PartitionStatus("orders", n, "stopped", "not allowed") for n in range(5))
+
+    text = _shown(80, progress(stopped=stopped), progress(flow="B->P"))
+
+    assert text.count("not allowed") == 3
+    assert "P->B orders-2: not allowed" in text
+    assert "P->B: 2 more have stopped, see srm status" in text
+
+
+def test_before_the_first_report_there_is_an_empty_view() -> None:
+    console = Console(record=True, width=80)
+
+    console.print(Overview([]))
+
+    assert console.export_text().strip() == ""
 
 
 def test_json_is_one_object_per_flow_and_line(capsys):
