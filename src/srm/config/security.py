@@ -9,6 +9,7 @@ from typing import Final
 from srm.errors import ConfigError
 
 _OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
+_UNSECURED: Final = "unsecuredLogin"
 _PEM_BREAK: Final = re.compile(r"\\n")
 
 
@@ -105,12 +106,39 @@ def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _oauth(options: Mapping[str, str]) -> dict[str, str]:
+    if any(name.startswith(_UNSECURED) for name in options):
+        return _unsecured(options)
     names = {
         "clientId": "sasl.oauthbearer.client.id",
         "clientSecret": "sasl.oauthbearer.client.secret",
         "scope": "sasl.oauthbearer.scope",
     }
-    return {"sasl.oauthbearer.method": "oidc", **_pick(options, names)}
+    settings = {"sasl.oauthbearer.method": "oidc", **_pick(options, names)}
+    extensions = _prefixed(options, "extension_")
+    if extensions:
+        pairs = ",".join(f"{name}={value}" for name, value in extensions.items())
+        settings["sasl.oauthbearer.extensions"] = pairs
+    return settings
+
+
+def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
+    """Translate the login of KIP-255 that makes its own tokens, which is for tests."""
+    claim = options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
+    config = {
+        "principalClaimName": claim,
+        "principal": options.get(f"{_UNSECURED}StringClaim_{claim}", ""),
+        "lifeSeconds": options.get(f"{_UNSECURED}LifetimeSeconds", ""),
+    }
+    for name, value in _prefixed(options, f"{_UNSECURED}Extension_").items():
+        config[f"extension_{name}"] = value
+    return {
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": " ".join(f"{n}={v}" for n, v in config.items() if v),
+    }
+
+
+def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {n.removeprefix(prefix): value for n, value in options.items() if n.startswith(prefix)}
 
 
 def _pick(options: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:

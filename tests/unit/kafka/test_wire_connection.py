@@ -1,0 +1,194 @@
+"""One connection against a broker of the test: bytes, order, TLS and logins."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.certificates import Authority
+
+from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.kafka.wire.buffers import BufferPool, PooledBuffer
+from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.security import Sasl, Security, Tls
+from srm.kafka.wire.security_access import Access
+
+HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
+BIG = 3_000_000
+
+
+@dataclass
+class Broker:
+    """Answers each request in its turn: logins, and everything else with the sum of its bytes."""
+
+    password: str = "secret"
+    lifetime_ms: int = 0
+    answer_bytes: int = 0
+    pace: Callable[[], float] = lambda: 0.0
+    keys: list[int] = field(default_factory=list)
+    first_bytes: bytes = b""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.first_bytes:
+            writer.write(self.first_bytes)
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                request = await reader.readexactly(size)
+                await asyncio.sleep(self.pace())
+                key, _, correlation_id = struct.unpack_from(">hhi", request)
+                self.keys.append(key)
+                answer = struct.pack(">i", correlation_id) + self._answer(key, request[13:])
+                writer.write(struct.pack(">i", len(answer)) + answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            writer.close()
+
+    def _answer(self, key: int, body: bytes) -> bytes:
+        if key == HANDSHAKE:
+            return struct.pack(">hih", 0, 1, 5) + b"PLAIN"
+        if key == AUTHENTICATE:
+            if body[4:].split(b"\0")[2].decode() != self.password:
+                return struct.pack(">hhiq", 58, -1, 0, 0)
+            return struct.pack(">hhiq", 0, -1, 0, self.lifetime_ms)
+        return hashlib.sha256(body).digest() + bytes(self.answer_bytes)
+
+
+@asynccontextmanager
+async def connected(
+    broker: Broker, security: Security, certificate: ssl.SSLContext | None = None
+) -> AsyncIterator[Connection]:
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=certificate)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        access = Access(security)
+        connection = await Connection.open("127.0.0.1", port, BufferPool(), 10.0, access)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    finally:
+        server.close()
+
+
+def login(password: str = "secret") -> Security:  # noqa: S107 - the test broker's
+    return Security("P", sasl=Sasl("PLAIN", "srm", password))
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Security, ssl.SSLContext]:
+    authority = Authority()
+    broker = authority.broker("127.0.0.1")
+    file = Path(tmp_path_factory.mktemp("tls"), "broker.pem")
+    file.write_text(broker.pem + broker.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return Security("P", tls=Tls(ca_pem=authority.own.pem)), context
+
+
+def echo(connection: Connection, parts: list[bytes]) -> asyncio.Future[PooledBuffer]:
+    return connection.request(ECHO, 0, parts, flexible=False)
+
+
+def digest(body: PooledBuffer) -> bytes:
+    return bytes(body.data[4:36])
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
+def test_pipelined_requests_of_any_size_arrive_whole_and_are_answered_in_order(
+    encrypted: tuple[Security, ssl.SSLContext], *, is_encrypted: bool
+) -> None:
+    """Sends more than sockets hold, in small and large parts, while large answers come back."""
+    requests = [
+        [os.urandom(size) for size in sizes]
+        for sizes in (
+            [60],
+            [60, BIG],
+            [20, 3_000, 70, 40_000, 1],
+            [BIG, 10, BIG],
+            [1] * 700,
+            [16_384],
+        )
+    ] * 2
+
+    async def run() -> list[bytes]:
+        security, context = encrypted if is_encrypted else (Security("P"), None)
+        async with connected(Broker(answer_bytes=BIG), security, context) as connection:
+            answers = await asyncio.gather(*[echo(connection, parts) for parts in requests])
+            return [digest(body) for body in answers]
+
+    assert asyncio.run(run()) == [hashlib.sha256(b"".join(r)).digest() for r in requests]
+
+
+def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:
+    """A broker that is in the middle of a login takes nothing else, and sessions here are short."""
+    broker = Broker(lifetime_ms=20, pace=lambda: 0.002)
+
+    async def run() -> list[bytes]:
+        sent: list[asyncio.Future[PooledBuffer]] = []
+        async with connected(broker, login()) as connection:
+            while broker.keys.count(HANDSHAKE) < 4:
+                sent.append(echo(connection, [b"%d" % len(sent)]))
+                await asyncio.sleep(0.001)  # the pace of the load
+            return [digest(await answer) for answer in sent]
+
+    answers = asyncio.run(run())
+
+    assert answers == [hashlib.sha256(b"%d" % n).digest() for n in range(len(answers))]
+    logins = [at for at, key in enumerate(broker.keys) if key == HANDSHAKE]
+    assert all(broker.keys[at + 1] == AUTHENTICATE for at in logins)
+
+
+def test_a_login_that_is_refused_later_ends_the_connection_and_all_that_waits() -> None:
+    broker = Broker(lifetime_ms=1)
+
+    async def run() -> tuple[list[BaseException | None], bool]:
+        async with connected(broker, login()) as connection:
+            broker.password = "another by now"
+            await asyncio.sleep(0.01)  # the session ends
+            held = [echo(connection, [b"1"]), echo(connection, [b"2"])]
+            await asyncio.wait(held)
+            return [answer.exception() for answer in held], connection.closed
+
+    errors, closed = asyncio.run(run())
+
+    assert closed
+    assert all(isinstance(error, UnavailableError) for error in errors)
+    assert all("check sasl.username" in str(error) for error in errors)
+
+
+def test_a_refused_login_opens_nothing() -> None:
+    async def run() -> None:
+        async with connected(Broker(), login("guessed")):
+            pass
+
+    with pytest.raises(AuthorizationError, match=r"^cluster P, broker .*: login refused"):
+        asyncio.run(run())
+
+
+def test_a_tls_alert_is_no_answer_of_352_megabytes() -> None:
+    async def run() -> None:
+        async with connected(Broker(first_bytes=b"\x15\x03\x03\x00\x02\x02\x50"), login()):
+            pass
+
+    with pytest.raises(ConfigError, match=r"the listener wants TLS: check security\.protocol"):
+        asyncio.run(run())
+
+
+def test_an_unknown_authority_is_refused(encrypted: tuple[Security, ssl.SSLContext]) -> None:
+    stranger = Security("P", tls=Tls(ca_pem=Authority("other").own.pem))
+
+    async def run() -> None:
+        async with connected(Broker(), stranger, encrypted[1]):
+            pass
+
+    with pytest.raises(ConfigError, match=r"check ssl\.ca\.location"):
+        asyncio.run(run())
