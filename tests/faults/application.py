@@ -13,27 +13,52 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.waiting import eventually
 
+from srm.config.loader import load_config
+from srm.domain import internal_topics
+from srm.domain.topics import Flow
+from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.map_assembly import decode_state
+from srm.kafka.map_reader import KafkaMapReader
 from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import first_difference, read_log
+from srm.testing.logs import LoggedRecord, first_difference, read_log
+from srm.wiring import open_flow
 
-PARTITIONS = 2
+Log = list[tuple[int, LoggedRecord]]
+
 START_S = 150.0
 
 
 class Application:
-    """``srm replicate`` as a user starts it, both flows at once, four slots in all."""
+    """``srm replicate`` as a user starts it.
 
-    def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path) -> None:
+    Args:
+        clusters: the brokers ``P`` and ``B``.
+        home: folder for the configuration and the logs.
+        flows: 2 for both flows at once.
+        slots: slots of each flow.
+        partitions: of the one topic.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, KafkaBroker],
+        home: Path,
+        *,
+        flows: int = 2,
+        slots: int = 1,
+        partitions: int = 2,
+    ) -> None:
         unique = uuid.uuid4().hex[:6]
         self.source, self.target = clusters["P"].bootstrap, clusters["B"].bootstrap
+        self.partitions = partitions
         self.topic = f"pay{unique}"
         self.remote = f"P{unique}.{self.topic}"
-        self.flows = [f"P{unique}->B{unique}", f"B{unique}->P{unique}"]
+        self.flows = [f"P{unique}->B{unique}", f"B{unique}->P{unique}"][:flows]
         self.home = home
         self.config = home / "srm.properties"
         self.config.write_text(
@@ -43,6 +68,7 @@ class Application:
             f"P{unique}->B{unique}.enabled = true\n"
             f"B{unique}->P{unique}.enabled = true\n"
             f"topics = {self.topic}\n"
+            f"tasks.max = {slots}\n"
             "replication.factor = 1\n"
             "offset-syncs.topic.replication.factor = 1\n"
             "checkpoints.topic.replication.factor = 1\n"
@@ -50,13 +76,14 @@ class Application:
         )
         props = {"bootstrap.servers": self.source}
         with KafkaCluster("P", props, props, props) as cluster:
-            cluster.create_topics([TopicSpec(self.topic, PARTITIONS, 1, {})])
+            cluster.create_topics([TopicSpec(self.topic, partitions, 1, {})])
 
     @contextmanager
     def running(self, *options: str) -> Iterator[psutil.Process]:
         flows = [part for flow in self.flows for part in ("--flow", flow)]
         srm = Path(sys.executable).parent / "srm"
-        with (self.home / f"{uuid.uuid4().hex}.log").open("w") as log:
+        self.log = self.home / f"{uuid.uuid4().hex}.log"
+        with self.log.open("w") as log:
             process = subprocess.Popen(
                 [srm, "replicate", "--config", self.config, *flows, *options],
                 stdout=log,
@@ -70,17 +97,27 @@ class Application:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait(30)
 
+    def view(self) -> str:
+        """Return the last line that the application has printed."""
+        return self.log.read_text().rstrip().rpartition("\n")[2]
+
+    def ends(self) -> list[int]:
+        """Ends of the remote partitions, zeros while they do not exist."""
+        places = [Partition(self.remote, n) for n in range(self.partitions)]
+        props = {"bootstrap.servers": self.target}
+        with KafkaCluster("B", props, props, props) as cluster:
+            found = cluster.log_ends(places)
+        return [found.get(place, 0) for place in places]
+
+    def write_once(self) -> None:
+        """Write one record to each partition."""
+        producer = Producer({"bootstrap.servers": self.source})
+        for number in range(self.partitions):
+            producer.produce(self.topic, b"one", partition=number)
+        assert producer.flush(60) == 0
+
     def copied(self) -> int:
-        consumer = Consumer({"bootstrap.servers": self.target, "group.id": "x"})
-        try:
-            return sum(
-                consumer.get_watermark_offsets(TopicPartition(self.remote, n), timeout=10)[1]
-                for n in range(PARTITIONS)
-            )
-        except Exception:  # noqa: BLE001 - the remote topic does not exist yet
-            return 0
-        finally:
-            consumer.close()
+        return sum(self.ends())
 
     def grows(self, by: int) -> None:
         """Wait until so many more records are copied."""
@@ -88,13 +125,39 @@ class Application:
         eventually(lambda: self.copied() >= goal, f"{goal} records copied", START_S)
 
     def is_equal(self) -> bool:
-        return all(
-            first_difference(
-                read_log(self.source, self.topic, n), read_log(self.target, self.remote, n)
-            )
-            is None
-            for n in range(PARTITIONS)
-        )
+        return all(first_difference(*self._logs(n)) is None for n in range(self.partitions))
+
+    def reported(self) -> list[int]:
+        """Return the next target offset of each partition by the reports of the first flow."""
+        flow = Flow.parse(self.flows[0])
+        with open_flow(load_config(self.config), flow) as context:
+            table = context.target.compacted(internal_topics.replication(flow.source)).read()
+            topic_id = context.source.topics()[self.topic].topic_id
+        reached = dict.fromkeys(range(self.partitions), 0)
+        for entry in (e for report in decode_state(table).reports for e in report.positions):
+            if entry.topic_id == topic_id:
+                at = reached[entry.partition]
+                reached[entry.partition] = max(at, entry.position.target_next)
+        return list(reached.values())
+
+    def assert_equal(self) -> None:
+        """Compare both copies record by record, and the map with both."""
+        config, flow = load_config(self.config), Flow.parse(self.flows[0])
+        with open_flow(config, flow) as context:
+            maps = KafkaMapReader(context.target, context.source, flow).load([self.topic])
+        for n in range(self.partitions):
+            source, target = self._logs(n)
+            difference = first_difference(source, target)
+            assert difference is None, difference
+            mapped = [
+                (run.source_start + i, run.target_start + i)
+                for run in maps.get(Partition(self.topic, n)).runs
+                for i in range(run.count)
+            ]
+            assert mapped == [(s, t) for (s, _), (t, _) in zip(source, target, strict=True)]
+
+    def _logs(self, number: int) -> tuple[Log, Log]:
+        return read_log(self.source, self.topic, number), read_log(self.target, self.remote, number)
 
 
 @contextmanager
@@ -107,7 +170,9 @@ def load(application: Application) -> Iterator[None]:
         while not stop.wait(0.01):
             for _ in range(20):
                 producer.produce(
-                    application.topic, str(number).encode(), partition=number % PARTITIONS
+                    application.topic,
+                    str(number).encode(),
+                    partition=number % application.partitions,
                 )
                 number += 1
             producer.poll(0)
