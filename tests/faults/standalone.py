@@ -17,6 +17,7 @@ from srm.stack.spark import check_spark
 
 _DEPLOY = "org.apache.spark.deploy"
 _CORES = 2
+START_S = 150.0
 
 
 class Standalone:
@@ -63,14 +64,17 @@ def standalone(home: Path, workers: int = 2) -> Iterator[Standalone]:
     with ExitStack() as stack:
         address = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(free_port())]
         master = start("master", f"{_DEPLOY}.master.Master", *address)
-        eventually(lambda: "New state: ALIVE" in master.log.read_text(), "the master is ready")
+        eventually(
+            lambda: "New state: ALIVE" in master.log.read_text(), "the master is ready", START_S
+        )
         started = []
         for number in range(workers):
-            size = ["--cores", str(_CORES), "--memory", "1g", "--work-dir", str(home / "work")]
+            size = ["--cores", str(_CORES), "--memory", "2g", "--work-dir", str(home / "work")]
             place = ["--host", LOOPBACK, "--webui-port", str(free_port()), url]
             started.append(start(f"worker{number}", f"{_DEPLOY}.worker.Worker", *size, *place))
         eventually(
             lambda: all("Successfully registered" in w.log.read_text() for w in started),
             "the workers are registered",
+            START_S,
         )
         yield Standalone(url, started)

@@ -23,7 +23,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -65,6 +65,8 @@ _CONF: Final = {
     "spark.python.task.killTimeout": "500ms",
     # A second copy of a slot would only fence the first one.
     "spark.speculation": "false",
+    # A task that fails ends its job: one place submits again, says why and pauses in between.
+    "spark.task.maxFailures": "1",
 }
 
 
@@ -89,8 +91,22 @@ def fitted_master(master: str | None, slots: int) -> str:
     return f"local[{count},{failures}]" if failures else f"local[{count}]"
 
 
-def _wanted_master(given: str | None) -> str | None:
-    return SparkConf().get("spark.master", given) if submitted() else given
+def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
+    """Return where the slots run: the master, and on a standalone cluster as many cores as slots.
+
+    A standalone cluster deals cores out one worker after the other, and would give an application
+    all of its cores; with just one for each slot the slots are spread over the workers.
+
+    Args:
+        given: settings of spark-submit, which win.
+        master: the caller's master.
+        slots: how many slots there are.
+    """
+    fitted = fitted_master(given.get("spark.master", master), slots)
+    chosen = {"spark.master": fitted}
+    if fitted.startswith("spark://"):
+        chosen["spark.cores.max"] = given.get("spark.cores.max", str(slots))
+    return chosen
 
 
 class Replicator:
@@ -167,7 +183,8 @@ class Replicator:
         with ExitStack() as stack:
             self._work = tuple(self._prepare(stack, flow) for flow in self._flows)
             slots = sum(len(work.specs) for work in self._work)
-            conf = {**_CONF, "spark.master": fitted_master(_wanted_master(self._master), slots)}
+            given = dict(SparkConf().getAll()) if submitted() else {}
+            conf = _CONF | placement(given, self._master, slots)
             spark = stack.enter_context(_context(conf))
             self._application_id = spark.applicationId
             if not logger.isEnabledFor(logging.DEBUG):
