@@ -131,7 +131,7 @@ class Site:
         block = MapBlock(self.topic, source_id, 0, target_id, (1,), (Run(0, 0, count),))
         position = PartitionPosition(source_id, 0, Position(count, count, count), 0, 1, 0)
         report = SlotReport("0", 1, time.time_ns() // 1_000_000, (position,))
-        blocks = self.y.compacted(map_topic, map_partition(source_id, 0))
+        blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
         self.y.compacted(state_topic).write({report.key(): report.value()})
 

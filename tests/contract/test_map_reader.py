@@ -70,7 +70,7 @@ class Recorded:
     def write_block(self, block: MapBlock, value: bytes) -> None:
         topic = internal_topics.offset_map(self.flow.source)
         ensure_compacted(self.other_site.cluster, topic, MAP_PARTITIONS)
-        place = map_partition(block.topic_id, block.partition)
+        place = map_partition(block.topic, block.partition)
         self.other_site.cluster.compacted(topic, place).write({block.key(): value})
 
     def write_state(self, record: SlotReport | PartitionStatus) -> None:

@@ -124,9 +124,9 @@ class Copied:
                 TopicSpec(internal_topics.replication(alias), 1, 1, compact),
             ]
         )
-        target.compacted(internal_topics.offset_map(alias), map_partition(topic_id, 0)).write(
-            {block.key(): block.value()}
-        )
+        target.compacted(
+            internal_topics.offset_map(alias), map_partition(block.topic, block.partition)
+        ).write({block.key(): block.value()})
         position = Position(run.source_end, run.target_end, run.source_end)
         entry = PartitionPosition(topic_id, 0, position, 0, 1, 0)
         report = SlotReport("0", 1, self.forward.now_ms(), (entry,))

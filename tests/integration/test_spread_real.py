@@ -77,7 +77,7 @@ def copied(clusters: Mapping[str, KafkaBroker], config: Config, name: str) -> It
         map_topic = internal_topics.offset_map("P")
         ensure_compacted(context.target, map_topic, MAP_PARTITIONS)
         block = MapBlock(name, ids[0], 0, ids[1], (1,), (Run(0, 0, 100),))
-        table = context.target.compacted(map_topic, map_partition(ids[0], 0))
+        table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
         table.write({block.key(): block.value()})
         for group in range(GROUPS):
             context.source.commit_idle(f"{name}-{group}", {TopicPartition(name, 0): group + 1})

@@ -145,7 +145,7 @@ def replicate(
         produce(producer, remote, partition, damage([record for _, record in log]))
         runs = tuple(Run(offset, place, 1) for place, (offset, _) in enumerate(log))
         block = MapBlock(topic, source_id, partition, target_id, (1,), runs)
-        table = context.target.compacted(map_topic, map_partition(source_id, partition))
+        table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
         table.write({block.key(): block.value()})
     assert producer.flush(30) == 0
     report(context, topic, source_id)

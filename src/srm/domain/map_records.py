@@ -38,9 +38,12 @@ def topic_id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
-def map_partition(topic_id: str, partition: int) -> int:
-    """Partition of the map topic that holds the blocks of one source partition."""
-    return zlib.crc32(topic_id_bytes(topic_id) + struct.pack(">i", partition)) % MAP_PARTITIONS
+def map_partition(topic: str, partition: int) -> int:
+    """Partition of the map topic that holds the blocks of one source partition.
+
+    By name, so that whoever copies a topic that was created anew finds what its former self left.
+    """
+    return zlib.crc32(topic.encode() + struct.pack(">i", partition)) % MAP_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)

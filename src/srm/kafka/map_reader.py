@@ -75,4 +75,4 @@ class KafkaMapReader:
 
 
 def _map_partitions(topics: Collection[TopicDescription]) -> set[int]:
-    return {map_partition(t.topic_id, n) for t in topics for n in range(t.partitions)}
+    return {map_partition(t.name, n) for t in topics for n in range(t.partitions)}

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, decode_block, map_partition
-from srm.domain.offset_map import OffsetMap, Run, coalesce
+from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
@@ -137,7 +137,7 @@ class KafkaStartReader:
         # Reports first: a position is written after its blocks, so it has to be read before them.
         map_topic = internal_topics.offset_map(source)
         blocks: list[MapBlock] = []
-        for number in sorted({map_partition(p.topic_id, p.partition) for p in partitions}):
+        for number in sorted({map_partition(p.topic, p.partition) for p in partitions}):
             table = self._target.compacted(map_topic, number).read()
             blocks.extend(_readable(table.items()))
         return starts(partitions, blocks, reports)
@@ -190,9 +190,21 @@ def starts(
             target_next, source_next = max(places)
             found[wanted] = Start(source_next, target_next, producer_ids, found_run)
         elif same_target:
-            behind = max(run.target_end for b in same_target for run in b.runs)
-            found[wanted] = Start(0, behind, producer_ids)
+            behind = max(
+                _end(
+                    [b for b in same_target if b.topic_id == former],
+                    best_position(reported[former, wanted.partition]),
+                )
+                for former in {b.topic_id for b in same_target}
+            )
+            found[wanted] = Start(0, behind, producer_ids, fresh=True)
     return found
+
+
+def _end(blocks: Sequence[MapBlock], position: Position | None) -> int:
+    """Return the target offset after the last copied record that is known of one topic id."""
+    last = reduce(later, blocks)
+    return OffsetMap.of(last.runs, position, open_end=last.open_end).runs[-1].target_end
 
 
 def _beyond(written: Run, extended: Run) -> Run | None:

@@ -112,6 +112,7 @@ class PartitionCopy:
         self.map = MapLog(assigned, self.start.producer_ids, self.start.found)
         self.fetch_offset = self.source_next = self.start.source_next
         self.target_next = self.start.target_next
+        self._fresh = self.start.fresh
         self._sequence = 0
         self._expected = 0
         self._queue: deque[Unit] = deque()
@@ -217,6 +218,7 @@ class PartitionCopy:
             self._mapped(run)
         self.fetch_offset = self.source_next = resumed.source_next
         self.target_next = resumed.target_next
+        self._fresh = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -234,7 +236,7 @@ class PartitionCopy:
 
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
-        return Start(self.source_next, self.target_next, self.map.producer_ids)
+        return Start(self.source_next, self.target_next, self.map.producer_ids, fresh=self._fresh)
 
     def position(self) -> PartitionPosition:
         """Return the position for the slot's report."""

@@ -127,7 +127,7 @@ class Reporter:
 
     def _write_blocks(self, blocks: list[MapBlock]) -> None:
         for block in blocks:
-            partition = map_partition(block.topic_id, block.partition)
+            partition = map_partition(block.topic, block.partition)
             self._state.write(self._map_topic, block.key(), block.value(), partition)
         if blocks:
             self._state.flush(_FLUSH_S)

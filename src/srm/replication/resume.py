@@ -32,13 +32,16 @@ _MARKER_DEADLINE_S: Final = 30.0
 class Start:
     """What is known before the walk: how far the copy was, and our producer ids.
 
-    ``found`` is the part of the last run that only its former owner's report tells of.
+    ``found`` is the part of the last run that only its former owner's report tells of. It is
+    ``fresh`` while nothing is known of this topic id: records of ours on the target may be of a
+    topic that had the name before.
     """
 
     source_next: int
     target_next: int
     producer_ids: frozenset[int] = frozenset()
     found: Run | None = None
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ async def resume(
         DataLossError: the target's log ends before the known position.
         UnavailableError: a broker does not answer.
     """
-    walk = SourceWalk(source, start.source_next, comparison)
+    walk = SourceWalk(source, start.source_next, comparison, fresh=start.fresh)
     ours = start.producer_ids | {claim.producer.id}
     runs: list[Run] = []
     foreign: list[str] = []

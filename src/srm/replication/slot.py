@@ -167,7 +167,9 @@ class Slot:
 
     async def _begin(self, assigned: AssignedPartition, start: Start | None) -> None:
         """Bring a new partition to IDLE at its known, or first, position."""
-        copy = PartitionCopy(assigned, start or Start(0, 0), has_position=start is not None)
+        copy = PartitionCopy(
+            assigned, start or Start(0, 0, fresh=True), has_position=start is not None
+        )
         self._copies[assigned] = copy
         if copy.has_position:
             await self.place(copy)

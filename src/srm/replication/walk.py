@@ -8,6 +8,8 @@ A copied record that the source does not hold is accepted with evidence only:
 
 - the source has a later record of its key, or it is a tombstone: compaction removed it;
 - the source's log begins behind the position, and it stands before the first record found;
+- nothing is known of this topic id yet, and it stands before the first record found: a topic that
+  had the name before left it;
 - losses are accepted (``data.loss.policy=continue``): the source was truncated.
 
 All else is undecidable.
@@ -64,10 +66,14 @@ class Comparison:
 class SourceWalk:
     """Walks the source beside batches of ours on the target."""
 
-    def __init__(self, reader: LogReader, start: int, comparison: Comparison) -> None:
+    def __init__(
+        self, reader: LogReader, start: int, comparison: Comparison, *, fresh: bool = False
+    ) -> None:
         self._reader = reader
         self._start = start
         self._comparison = comparison
+        self._fresh = fresh
+        self._former: list[int] = []
         self._next: int | None = None
         self._units: deque[Unit] = deque()
         self._records: list[tuple[int, Record]] = []
@@ -127,6 +133,11 @@ class SourceWalk:
                 f"{len(missing)} records at source offsets {missing[0]} to {missing[-1]} are not "
                 "on the target, which holds later ones: refused, filtered or deleted"
             )
+        if self._former:
+            notes.append(
+                f"{len(self._former)} records at target offsets {self._former[0]} to "
+                f"{self._former[-1]} are of a topic that had the name before"
+            )
         if self._removed:
             notes.append(
                 f"{len(self._removed)} records at target offsets {self._removed[0]} to "
@@ -168,6 +179,9 @@ class SourceWalk:
         return None
 
     def _accept_removed(self, copied: Record) -> None:
+        if self._fresh and self._first_found is None:
+            self._former.append(copied.offset)
+            return
         compacted = copied.key is not None and (
             copied.value is None
             or any(record.key == copied.key for _, record in self._records[self._at :])

@@ -16,9 +16,9 @@ def block(*runs: Run, topic_id: str = NEW, target_id: str = TARGET, pid: int = 5
     return MapBlock("T", topic_id, 0, target_id, (pid,), runs)
 
 
-def report(source_next: int, target_next: int, slot: str = "0") -> SlotReport:
+def report(source_next: int, target_next: int, slot: str = "0", topic_id: str = NEW) -> SlotReport:
     position = Position(source_next, target_next, source_next)
-    return SlotReport(slot, 1, 0, (PartitionPosition(NEW, 0, position, -1, 5, 0),))
+    return SlotReport(slot, 1, 0, (PartitionPosition(topic_id, 0, position, -1, 5, 0),))
 
 
 def test_a_partition_that_was_never_copied_is_left_out() -> None:
@@ -46,7 +46,15 @@ def test_the_furthest_of_several_reports_counts() -> None:
 def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
 
-    assert found == {WANTED: Start(0, 11, frozenset({5}))}
+    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True)}
+
+
+def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
+    former = report(500, 501, topic_id=OLD)
+
+    found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [former])
+
+    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True)}
 
 
 def test_blocks_of_a_former_remote_topic_say_nothing() -> None:

@@ -240,3 +240,30 @@ def test_batches_of_others_are_a_hole_and_told() -> None:
 
     assert (found.source_next, found.target_next) == (2, 4)
     assert found.notes == ("foreign records at target offsets 2 to 3",)
+
+
+def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_skipped() -> None:
+    _, former, _ = source_and_copy([1] * 4, {}, 4, shift=0)
+    source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(3)]
+    copied = [Record(4, 5000, b"new", b"new")]
+    target = Log([stored(former, producer_id=OURS), marker(4, OURS, 3)])
+
+    found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
+
+    assert (found.source_next, found.target_next, found.runs) == (0, 5, ())
+    assert found.notes == (
+        "4 records at target offsets 0 to 3 are of a topic that had the name before",
+    )
+
+    target = Log(
+        [
+            stored(former, producer_id=OURS),
+            stored(copied, producer_id=OURS),
+            marker(5, OURS, 3),
+        ]
+    )
+
+    found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
+
+    assert (found.source_next, found.target_next) == (1, 6)
+    assert pairs(found) == {4: 0}
