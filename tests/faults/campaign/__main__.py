@@ -21,13 +21,13 @@ from types import FrameType
 import psutil
 from tests.conftest import OWNER
 from tests.faults.campaign.brokers import Brokers
-from tests.faults.campaign.plan import SCENARIOS, plan_of
+from tests.faults.campaign.plan import SCENARIOS, plan_of, seeds_of
 from tests.faults.campaign.run import run_seed
 
 
 def main() -> int:
     arguments = _parser().parse_args()
-    seeds = _seeds(arguments)
+    seeds = seeds_of(arguments.seeds)
     if arguments.show:
         for seed in seeds:
             print(plan_of(seed, arguments.only).text())  # noqa: T201 - this is the output
@@ -58,23 +58,14 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--seed", type=int, help="replay one seed")
-    which.add_argument("--seeds", help="a range 1-200, or a list 3,17,41")
+    parser.add_argument(
+        "--seed", "--seeds", dest="seeds", required=True, help="17, 1-200 or 3,17,40-44"
+    )
     parser.add_argument("--only", default="", choices=["", *SCENARIOS], help="play one scenario")
     parser.add_argument("--show", action="store_true", help="print the plan, run nothing")
     parser.add_argument("--keep", action="store_true", help="keep logs of seeds that pass, too")
     parser.add_argument("--home", default="build/faults", help="folder of results")
     return parser
-
-
-def _seeds(arguments: argparse.Namespace) -> list[int]:
-    if arguments.seed is not None:
-        return [arguments.seed]
-    if "," in arguments.seeds:
-        return [int(part) for part in arguments.seeds.split(",")]
-    first, _, last = arguments.seeds.partition("-")
-    return list(range(int(first), int(last or first) + 1))
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

@@ -54,6 +54,9 @@ def match(
             cursor = cursors[current]
             source = cursor.advance_to(record)
             if source is not None:
+                if cursor.truncated_at is not None:  # of what was copied before, this much is left
+                    kept = [pair for pair in found.pairs[current] if pair[0] < cursor.truncated_at]
+                    found.pairs[current], cursor.truncated_at = kept, None
                 found.pairs[current].append((source, offset))
                 break
             if current + 1 < len(cursors) and cursors[current + 1].has(record):
@@ -76,19 +79,38 @@ def match(
 
 
 class _Cursor:
-    """The records of one life, in order, and where they may be skipped."""
+    """The records of one life, in order, and where they may be skipped.
+
+    A truncated life is read twice: as it was, as far as it had been copied, then as it became. What
+    was copied before stays on the target, but the map tells of the records that took its place.
+    """
 
     def __init__(self, life: Life, partition: int, history: TopicHistory) -> None:
         self.why = ""
         self.lost: list[Pair] = []
-        self._records = sorted(life.records.get(partition, {}).items())
-        self._compacted = history.compacted
+        self.truncated_at: int | None = None
         self._keeps_timestamps = history.keeps_timestamps
         self._deleted = life.deleted.get(partition, 0)
+        self._cut, gone = life.truncated.get(partition, (0, {}))
+        now = life.records.get(partition, {})
+        self._now = sorted(now.items())
+        left = {offset: record for offset, record in now.items() if offset < self._cut}
+        self._records = sorted({**left, **gone}.items()) if gone else self._now
         self._at = 0
+
+    @property
+    def _before_truncation(self) -> bool:
+        return self._records is not self._now
 
     def advance_to(self, record: LoggedRecord) -> int | None:
         """Return the source offset of the next record if it is this one, past what may be gone."""
+        found = self._advance_to(record)
+        if found is None and self._before_truncation:
+            self._truncate()
+            found = self._advance_to(record)
+        return found
+
+    def _advance_to(self, record: LoggedRecord) -> int | None:
         index = self._at
         while index < len(self._records):
             offset, expected = self._records[index]
@@ -108,11 +130,22 @@ class _Cursor:
 
     def rest(self) -> list[int]:
         """Return the offsets that never arrived and are not accounted for."""
+        if self._before_truncation:
+            self._truncate()
         index = self._at
         while index < len(self._records) and self._may_be_missing(self._records[index][0]):
             index += 1
         self._skip(index)
         return [offset for offset, _ in self._records[index:]]
+
+    def _truncate(self) -> None:
+        reached = self._records[self._at - 1][0] + 1 if self._at else 0
+        if reached > self._cut:
+            self.lost.append((self._cut, reached))
+            self.truncated_at = self._cut
+        self._records = self._now
+        following = min(reached, self._cut)
+        self._at = next((i for i, (o, _) in enumerate(self._now) if o >= following), len(self._now))
 
     def _may_be_missing(self, offset: int) -> bool:
         return offset < self._deleted
@@ -189,15 +222,15 @@ def check_losses(
 ) -> list[str]:
     """Each loss has to be reported with its range, and nothing that was copied as lost.
 
-    A range begins after the last copied record at the earliest (markers may follow it) and at the
-    first lost one at the latest.
+    A range begins after the last copied record at the earliest and at the first lost one at the
+    latest, since markers may stand between; for the same reason it may end later.
     """
     ranges = {(s.lost_from, s.lost_to) for s in reported if s.lost_from is not None}
     sources = [source for source, _ in copied]
     problems = []
     for first, end in lost:
         after = max((source + 1 for source in sources if source < first), default=0)
-        if not any(f is not None and after <= f <= first and t == end for f, t in ranges):
+        if not any(f is not None and after <= f <= first and (t or 0) >= end for f, t in ranges):
             problems.append(
                 f"{where}: records {first} to {end} are lost, reported: {ranges or '-'}"
             )
@@ -215,17 +248,25 @@ def check_compacted(
     ids: dict[int, bytes],
     known: OffsetMap | None,
     stranger: bytes,
+    *,
+    damaged_map: bool,
 ) -> list[str]:
-    """A source that is compacted meanwhile: compare through the map, by the records' own ids."""
+    """A source that is compacted meanwhile: compare through the map, by the records' own ids.
+
+    When the map was lost, nobody knows any more where a record stood that compaction has removed.
+    """
     by_target = {}
     for run in known.runs if known else ():
         by_target.update((run.target_start + i, run.source_start + i) for i in range(run.count))
     problems = []
+    left = {dict(record.headers).get("id") for record in source.values()}
     copied: dict[int, LoggedRecord] = {}
     for offset, record in target:
         if record.value is not None and record.value.startswith(stranger):
             continue
         at = by_target.pop(offset, None)
+        if at is None and damaged_map and dict(record.headers).get("id") not in left:
+            continue
         if at is None:
             problems.append(f"{where}: target offset {offset} {_cut(record)} is not in the map")
         elif ids.get(at) != dict(record.headers).get("id"):

@@ -32,7 +32,7 @@ from srm.errors import SrmError
 logger = logging.getLogger(__name__)
 
 STRANGER: Final = b"stranger "
-_PATIENCE_S: Final = 40.0
+_PATIENCE_S: Final = 120.0  # a broker on a busy machine starts in a minute
 _TAKEOVER_S: Final = 3.0
 
 

@@ -374,3 +374,12 @@ def _choose(chance: Random, setting: Setting, count: int) -> list[str]:
     if setting == "expiring":
         weights |= {"quiet": 5, "paused slot": 4, "zombie": 8}
     return chance.choices(list(weights), list(weights.values()), k=count)
+
+
+def seeds_of(text: str) -> list[int]:
+    """Read seeds as people write them: ``17``, ``1-200`` or ``3,17,40-44``."""
+    seeds = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds

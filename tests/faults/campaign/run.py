@@ -241,6 +241,7 @@ class Run:
                         {offset: name for (n, offset), name in ids.items() if n == p.partition},
                         maps[topic.life.topic_id].maps.get(place),
                         STRANGER,
+                        damaged_map=topic.damaged_map,
                     )
                 else:
                     problems += self._check_partition(topic, p, target, statuses, maps)

@@ -10,7 +10,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,8 +23,6 @@ from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.replication.slot import SlotSpec
 from srm.spark.slot import run_slot
 
-logger = logging.getLogger(__name__)
-
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["srm.spark.slot", "tests.faults.campaign.slots"])
 _WATCH_S: Final = 0.2
@@ -33,19 +30,15 @@ _WATCH_S: Final = 0.2
 
 def _work(spec: SlotSpec, log: Path) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with log.open("a", buffering=1) as out:
-        sys.stderr = out
-        logging.basicConfig(
-            stream=out,
-            level=logging.INFO,
-            format=f"%(asctime)s {os.getpid()} %(levelname)s %(name)s %(message)s",
-        )
-        logging.getLogger("aiokafka").setLevel(logging.ERROR)
-        try:
-            run_slot(spec, threading.Event())
-        except BaseException:
-            logger.exception("the slot ends")
-            raise
+    out = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    logging.basicConfig(
+        level=logging.INFO,
+        format=f"%(asctime)s {os.getpid()} %(levelname)s %(name)s %(message)s",
+    )
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    run_slot(spec, threading.Event())
 
 
 def _end_with_parent() -> None:

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_S: Final = 30.0
 _TRANSACTION_S: Final = 20.0
+_MOST_RECORDS: Final = 8000
+"""Of one writer: on a busy machine faults take longer, and there is enough to check."""
 
 
 class Writer(threading.Thread):
@@ -50,6 +52,9 @@ class Writer(threading.Thread):
     def run(self) -> None:
         while not self._over.is_set():
             self._going.wait()
+            if self._number >= _MOST_RECORDS:
+                self._over.wait()
+                break
             with self.exclusive:
                 try:
                     self._burst(self._ready())
