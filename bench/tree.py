@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -63,17 +64,23 @@ class Tree:
 
 def kind(process: psutil.Process) -> str:
     """Return what a process is in the tree: ``java``, ``worker`` of Spark, or ``driver``."""
-    command = process.cmdline()
     if process.name() == "java":
         return "java"
-    return "worker" if "pyspark.daemon" in command else "driver"
+    try:
+        return "worker" if "pyspark.daemon" in process.cmdline() else "driver"
+    except psutil.ZombieProcess:  # it has no command line any more
+        return "driver"
 
 
 def slot_workers(tree: Tree) -> list[psutil.Process]:
     """Return the Python workers of Spark tasks: what the worker daemon has forked."""
-    daemons = [p for p in tree.processes() if kind(p) == "worker"]
-    pids = {p.pid for p in daemons}
-    return [p for p in daemons if p.ppid() in pids]
+    daemons = []
+    for process in tree.processes():
+        with suppress(psutil.NoSuchProcess):
+            if kind(process) == "worker":
+                daemons.append(process)
+    pids = {process.pid for process in daemons}
+    return [process for process in daemons if process.ppid() in pids]
 
 
 class PeakMemory:

@@ -25,7 +25,7 @@ _UNKNOWN_TOPIC: Final = 3
 _STILL_COMING: Final = frozenset({_UNKNOWN_TOPIC, 5, 6})  # topic, leader, leadership
 _TIMEOUT_S: Final = 60.0
 _IN_FLIGHT: Final = 8
-_READY_S: Final = 20.0
+_READY_S: Final = 60.0
 
 
 class BrokerSocket:
