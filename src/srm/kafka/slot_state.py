@@ -25,7 +25,7 @@ from srm.domain.replication_records import (
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError, UnavailableError
-from srm.kafka.clients import ClientLog
+from srm.kafka.clients import STATE_RECORDS, ClientLog
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.map_assembly import best_position, decode_state, later
 from srm.kafka.tail import KafkaTopicTail
@@ -47,6 +47,7 @@ class KafkaStateLog:
                 {
                     "linger.ms": 0,
                     **properties,
+                    **STATE_RECORDS,
                     "acks": "all",
                     "enable.idempotence": True,
                     "allow.auto.create.topics": False,
@@ -168,13 +169,11 @@ def starts(
     for report in reports:
         for entry in report.positions:
             reported[entry.topic_id, entry.partition].append(entry)
+    written_to: dict[tuple[str, int, str], list[MapBlock]] = defaultdict(list)
+    for block in blocks:
+        written_to[block.topic, block.partition, block.target_topic_id].append(block)
     for wanted in partitions:
-        same_target = [
-            b
-            for b in blocks
-            if (b.topic, b.partition) == (wanted.topic, wanted.partition)
-            and b.target_topic_id == wanted.target_topic_id
-        ]
+        same_target = written_to[wanted.topic, wanted.partition, wanted.target_topic_id]
         producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
         current = [b for b in same_target if b.topic_id == wanted.topic_id]
         position = best_position(reported[wanted.topic_id, wanted.partition])
