@@ -21,6 +21,7 @@ from tenacity import (
 
 from srm.errors import UnavailableError
 from srm.kafka.errors import kafka_errors
+from srm.kafka.rights import NOTHING, Needs
 from srm.kafka.wire.security_probe import refusal_of
 
 DEFAULT_TIMEOUT_S: Final = 30.0
@@ -176,12 +177,13 @@ class Clients:
         """Say what is done on which cluster, for error messages."""
         return f"{doing} on cluster {self.alias}"
 
-    def call(self, doing: str, request: Callable[[float], _T]) -> _T:
+    def call(self, doing: str, request: Callable[[float], _T], needs: Needs = NOTHING) -> _T:
         """Run an idempotent request until it succeeds, fails for good, or the time is up.
 
         Args:
             doing: what is done, for the message.
             request: is given the seconds it may take.
+            needs: the rights that it takes, for the message.
 
         Raises:
             SrmError: the last error of the request, or what keeps srm out of the cluster.
@@ -195,7 +197,7 @@ class Clients:
         )
 
         def attempt() -> _T:
-            with kafka_errors(self.where(doing)):
+            with kafka_errors(self.where(doing), needs):
                 return request(max(_SHORTEST_REQUEST_S, deadline - time.monotonic()))
 
         try:

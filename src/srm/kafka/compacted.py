@@ -14,7 +14,8 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
-from srm.kafka.topics import UNKNOWN_TOPIC_CODES, names
+from srm.kafka.rights import on_topic
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
@@ -37,7 +38,7 @@ class KafkaCompactedTopic:
         """
         doing = f"reading {self._topic}-{self._partition}"
         with self._clients.reader_lock:
-            return self._clients.call(doing, self._read)
+            return self._clients.call(doing, self._read, on_topic("Read", self._topic))
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
@@ -50,18 +51,19 @@ class KafkaCompactedTopic:
         where = self._clients.where(f"writing {self._topic}-{self._partition}")
         producer = self._clients.producer()
         failures: list[KafkaError] = []
+        needs = on_topic("Write", self._topic)
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
                 failures.append(error)
 
         try:
-            with kafka_errors(where):
+            with kafka_errors(where, needs):
                 for key, value in records.items():
                     self._produce(producer, key, value, delivered)
                 left = producer.flush(self._clients.timeout_s)
             if failures:
-                raise translate(failures[0], where)
+                raise translate(failures[0], where, needs)
             if left:
                 raise UnavailableError(f"{where}: no acknowledgement in time; retry")
         except SrmError:
@@ -95,7 +97,7 @@ class KafkaCompactedTopic:
         except KafkaException as error:
             if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
                 raise
-            self._require_absent()
+            self._require_absent(reader, timeout_s)
             return {}
         if start >= end:
             return {}
@@ -124,9 +126,15 @@ class KafkaCompactedTopic:
                     f"no record for {self._clients.timeout_s:g} s; retry"
                 )
 
-    def _require_absent(self) -> None:
-        """Never read a table as empty because its partition has no leader for a moment."""
-        if self._partition < names(self._clients).get(self._topic, 0):
+    def _require_absent(self, reader: Consumer, timeout_s: float) -> None:
+        """Never read a table as empty that exists.
+
+        Its partition may have no leader for a moment, or srm may not be allowed to see it.
+        """
+        topic = reader.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
+        if topic.error is not None and topic.error.code() not in UNKNOWN_TOPIC_CODES:
+            raise KafkaException(topic.error)
+        if self._partition in topic.partitions:
             self._clients.discard_reader()
             raise UnavailableError(
                 f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "

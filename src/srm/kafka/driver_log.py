@@ -18,10 +18,11 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain import internal_topics
 from srm.domain.topics import Flow
-from srm.errors import FencedError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
+from srm.kafka.rights import on_topic, on_transactional_id
 from srm.replication.driver_log import LogRecord
 
 TIMEOUT_S: Final = 10.0
@@ -75,7 +76,7 @@ class KafkaDriverLog:
         self._close_consumer()
         consumer = Consumer(reader_props(self._consumer_props), logger=ClientLog())
         self._consumer = consumer
-        with kafka_errors(self._reading):
+        with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
             state = KafkaTopicPartition(self._topic, 0, OFFSET_BEGINNING)
             _, end = consumer.get_watermark_offsets(state, self._timeout_s, cached=False)
             consumer.assign([state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
@@ -153,11 +154,17 @@ class KafkaDriverLog:
         self._drop_producer()
 
     def _failure(self, error: KafkaException, doing: str) -> SrmError:
-        failure = translate(error.args[0], f"{doing} {self._where}")
+        needs = {
+            **on_topic("Write", self._topic),
+            **on_transactional_id("Write", self._transactional_id),
+        }
+        failure = translate(error.args[0], f"{doing} {self._where}", needs)
         if isinstance(failure, FencedError):
             return FencedError(
                 f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
             )
+        if isinstance(failure, AuthorizationError):
+            return failure
         if error.args[0].retriable() or error.args[0].txn_requires_abort():
             return UnavailableError(str(failure))
         return failure

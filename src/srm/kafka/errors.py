@@ -26,6 +26,7 @@ from srm.errors import (
     UnavailableError,
     UsageError,
 )
+from srm.kafka.rights import NOTHING, Needs, missing
 
 _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {
@@ -127,12 +128,13 @@ _HINTS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
 )
 
 
-def translate(error: KafkaException | KafkaError, where: str) -> SrmError:
+def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
     """Build the srm error that stands for a client error.
 
     Args:
         error: what the client library raised or returned.
         where: what was tried and on which cluster, e.g. ``reading groups of cluster P``.
+        needs: the rights that it takes.
     """
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(kafka_error, KafkaError):
@@ -140,15 +142,15 @@ def translate(error: KafkaException | KafkaError, where: str) -> SrmError:
     cls = ERROR_CLASSES.get(kafka_error.code())
     if cls is None:
         cls = UnavailableError if kafka_error.retriable() else SrmError
-    hint = _HINTS.get(cls)
+    hint = missing(kafka_error.code(), needs) or _HINTS.get(cls)
     text = " ".join(kafka_error.str().split())
     return cls(f"{where}: {text} ({kafka_error.name()})" + (f"; {hint}" if hint else ""))
 
 
 @contextmanager
-def kafka_errors(where: str) -> Iterator[None]:
+def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
     """Turn every KafkaException of the block into the srm error it stands for."""
     try:
         yield
     except KafkaException as error:
-        raise translate(error, where) from error
+        raise translate(error, where, needs) from error

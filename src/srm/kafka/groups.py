@@ -21,6 +21,7 @@ from srm.engine.ports import GroupDescription, GroupState
 from srm.errors import GroupActiveError, SrmError, UsageError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import translate
+from srm.kafka.rights import on_cluster, on_group, on_topic
 
 _UNSTABLE_WAIT_S: Final = 2.0
 _STATES_OF_ERRORS: Final[Mapping[int, GroupState]] = {
@@ -49,7 +50,8 @@ def describe(clients: Clients, names: Collection[str] | None) -> dict[str, Group
             except KafkaException as error:
                 state = _STATES_OF_ERRORS.get(error.args[0].code())
                 if state is None:
-                    raise
+                    where = clients.where(f"describing group {name!r}")
+                    raise translate(error, where, on_group("Describe", name)) from error
                 found[name] = GroupDescription(name, state)
         return found
 
@@ -75,12 +77,13 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, int] = {}
         for answer in answers:
             if answer.error is not None:
-                raise translate(answer.error, f"{clients.where(doing)}: {_place(answer)}")
+                where = f"{clients.where(doing)}: {_place(answer)}"
+                raise translate(answer.error, where, on_topic("Describe", answer.topic))
             if answer.offset >= 0:
                 offsets[TopicPartition(answer.topic, answer.partition)] = answer.offset
         return offsets
 
-    return clients.call(doing, request)
+    return clients.call(doing, request, on_group("Describe", group))
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -104,9 +107,9 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
         answers = futures[group].result().topic_partitions or []
         failed = [answer for answer in answers if answer.error is not None]
         if failed:
-            raise _refused(clients.where(doing), failed)
+            raise _refused(clients.where(doing), group, failed)
 
-    clients.call(doing, request)
+    clients.call(doing, request, on_group("Read", group))
 
 
 def _listed(clients: Clients) -> list[str]:
@@ -116,7 +119,7 @@ def _listed(clients: Clients) -> list[str]:
         result = clients.admin().list_consumer_groups(request_timeout=timeout_s).result()
         for error in result.errors or []:
             # A broker that does not answer hides the groups it coordinates.
-            raise translate(error, clients.where("listing groups"))
+            raise translate(error, clients.where("listing groups"), on_cluster("Describe"))
         return [listing.group_id for listing in result.valid or []]
 
     return clients.call("listing groups", request)
@@ -148,9 +151,10 @@ def _place(answer: KafkaTopicPartition) -> str:
     return f"{answer.topic}-{answer.partition}"
 
 
-def _refused(where: str, failed: list[KafkaTopicPartition]) -> SrmError:
+def _refused(where: str, group: str, failed: list[KafkaTopicPartition]) -> SrmError:
     """Make one error of the partitions that were refused; members matter most."""
-    reasons = [(_place(a), translate(a.error, where)) for a in failed]
+    needs = {**on_group("Read", group), **on_topic("Read", *{a.topic for a in failed})}
+    reasons = [(_place(a), translate(a.error, where, needs)) for a in failed]
     first = min(
         (error for _, error in reasons),
         key=lambda error: (not isinstance(error, GroupActiveError), error.retriable),

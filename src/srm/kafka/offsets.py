@@ -12,6 +12,8 @@ from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka import topics
 from srm.kafka.clients import Clients
+from srm.kafka.errors import translate
+from srm.kafka.rights import on_topic
 
 # _NOENT ("no leaders found") is the answer when not one of the partitions has a leader, which is
 # also the case when not one of them exists.
@@ -52,7 +54,8 @@ def _list(
                 if code == KafkaError.FENCED_LEADER_EPOCH:
                     clients.discard_admin()  # the broker was started again meanwhile
                 if code not in _UNKNOWN:
-                    raise
+                    where = clients.where(f"listing offsets of {partition}")
+                    raise translate(error, where, on_topic("Describe", raw.topic)) from error
                 unknown.append(partition)
         _require_absent(clients, unknown)
         return found

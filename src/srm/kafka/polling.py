@@ -8,6 +8,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message
 
 from srm.kafka.errors import ERROR_CLASSES, translate
+from srm.kafka.rights import on_topic
 
 _BATCH: Final = 5000
 _logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ def position_after(message: Message, where: str) -> int | None:
         return int(message.offset())
     # A reader without a group needs no right to its group.id, and librdkafka reconnects by itself.
     if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not _passes(code):
-        raise translate(error, where)
+        raise translate(error, where, on_topic("Read", message.topic() or "that is followed"))
     _logger.debug("%s: %s", where, error)
     return None
 

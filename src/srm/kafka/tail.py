@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from srm.kafka.clients import ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
+from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
 _LOOK_AGAIN_S: Final = 1.0
@@ -83,7 +84,7 @@ class KafkaTopicTail:
         """
         deadline = time.monotonic() + timeout_s
         behind = not self._caught_up
-        with kafka_errors(self._where):
+        with kafka_errors(self._where, on_topic("Read", self._topic)):
             consumer = self._open()
             while True:
                 left = max(0.0, deadline - time.monotonic())
@@ -122,8 +123,10 @@ class KafkaTopicTail:
 
     def _absent(self, consumer: Consumer, timeout_s: float) -> bool:
         """Tell a topic that does not exist from one whose leader is not known for a moment."""
-        topic = consumer.list_topics(self._topic, timeout=timeout_s).topics.get(self._topic)
-        return topic is None or self._partition not in topic.partitions
+        topic = consumer.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
+        if topic.error is not None and topic.error.code() not in UNKNOWN_TOPIC_CODES:
+            raise KafkaException(topic.error)
+        return self._partition not in topic.partitions
 
     def _take(self, consumer: Consumer, wait_s: float) -> list[tuple[bytes, bytes | None]]:
         pairs: list[tuple[bytes, bytes | None]] = []

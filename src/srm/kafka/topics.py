@@ -23,6 +23,7 @@ from srm.engine.ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import translate
+from srm.kafka.rights import on_topic
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -63,7 +64,8 @@ def describe(
 
     def request(timeout_s: float) -> dict[str, TopicDescription]:
         futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
-        found = _results(clients.where("describing"), futures, expected=UNKNOWN_TOPIC_CODES)
+        where = clients.where("describing")
+        found = _results(where, futures, "Describe", expected=UNKNOWN_TOPIC_CODES)
         return {
             name: TopicDescription(name, _topic_id(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
@@ -81,7 +83,7 @@ def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, 
     def request(timeout_s: float) -> dict[str, dict[str, str]]:
         futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
         where = clients.where("reading configs")
-        found = _results(where, futures, expected=UNKNOWN_TOPIC_CODES)
+        found = _results(where, futures, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
         return {
             resource.name: {
                 name: entry.value for name, entry in entries.items() if _is_override(entry)
@@ -108,7 +110,8 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_topics(new, request_timeout=timeout_s)
-        _results(clients.where("creating"), futures, expected={KafkaError.TOPIC_ALREADY_EXISTS})
+        existing = {KafkaError.TOPIC_ALREADY_EXISTS}
+        _results(clients.where("creating"), futures, "Create", expected=existing)
 
     wanted = {spec.name for spec in specs}
     clients.call(f"creating topics {_listed(wanted)}", request)
@@ -132,7 +135,7 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
-        _results(clients.where("growing"), futures)
+        _results(clients.where("growing"), futures, "Alter")
 
     def visible() -> bool:
         now = describe(clients, larger.keys())
@@ -162,7 +165,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
-        _results(clients.where("changing configs"), futures)
+        _results(clients.where("changing configs"), futures, "AlterConfigs")
 
     def visible() -> bool:
         now = overrides(clients, changes.keys())
@@ -199,7 +202,10 @@ def _is_override(entry: ConfigEntry) -> bool:
 
 
 def _results(
-    where: str, futures: Mapping[Any, Future[Any]], expected: Collection[int] = frozenset()
+    where: str,
+    futures: Mapping[Any, Future[Any]],
+    operation: str,
+    expected: Collection[int] = frozenset(),
 ) -> dict[Any, Any]:
     """Collect results; one with an expected error is left out, other errors end in one raised."""
     found: dict[Any, Any] = {}
@@ -210,7 +216,8 @@ def _results(
         except KafkaException as error:
             if error.args[0].code() not in expected:
                 name = key.name if isinstance(key, ConfigResource) else key
-                failures.append(translate(error, f"{where}: topic {name}"))
+                needs = on_topic(operation, name)
+                failures.append(translate(error, f"{where}: topic {name}", needs))
     if failures:
         # What cannot succeed must not be tried again because of what can.
         raise min(failures, key=lambda error: error.retriable)
