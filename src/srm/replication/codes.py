@@ -12,6 +12,9 @@ UNEXPECTED_OFFSET: Final = -1001
 UNREADABLE: Final = -1002
 """Ours: the fetched bytes are not a batch that can be copied."""
 OFFSET_OUT_OF_RANGE: Final = 1
+TOPIC_RIGHT_MISSING: Final = 29
+NO_ACCESS: Final = 58
+"""SASL_AUTHENTICATION_FAILED, and ours for whatever else keeps srm out of a cluster."""
 
 FENCED: Final = frozenset({47, 49, 90})
 """INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: somebody took over."""
@@ -30,11 +33,12 @@ REFUSED: Final = {
     10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the target topic",
     17: "INVALID_TOPIC_EXCEPTION",
     18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the target topic",
-    29: "TOPIC_AUTHORIZATION_FAILED: grant the right on the topic",
-    31: "CLUSTER_AUTHORIZATION_FAILED: grant the right on the cluster",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED: grant Write on the topic, or IdempotentWrite on the cluster",
     32: "INVALID_TIMESTAMP: see message.timestamp.before.max.ms and after.max.ms of the target",
     43: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
     44: "POLICY_VIOLATION",
+    58: "SASL_AUTHENTICATION_FAILED: check the credentials",
     76: "UNSUPPORTED_COMPRESSION_TYPE",
     87: "INVALID_RECORD",
 }
@@ -45,3 +49,11 @@ TOO_LARGE: Final = frozenset({10, 18})
 
 OF_A_RECORD: Final = TOO_LARGE | frozenset({32, 87})
 """A record of the batch is to blame; the others are taken without it."""
+
+
+def missing_right(operation: str, topic: str, cluster: str) -> str:
+    """Say which right on a topic is missing, and where."""
+    return (
+        f"{REFUSED[TOPIC_RIGHT_MISSING]} on {cluster}: grant {operation} on topic {topic} to srm's "
+        "principal (docs/security.md)"
+    )

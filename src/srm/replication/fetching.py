@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchFrom, FetchSession
@@ -98,11 +98,12 @@ class SourceLoop:
                     max_wait_ms=_SHORT_WAIT_MS if self._left_out else _IDLE_WAIT_MS,
                     max_bytes=self._quota.fetch_bytes(max(_RESPONSE_BYTES, self._partition_bytes)),
                 )
-            except UnavailableError as error:
+            except SrmError as error:
                 logger.warning("source %s: %s", self._where, error)
+                code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
                 for key in list(self._asked):
                     if (copy := self._copies.get(key)) is not None:
-                        self._on_trouble(copy, codes.NO_ANSWER, str(error))
+                        self._on_trouble(copy, code, str(error))
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             size = self._dispatch(fetched, time.monotonic() - began)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.topics import TopicPartition
-from srm.errors import DataLossError, UnavailableError
+from srm.errors import AuthorizationError, DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.ports import FetchedPartition, FetchFrom, Wire
 
@@ -42,6 +42,7 @@ class LogReader:
         Raises:
             OutOfRangeError: the log does not hold the offset.
             UnavailableError: the leader does not answer, or has moved.
+            AuthorizationError: the right to read the topic is missing.
         """
         node = await self.wire.leader(self.partition)
         fetched = await self.wire.fetch(
@@ -55,6 +56,9 @@ class LogReader:
         if error == codes.OFFSET_OUT_OF_RANGE:
             start, end = await self.wire.log_range(self.partition)
             raise OutOfRangeError(self.partition, offset, start, end)
+        if error == codes.TOPIC_RIGHT_MISSING:
+            topic, cluster = self.partition.topic, self.wire.alias
+            raise AuthorizationError(codes.missing_right("Read", topic, cluster))
         if error:
             self.wire.leaders_changed()
             raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")

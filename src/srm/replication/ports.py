@@ -108,7 +108,16 @@ class FetchSession(Protocol):
 
 
 class Wire(Protocol):
-    """The hot path to one cluster. Calls raise UnavailableError when a connection breaks."""
+    """The hot path to one cluster.
+
+    Calls raise UnavailableError when a connection breaks, AuthorizationError and ConfigError where
+    the cluster does not let srm in.
+    """
+
+    @property
+    def alias(self) -> str:
+        """Alias of the cluster, for messages."""
+        ...
 
     async def leader(self, partition: TopicPartition) -> int:
         """Return the node that leads the partition; UnavailableError while there is none."""

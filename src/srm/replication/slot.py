@@ -182,7 +182,7 @@ class Slot:
             source_start, _ = await self._source.log_range(copy.source)
             target_start, _ = await self._target.log_range(copy.target)
         except SrmError as error:
-            self._trouble.stop(copy, str(error))
+            self._trouble.stop(copy, str(error), retriable=error.retriable)
             return
         copy.fetch_offset = copy.source_next = source_start
         copy.target_next = target_start
@@ -204,7 +204,7 @@ class Slot:
             target_node = await self._target.leader(copy.target)
             await self._target.connect(target_node)
         except SrmError as error:
-            self._trouble.stop(copy, str(error))
+            self._trouble.stop(copy, str(error), retriable=error.retriable)
             return
         if self._copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return

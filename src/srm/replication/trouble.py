@@ -76,6 +76,8 @@ class Trouble:
             self._refused_record(copy, produced)
         elif produced.error in codes.REFUSED:
             reason = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
+            if produced.error == codes.TOPIC_RIGHT_MISSING:
+                reason = codes.missing_right("Write", copy.target.topic, self._target.alias)
             where = f"source offset {copy.source_next}"
             self.stop(copy, f"target refused {copy.target} at {where}: {reason}", retriable=False)
         else:
@@ -116,6 +118,9 @@ class Trouble:
                 "deleted or created anew; the driver assigns it again if it exists",
                 retriable=False,
             )
+        elif error == codes.TOPIC_RIGHT_MISSING:
+            reason = codes.missing_right("Read", copy.source.topic, self._source.alias)
+            self.stop(copy, reason, retriable=False)
         elif error == codes.UNREADABLE or error in codes.REFUSED:
             self.stop(copy, text or codes.REFUSED[error], retriable=False)
         else:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
+from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.transaction import (
     AddPartitionsToTxnRequest,
@@ -26,6 +27,16 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_e
 
 from srm.domain.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
+from srm.kafka.rights import (
+    CLUSTER,
+    NOTHING,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Needs,
+    missing,
+    on_topic,
+    on_transactional_id,
+)
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.fetch_session import WireFetchSession
@@ -59,7 +70,7 @@ _REFUSAL_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-_MISSING_RIGHTS: Final = frozenset({29, 31, 53})
+_MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
 
 def _is_retriable(error: BaseException) -> bool:
@@ -78,6 +89,11 @@ class WireCluster:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._refusals: dict[int, tuple[float, SrmError]] = {}
+
+    @property
+    def alias(self) -> str:
+        """See the port."""
+        return self._alias
 
     async def start(self) -> None:
         """Learn the cluster's brokers.
@@ -124,6 +140,8 @@ class WireCluster:
             await client.add_topic(partition.topic)
             await client.force_metadata_update()
             node = client.cluster.leader_for_partition(wanted)
+        if partition.topic in client.cluster.unauthorized_topics:
+            self._check(TOPIC, f"finding {partition}", on_topic("Describe", partition.topic))
         if node is None or node == -1:
             raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
         return int(node)
@@ -193,7 +211,11 @@ class WireCluster:
         async def once() -> ProducerId:
             request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
             response = await self._to_coordinator(transactional_id, request)
-            self._check(response.error_code, f"taking over {transactional_id}")
+            self._check(
+                response.error_code,
+                f"taking over {transactional_id}",
+                on_transactional_id("Write", transactional_id),
+            )
             return ProducerId(response.producer_id, response.producer_epoch)
 
         return await self._persistently(once)
@@ -202,6 +224,10 @@ class WireCluster:
         self, transactional_id: str, producer: ProducerId, partition: TopicPartition
     ) -> None:
         """See the port."""
+        needs = {
+            **on_transactional_id("Write", transactional_id),
+            **on_topic("Write", partition.topic),
+        }
 
         async def add() -> None:
             request = AddPartitionsToTxnRequest(
@@ -213,14 +239,14 @@ class WireCluster:
             response = await self._to_coordinator(transactional_id, request)
             for _, answers in response.errors:
                 for _, error in answers:
-                    self._check(error, f"claiming {partition}")
+                    self._check(error, f"claiming {partition}", needs)
 
         async def end() -> None:
             request = EndTxnRequest(
                 transactional_id, producer.id, producer.epoch, transaction_result=False
             )
             response = await self._to_coordinator(transactional_id, request)
-            self._check(response.error_code, f"claiming {partition}")
+            self._check(response.error_code, f"claiming {partition}", needs)
 
         await self._persistently(add)
         await self._persistently(end)
@@ -287,19 +313,20 @@ class WireCluster:
             [(_, [(_, error, *rest)])] = response.topics
             if error in codes.LEADERSHIP:
                 self.leaders_changed()
-            self._check(error, f"offsets of {partition}")
+            self._check(error, f"offsets of {partition}", on_topic("Describe", partition.topic))
             return int(rest[1])
 
         return await self._persistently(once)
 
     async def _to_coordinator(self, transactional_id: str, request: Any) -> Any:
-        try:
-            node = await self._started().coordinator_lookup(
-                CoordinationType.TRANSACTION, transactional_id
-            )
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise UnavailableError(f"{self._alias}: no coordinator: {error!r}") from error
-        return await self._send(node, request, ConnectionGroup.COORDINATION)
+        find = FindCoordinatorRequest(transactional_id, CoordinationType.TRANSACTION)
+        found = await self._send(self._started().get_random_node(), find)
+        self._check(
+            found.error_code,
+            f"finding the coordinator of {transactional_id}",
+            on_transactional_id("Write", transactional_id),
+        )
+        return await self._send(found.coordinator_id, request, ConnectionGroup.COORDINATION)
 
     async def _send(self, node: int, request: Any, group: int = ConnectionGroup.DEFAULT) -> Any:
         try:
@@ -310,7 +337,7 @@ class WireCluster:
         except (KafkaError, OSError, TimeoutError) as error:
             raise UnavailableError(f"{self._alias} node {node}: {error!r}") from error
 
-    def _check(self, code: int, doing: str) -> None:
+    def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
         if code == codes.NONE:
             return
         error = for_code(code)
@@ -318,7 +345,7 @@ class WireCluster:
         if code in codes.FENCED:
             raise FencedError(text)
         if code in _MISSING_RIGHTS:
-            raise AuthorizationError(f"{text}: grant the right to srm's principal")
+            raise AuthorizationError(f"{text}; {missing(code, needs)}")
         if code in codes.TRANSIENT or getattr(error, "retriable", False):
             raise UnavailableError(text)
         raise SrmError(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from srm.errors import UnavailableError
+from srm.errors import SrmError
 from srm.kafka.wire.buffers import PooledBuffer
 from srm.kafka.wire.frames import fetch_request, fetch_response
 from srm.replication.ports import Fetched, FetchFrom
@@ -54,7 +54,7 @@ class WireFetchSession:
             body = self._request(max_wait_ms, max_bytes)
             try:
                 buffer = await self._ask(body, max_wait_ms)
-            except UnavailableError:
+            except SrmError:
                 self._begin_anew()
                 raise
             response = fetch_response(memoryview(buffer.data))
