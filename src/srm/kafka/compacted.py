@@ -15,7 +15,7 @@ from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic
-from srm.kafka.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES, describe
 
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
@@ -97,7 +97,7 @@ class KafkaCompactedTopic:
         except KafkaException as error:
             if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
                 raise
-            self._require_absent(reader, timeout_s)
+            self._require_absent()
             return {}
         if start >= end:
             return {}
@@ -126,15 +126,13 @@ class KafkaCompactedTopic:
                     f"no record for {self._clients.timeout_s:g} s; retry"
                 )
 
-    def _require_absent(self, reader: Consumer, timeout_s: float) -> None:
+    def _require_absent(self) -> None:
         """Never read a table as empty that exists.
 
         Its partition may have no leader for a moment, or srm may not be allowed to see it.
         """
-        topic = reader.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
-        if topic.error is not None and topic.error.code() not in UNKNOWN_TOPIC_CODES:
-            raise KafkaException(topic.error)
-        if self._partition in topic.partitions:
+        found = describe(self._clients, [self._topic], "Read").get(self._topic)
+        if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()
             raise UnavailableError(
                 f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "

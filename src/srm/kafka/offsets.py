@@ -64,11 +64,11 @@ def _list(
 
 
 def _require_absent(clients: Clients, unknown: list[TopicPartition]) -> None:
-    """Tell partitions that do not exist from those whose leader is not known yet."""
-    if not unknown:
-        return
-    counts = topics.names(clients)
-    leaderless = [str(p) for p in unknown if p.partition < counts.get(p.topic, 0)]
+    """Tell partitions that do not exist from those without a leader, or that srm may not see."""
+    found = topics.describe(clients, {p.topic for p in unknown})
+    leaderless = [
+        str(p) for p in unknown if p.topic in found and p.partition < found[p.topic].partitions
+    ]
     if leaderless:
         raise UnavailableError(
             f"listing offsets on cluster {clients.alias}: no leader yet for {', '.join(leaderless)}"

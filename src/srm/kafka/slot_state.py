@@ -28,6 +28,7 @@ from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.map_assembly import best_position, decode_state, later
+from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
 
@@ -37,23 +38,24 @@ _ADMIN_S: Final = 20.0
 
 
 class KafkaStateLog:
-    """Fire-and-forget writes through one idempotent producer (implements StateLog)."""
+    """Fire-and-forget writes through one idempotent producer (implements StateLog).
+
+    Some errors are the end of such a producer, a missing right among them: what it holds is lost,
+    :meth:`flush` and :meth:`failure` tell why, and the next write begins with a new one.
+    """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._where = f"writing state to cluster {alias}"
-        self._failure: KafkaError | None = None
-        with kafka_errors(self._where):
-            self._producer = Producer(
-                {
-                    "linger.ms": 0,
-                    **properties,
-                    **STATE_RECORDS,
-                    "acks": "all",
-                    "enable.idempotence": True,
-                    "allow.auto.create.topics": False,
-                },
-                logger=ClientLog(),
-            )
+        self._properties = {
+            "linger.ms": 0,
+            **properties,
+            **STATE_RECORDS,
+            "acks": "all",
+            "enable.idempotence": True,
+            "allow.auto.create.topics": False,
+        }
+        self._failure: SrmError | None = None
+        self._producer = self._new_producer()
 
     def write(self, topic: str, key: bytes, value: bytes, partition: int = 0) -> None:
         """See the port."""
@@ -65,11 +67,15 @@ class KafkaStateLog:
         except BufferError as error:
             raise UnavailableError(f"{self._where}: the queue is full") from error
         except KafkaException as error:
-            raise translate(error, self._where) from error
+            self._failed(self._real(error.args[0]), topic)
 
     def flush(self, timeout_s: float) -> None:
         """See the port."""
-        left = self._producer.flush(timeout_s)
+        try:
+            left = self._producer.flush(timeout_s)
+        except KafkaException as error:
+            self._failed(error.args[0], "that is written")
+            left = 0
         failure = self.failure()
         if failure is not None:
             raise failure
@@ -79,11 +85,32 @@ class KafkaStateLog:
     def failure(self) -> SrmError | None:
         """See the port."""
         failure, self._failure = self._failure, None
-        return None if failure is None else translate(failure, self._where)
+        return failure
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None and self._failure is None:
-            self._failure = error
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed(error, message.topic() or "")
+
+    def _failed(self, error: KafkaError, topic: str) -> None:
+        if self._failure is None:
+            without_topic = f"Write on topic {topic}, or IdempotentWrite on the cluster"
+            needs = {**on_topic("Write", topic), CLUSTER: without_topic}
+            self._failure = translate(error, self._where, needs)
+        if error.fatal():
+            self._producer = self._new_producer()
+
+    def _real(self, error: KafkaError) -> KafkaError:
+        """Return the error behind "fatal error", which is told to whoever serves callbacks next."""
+        if error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's local codes are so named
+            try:
+                self._producer.poll(0)
+            except KafkaException as fatal:
+                return fatal.args[0]
+        return error
+
+    def _new_producer(self) -> Producer:
+        with kafka_errors(self._where):
+            return Producer(self._properties, logger=ClientLog())
 
 
 class KafkaAssignmentFeed:
@@ -220,6 +247,9 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
         [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
         return {name: entry.value for name, entry in answer.result().items() if entry.value}
-    except (KafkaException, StopIteration) as error:
-        logger.warning("broker settings cannot be read, assuming Kafka's defaults: %s", error)
-        return {}
+    except KafkaException as error:
+        reason = translate(error, "assuming Kafka's defaults", on_cluster("DescribeConfigs"))
+        logger.warning("broker settings cannot be read, %s", reason)
+    except StopIteration:
+        logger.warning("broker settings cannot be read, assuming Kafka's defaults: no broker yet")
+    return {}

@@ -53,9 +53,12 @@ def _topic_id(printed: object) -> str:
 
 
 def describe(
-    clients: Clients, wanted: Collection[str] | None = None
+    clients: Clients, wanted: Collection[str] | None = None, operation: str = "Describe"
 ) -> dict[str, TopicDescription]:
-    """Describe all or the given topics; one that does not exist is left out."""
+    """Describe all or the given topics; one that does not exist is left out.
+
+    ``operation`` is what the caller has in mind: the right to name where even this one is missing.
+    """
     if wanted is None:
         wanted = names(clients)
     if not wanted:
@@ -65,7 +68,7 @@ def describe(
     def request(timeout_s: float) -> dict[str, TopicDescription]:
         futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
         where = clients.where("describing")
-        found = _results(where, futures, "Describe", expected=UNKNOWN_TOPIC_CODES)
+        found = _results(where, futures, operation, expected=UNKNOWN_TOPIC_CODES)
         return {
             name: TopicDescription(name, _topic_id(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
