@@ -8,6 +8,7 @@ from typing import Any
 
 from srm.config.model import FlowConfig
 from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.record_headers import RecordSettings
 from srm.domain.topics import Flow
 
 SECOND = timedelta(seconds=1)
@@ -49,5 +50,7 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         metrics_interval=SECOND,
         data_loss_policy="stop",
         max_bytes_per_second=None,
+        isolation_level="read_committed",
+        records=RecordSettings(),
     )
     return replace(usual, **settings)

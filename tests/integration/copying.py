@@ -6,12 +6,14 @@ import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from confluent_kafka import Producer
 from tests.flows import flow_config
 from tests.waiting import eventually
 
 from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import (
     AssignedPartition,
@@ -132,6 +134,19 @@ class CopyLab:
         assert not thread.is_alive()
         assert not failures, failures
 
+    def use(self, **config: object) -> None:
+        """Change settings of the flow, for slots that start from now on."""
+        self.config = replace(self.config, **config)  # type: ignore[arg-type]
+
+    def forget_state(self) -> None:
+        """Delete the map and all positions: the next slot has to find them in the logs."""
+        for number in range(MAP_PARTITIONS):
+            table = self.target.compacted(internal_topics.offset_map(self.flow.source), number)
+            if blocks := table.read():
+                table.write(dict.fromkeys(blocks))
+        state = self.target.compacted(internal_topics.replication(self.flow.source))
+        state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
+
     def producer(self, **settings: object) -> Producer:
         return Producer({**self.source_props, "linger.ms": 5, **settings})
 
@@ -145,12 +160,13 @@ class CopyLab:
         return None if value is None else PartitionStatus.decode(value)
 
     def stopped(self, partition: AssignedPartition) -> PartitionStatus:
-        """Wait until a partition is stopped, and return its status."""
+        """Wait until a partition is stopped by certain records, and return its status."""
         found: list[PartitionStatus] = []
 
         def stops() -> bool:
             status = self.status(partition)
-            found[:] = [status] if status is not None and status.state == "stopped" else []
+            if status is not None and status.state == "stopped" and status.lost_from is not None:
+                found.append(status)
             return bool(found)
 
         eventually(stops, f"{partition.topic}-{partition.partition} stops")

@@ -201,12 +201,7 @@ def test_an_empty_map_is_found_again_in_the_logs(lab: CopyLab) -> None:
     with lab.running():
         lab.wait_until_copied(partitions)
 
-    for topic, count in ((internal_topics.offset_map(lab.flow.source), 8),):
-        for partition in range(count):
-            table = lab.target.compacted(topic, partition)
-            table.write(dict.fromkeys(table.read()))
-    state = lab.target.compacted(internal_topics.replication(lab.flow.source))
-    state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
+    lab.forget_state()
     _fill(lab.producer(), partitions[0].topic, 10, seed=1000)
     with lab.running():
         lab.wait_until_copied(partitions)

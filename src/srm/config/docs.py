@@ -14,6 +14,7 @@ from srm.config.keys import (
     FLOW_KEYS,
     IGNORED_KEYS,
     IGNORED_PREFIXES,
+    RECORD_KEYS,
     ConfigKey,
 )
 
@@ -22,6 +23,7 @@ DEFAULT_PATH: Final = Path("docs/configuration.md")
 _ORIGINS: Final = {
     "mm2": "MirrorMaker 2",
     "srm": "SRM",
+    "replicator": "Confluent Replicator",
     "connect": "Kafka Connect",
     "ours": "srm",
 }
@@ -82,6 +84,8 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
 - New topics are looked for every 2 seconds, new groups every 10.
 - Two aliases with a common address are refused: they would be one cluster.
 - Only the DefaultReplicationPolicy is supported.
+- Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
+  consumer on the source (MirrorMaker 2 copies aborted ones too unless told not to).
 """
 
 _CLIENTS_HEAD: Final = """\
@@ -101,7 +105,7 @@ def render() -> str:
         (
             _HEAD,
             "## Keys\n",
-            *_key_table((*FILE_KEYS, *FLOW_KEYS, *CLASS_KEYS)),
+            *_key_table((*FILE_KEYS, *FLOW_KEYS, *RECORD_KEYS, *CLASS_KEYS)),
             "",
             "`stack.*` keys configure the embedded stack of `srm stack`.\n",
             "## Keys without meaning here\n",

@@ -12,11 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from srm.domain.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
+
 ValueKind = Literal[
     "boolean", "count", "replication factor", "seconds", "list", "regexes", "string", "choice"
 ]
 """A ``replication factor`` is a count, or -1 for the broker's default."""
-Origin = Literal["mm2", "srm", "connect", "ours"]
+Origin = Literal["mm2", "srm", "replicator", "connect", "ours"]
 Scope = Literal["file", "flow", "replication"]
 """``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
 
@@ -303,8 +305,8 @@ FLOW_KEYS: Final = (
         "data.loss.policy",
         "choice",
         "stop",
-        "What happens to a partition whose next records are gone from the source: stop and say so, "
-        "or record the range and continue.",
+        "What happens to a partition whose next records are gone from the source, or refused by "
+        "the target: stop and say so, or record the range and continue.",
         origin="ours",
         attribute="data_loss_policy",
         choices=("stop", "continue"),
@@ -319,6 +321,48 @@ FLOW_KEYS: Final = (
         attribute="max_bytes_per_second",
     ),
 )
+
+RECORD_KEYS: Final = (
+    ConfigKey(
+        "provenance.header.enable",
+        "boolean",
+        "false",
+        "Whether each copied record gets a header that says where it comes from, and records that "
+        "would return to the topic they came from are left out.",
+        origin="replicator",
+    ),
+    ConfigKey(
+        "provenance.header.name",
+        "string",
+        PROVENANCE_HEADER,
+        "Name of that header.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "provenance.header.filter.overrides",
+        "string",
+        "",
+        "Records that are copied although they return: `CLUSTER_ID,TOPIC,FROM-TO;...` with regular "
+        "expressions and epoch milliseconds, `-` for any time.",
+        origin="replicator",
+    ),
+    ConfigKey(
+        "copy.source.offset.in.header.enabled",
+        "boolean",
+        "false",
+        f"Whether each copied record gets a header `{SOURCE_OFFSETS_HEADER}` with its offset in "
+        "each cluster it comes through.",
+        origin="srm",
+    ),
+    ConfigKey(
+        "records.exclude.headers",
+        "regexes",
+        "",
+        "Records with a header of such a name are not copied.",
+        origin="ours",
+    ),
+)
+"""What is done to records; the loader makes one value of them."""
 
 _CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
 _NO_WORKERS: Final = "There are no Connect workers."
@@ -357,9 +401,6 @@ IGNORED_KEYS: Final = (
     _ignored("inter.worker.signature.algorithm", _NO_WORKERS),
     _ignored("connect.start.task.timeout.ms", _NO_WORKERS, "srm"),
     _ignored("disable.source.topic.auto.creation", "Reading creates no topic.", "srm", ("true",)),
-    _ignored(
-        "copy.source.offset.in.header.enabled", "Records are copied unchanged.", "srm", ("false",)
-    ),
     _ignored("srm.internal.topic.exclude.enable", "Internal topics are never copied.", "srm"),
     _ignored("metrics.topic.replication.factor", _OWN_STATE, "srm"),
     _ignored("control.topic.replication.factor", _OWN_STATE, "srm"),
@@ -416,7 +457,7 @@ PROVIDERS_KEY: Final = "config.providers"
 
 KEYS: Final = {
     name: key
-    for key in (*FILE_KEYS, *FLOW_KEYS, *CLASS_KEYS, *IGNORED_KEYS)
+    for key in (*FILE_KEYS, *FLOW_KEYS, *RECORD_KEYS, *CLASS_KEYS, *IGNORED_KEYS)
     for name in (key.name, *key.synonyms, *key.deprecated)
 }
 """Every key by each of its names."""

@@ -8,19 +8,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from srm.config.checking import check_settings
 from srm.config.client_keys import CLIENT_KEYS
 from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
-from srm.config.keys import DEFAULT_POLICY, FLOW_KEYS, JAVA_CLASSES, KEYS, STACK_PREFIX, ConfigKey
-from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.keys import (
+    DEFAULT_POLICY,
+    FLOW_KEYS,
+    JAVA_CLASSES,
+    KEYS,
+    RECORD_KEYS,
+    STACK_PREFIX,
+    ConfigKey,
+)
+from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import resolve_references
 from srm.config.security import translate_security
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.filters import split_patterns
 from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.record_headers import RecordSettings, parse_overrides
 from srm.domain.topics import Flow
 from srm.errors import ConfigError
 
@@ -193,7 +202,41 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         if not _value(file, KEYS[f"refresh.{what}.enabled"], flow):
             values[f"refresh_{what}_interval"] = NEVER
     _refuse_java_classes(file, flow)
-    return FlowConfig(flow=flow, policy=_policy(file, flow), **values)
+    return FlowConfig(
+        flow=flow,
+        policy=_policy(file, flow),
+        isolation_level=_isolation_level(file, flow),
+        records=_records(file, flow),
+        **values,
+    )
+
+
+def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
+    level = _client(file, flow.source, "consumer", flow).get("isolation.level", "read_committed")
+    if level not in get_args(IsolationLevel):
+        raise ConfigError(
+            f"{file.path}: {flow}: isolation.level: {level!r} is neither read_committed nor "
+            "read_uncommitted"
+        )
+    return cast("IsolationLevel", level)
+
+
+def _records(file: SettingsFile, flow: Flow) -> RecordSettings:
+    values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
+    overrides = "provenance.header.filter.overrides"
+    if not values["provenance.header.name"]:
+        raise ConfigError(f"{file.path}: provenance.header.name is empty")
+    try:
+        found = parse_overrides(values[overrides] or "")
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: {overrides}: {error}") from None
+    return RecordSettings(
+        provenance=values["provenance.header.enable"],
+        provenance_name=values["provenance.header.name"],
+        overrides=found,
+        source_offsets=values["copy.source.offset.in.header.enabled"],
+        exclude_headers=values["records.exclude.headers"],
+    )
 
 
 def _policy(file: SettingsFile, flow: Flow) -> DefaultReplicationPolicy:

@@ -11,10 +11,12 @@ from datetime import timedelta
 from typing import Literal
 
 from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.record_headers import RecordSettings
 from srm.domain.topics import Flow
 from srm.errors import ConfigError
 
 ClientKind = Literal["admin", "consumer", "producer"]
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class FlowConfig:
     metrics_interval: timedelta
     data_loss_policy: Literal["stop", "continue"]
     max_bytes_per_second: int | None
+    isolation_level: IsolationLevel
+    records: RecordSettings
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,11 @@ from srm.errors import IntegrityError
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """``count`` source records from ``source_start``, copied to ``target_start`` and on."""
+    """``count`` source records from ``source_start``, copied to ``target_start`` and on.
+
+    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy stood
+    at ``target_start``.
+    """
 
     source_start: int
     target_start: int
@@ -92,29 +96,43 @@ Translation = Translated | NotCopiedYet | NoMap
 
 
 def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Sort facts about one partition and join those that touch or repeat each other.
+    """Sort facts about one partition, and join or cut what they say of the same records.
 
     The same stretch may be reported twice (by an owner that was stopped, and by its successor that
     found the records in the log), so overlapping runs are fine while they agree.
 
+    A source that was truncated gives other records the same offsets. So a cut, or a run, that
+    stands later on the target and begins at a lower source offset cuts the earlier ones: what they
+    held from there on has no source counterpart any more, and is a hole.
+
     Raises:
-        IntegrityError: two runs give one record two places.
+        IntegrityError: two runs put different records at one target offset.
     """
     joined: list[Run] = []
-    for run in sorted(runs, key=lambda r: (r.target_start, -r.count)):
+    for run in sorted(runs, key=lambda r: (r.target_start, r.count > 0, -r.count)):
         if run.count <= 0:
+            _cut(joined, run.source_start)
             continue
         last = joined[-1] if joined else None
         if last is not None and run.target_start <= last.target_end and run.shift == last.shift:
             end = max(last.target_end, run.target_end)
             joined[-1] = Run(last.source_start, last.target_start, end - last.target_start)
-        elif last is not None and (
-            run.target_start < last.target_end or run.source_start < last.source_end
-        ):
+        elif last is not None and run.target_start < last.target_end:
             raise IntegrityError(f"offset map contradicts itself: {last} and {run}")
         else:
+            _cut(joined, run.source_start)
             joined.append(run)
     return tuple(joined)
+
+
+def _cut(runs: list[Run], source_offset: int) -> None:
+    """Take away what runs in order hold from a source offset on."""
+    while runs and runs[-1].source_end > source_offset:
+        last = runs.pop()
+        if last.source_start < source_offset:
+            runs.append(
+                Run(last.source_start, last.target_start, source_offset - last.source_start)
+            )
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def newest_topic_ids(
     return ids
 
 
-def best_position(candidates: Iterable[PartitionPosition]) -> Position | None:
+def best_report(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
     """Choose among the positions that several slots report for one partition.
 
     Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
@@ -116,10 +116,7 @@ def best_position(candidates: Iterable[PartitionPosition]) -> Position | None:
             owners[candidate.producer_id] = candidate
     if not owners:
         return None
-    return max(
-        (entry.position for entry in owners.values()),
-        key=lambda position: (position.target_next, position.source_next, position.source_end),
-    )
+    return max(owners.values(), key=_distance)
 
 
 def assemble(
@@ -218,9 +215,9 @@ def _positions(
                 report, assigned.get(partition_id), target_ids, former=partition_id in blocks.former
             ):
                 candidates[partition_id].append(entry)
-    chosen = {partition_id: best_position(found) for partition_id, found in candidates.items()}
+    chosen = {partition_id: best_report(found) for partition_id, found in candidates.items()}
     return {
-        partition_id: position for partition_id, position in chosen.items() if position is not None
+        partition_id: entry.position for partition_id, entry in chosen.items() if entry is not None
     }
 
 
@@ -242,6 +239,11 @@ def _is_about_current_target(
     if entry.target_topic_id not in target_ids:
         return False
     return not former or report.generation >= generation
+
+
+def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
+    position = entry.position
+    return position.target_next, position.source_next, position.source_end
 
 
 def _claim_order(entry: PartitionPosition) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, decode_block, map_partition
-from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
+from srm.domain.offset_map import OffsetMap, Run, coalesce
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
@@ -27,7 +27,7 @@ from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog
 from srm.kafka.errors import kafka_errors, translate
-from srm.kafka.map_assembly import best_position, decode_state, later
+from srm.kafka.map_assembly import best_report, decode_state, later
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
@@ -170,6 +170,12 @@ class KafkaStartReader:
             blocks.extend(_readable(table.items()))
         return starts(partitions, blocks, reports)
 
+    def former_positions(self, slot: str) -> Sequence[PartitionPosition]:
+        """See the port."""
+        table = self._target.compacted(internal_topics.replication(self._flow.source)).read()
+        reports = decode_state(table).reports
+        return [entry for report in reports if report.slot == slot for entry in report.positions]
+
 
 def _readable(records: Iterable[tuple[bytes, bytes]]) -> Iterable[MapBlock]:
     """Decode what can be decoded: resume finds the rest again in the logs."""
@@ -203,23 +209,27 @@ def starts(
         same_target = written_to[wanted.topic, wanted.partition, wanted.target_topic_id]
         producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
         current = [b for b in same_target if b.topic_id == wanted.topic_id]
-        position = best_position(reported[wanted.topic_id, wanted.partition])
-        places = [(position.target_next, position.source_next)] if position else []
+        newest = best_report(reported[wanted.topic_id, wanted.partition])
+        position = newest.position if newest else None
+        places = []
+        if newest is not None:
+            at = newest.position
+            places.append((at.target_next, at.source_next, newest.source_leader_epoch))
         found_run = None
         if current:
             last = reduce(later, current)
             written = coalesce(run for b in current for run in b.runs)
-            extended = OffsetMap.of(written, position, open_end=last.open_end).runs[-1]
-            places.append((extended.target_end, extended.source_end))
-            found_run = _beyond(written[-1], extended)
+            runs = OffsetMap.of(written, position, open_end=last.open_end).runs
+            places.extend((run.target_end, run.source_end, -1) for run in runs[-1:])
+            found_run = _beyond(written[-1], runs[-1]) if runs else None
         if places:
-            target_next, source_next = max(places)
-            found[wanted] = Start(source_next, target_next, producer_ids, found_run)
+            target_next, source_next, epoch = max(places)
+            found[wanted] = Start(source_next, target_next, producer_ids, found_run, epoch)
         elif same_target:
             behind = max(
                 _end(
                     [b for b in same_target if b.topic_id == former],
-                    best_position(reported[former, wanted.partition]),
+                    best_report(reported[former, wanted.partition]),
                 )
                 for former in {b.topic_id for b in same_target}
             )
@@ -227,16 +237,18 @@ def starts(
     return found
 
 
-def _end(blocks: Sequence[MapBlock], position: Position | None) -> int:
+def _end(blocks: Sequence[MapBlock], newest: PartitionPosition | None) -> int:
     """Return the target offset after the last copied record that is known of one topic id."""
     last = reduce(later, blocks)
-    return OffsetMap.of(last.runs, position, open_end=last.open_end).runs[-1].target_end
+    position = newest.position if newest else None
+    runs = OffsetMap.of(last.runs, position, open_end=last.open_end).runs
+    return max((run.target_end for run in runs), default=0)
 
 
 def _beyond(written: Run, extended: Run) -> Run | None:
     """Return what a report adds to the last written run; its own key in the map, if anything."""
     count = extended.count - written.count
-    return Run(written.source_end, written.target_end, count) if count else None
+    return Run(written.source_end, written.target_end, count) if count > 0 else None
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:

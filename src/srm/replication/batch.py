@@ -41,6 +41,7 @@ _DELETE_HORIZON: Final = 0x40
 _KEPT_ATTRIBUTES: Final = _CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _PRODUCER: Final = struct.Struct(">qhi")
@@ -65,6 +66,7 @@ class BatchHeader(NamedTuple):
 
     view: memoryview
     base_offset: int
+    leader_epoch: int
     attributes: int
     last_offset_delta: int
     max_timestamp: int
@@ -124,7 +126,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
         (
             base_offset,
             length,
-            _,
+            leader_epoch,
             magic,
             _,
             attributes,
@@ -147,6 +149,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
         yield BatchHeader(
             records[at : at + size],
             base_offset,
+            leader_epoch,
             attributes,
             last_offset_delta,
             max_timestamp,
@@ -155,6 +158,12 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             count,
         )
         at += size
+
+
+def epoch_of(records: memoryview) -> int:
+    """Return the leader epoch under which the first batch was written."""
+    (epoch,) = _EPOCH.unpack_from(records, _PREFIX)
+    return int(epoch)
 
 
 def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:

@@ -22,7 +22,7 @@ FENCED: Final = frozenset({47, 49, 90})
 LEADERSHIP: Final = frozenset({5, 6, 9, 74, 75})
 """LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, FENCED_ and UNKNOWN_LEADER_EPOCH."""
 
-TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 56, 89})
+TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 56, 78, 89})
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 
 TOPIC_GONE: Final = frozenset({3, 100, 103})

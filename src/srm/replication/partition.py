@@ -23,12 +23,13 @@ from srm.domain.map_records import topic_id_bytes
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.topics import TopicPartition
-from srm.replication.batch import next_sequence, rewrite
+from srm.replication.batch import epoch_of, next_sequence, rewrite
 from srm.replication.claim import Claim
 from srm.replication.cutting import Cutting
 from srm.replication.map_log import MapLog
 from srm.replication.ports import FetchedPartition
 from srm.replication.resume import Resumed, Start
+from srm.replication.transform import Transform
 from srm.replication.units import Unit, units
 
 QUEUE_BYTES: Final = 16 << 20
@@ -81,17 +82,24 @@ class PartitionCopy:
     """State of one partition.
 
     ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
-    offsets that keep a stopped partition from going on, where they are known.
+    offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
+    the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
+    ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
+    and whether its log still holds what was copied has to be asked.
     """
 
     assigned: AssignedPartition
     start: Start
+    transform: Transform | None = None
     phase: Phase = Phase.IDLE
     reason: str = ""
     blocked: tuple[int, int] | None = None
     attempt: int = 0
     fetch_offset: int = 0
+    fetch_epoch: int = -1
+    in_doubt: bool = False
     source_next: int = 0
+    source_epoch: int = -1
     source_end: int = 0
     target_next: int = 0
     claim: Claim | None = None
@@ -111,6 +119,7 @@ class PartitionCopy:
         self.cutting = Cutting()
         self.map = MapLog(assigned, self.start.producer_ids, self.start.found)
         self.fetch_offset = self.source_next = self.start.source_next
+        self.fetch_epoch = self.source_epoch = self.start.source_epoch
         self.target_next = self.start.target_next
         self._fresh = self.start.fresh
         self._sequence = 0
@@ -122,6 +131,8 @@ class PartitionCopy:
     @property
     def wants_data(self) -> bool:
         """Whether a fetch should include the partition."""
+        if self.in_doubt:
+            return False
         if self.phase is Phase.IDLE:
             return not self._queue
         return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
@@ -155,21 +166,39 @@ class PartitionCopy:
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
+        if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
+            self.in_doubt = True
+            return
         for unit in units(
             fetched,
             self.fetch_offset,
             owner,
             read_committed=read_committed,
             cutting=self.cutting,
+            transform=self.transform,
         ):
             if isinstance(unit, Unit):
                 self._queue.append(unit)
                 self._waiting_bytes += len(unit.view)
-                self.fetch_offset = unit.source_next
-            else:
-                self.fetch_offset = unit
-        if not self._queue and not self._in_flight:
-            self.source_next = self.fetch_offset
+            self.fetch_offset, self.fetch_epoch = unit.source_next, unit.leader_epoch
+        if self.is_drained:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was fetched is acknowledged."""
+        return not self._queue and not self._in_flight
+
+    def cut_at(self, source_offset: int) -> None:
+        """The source was truncated: copy what it has from there on."""
+        self.map.add(Run(source_offset, self.target_next, 0))
+        self.go_back_to(source_offset)
+
+    def go_back_to(self, source_offset: int) -> None:
+        """Copy from another source offset on, of an epoch that is not known."""
+        self.fetch_offset = self.source_next = source_offset
+        self.fetch_epoch = self.source_epoch = -1
+        self.in_doubt = False
 
     def send_next(self) -> Unit:
         """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
@@ -191,8 +220,10 @@ class PartitionCopy:
         for run in unit.runs(base_offset):
             self._mapped(run)
         self.target_next = base_offset + unit.count
-        drained = not self._queue and not self._in_flight
-        self.source_next = self.fetch_offset if drained else unit.source_next
+        if self.is_drained:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+        else:
+            self.source_next, self.source_epoch = unit.source_next, unit.leader_epoch
         self.failures = 0
         if self.cutting.knows_something:
             self.cutting.accepted(len(unit.view), self.source_next)
@@ -216,7 +247,8 @@ class PartitionCopy:
         self.map.begin_claim(claim.producer.id)
         for run in resumed.runs:
             self._mapped(run)
-        self.fetch_offset = self.source_next = resumed.source_next
+        if resumed.source_next != self.source_next:
+            self.go_back_to(resumed.source_next)
         self.target_next = resumed.target_next
         self._fresh = False
         self._sequence = 0
@@ -244,7 +276,7 @@ class PartitionCopy:
             self.assigned.topic_id,
             self.assigned.partition,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
-            -1,
+            self.source_epoch,
             self.claim.producer.id if self.claim else -1,
             self.claim.producer.epoch if self.claim else -1,
         )
@@ -264,4 +296,5 @@ class PartitionCopy:
         self._queue.clear()
         self._in_flight.clear()
         self._waiting_bytes = 0
-        self.fetch_offset = self.source_next
+        self.fetch_offset, self.fetch_epoch = self.source_next, self.source_epoch
+        self.in_doubt = False

@@ -154,7 +154,14 @@ class Wire(Protocol):
         ...
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return log start and log end (last stable offset) of a partition."""
+        """Return log start and log end (high watermark) of a partition."""
+        ...
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        """Return where the log goes on under a later leader epoch, or ends (KIP-320).
+
+        -1 if the leader no longer knows.
+        """
         ...
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:

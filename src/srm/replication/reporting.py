@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,7 +18,12 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.map_records import MapBlock, map_partition
 from srm.domain.mm2_records import OffsetSync
-from srm.domain.replication_records import PartitionStatus, SlotReport, State
+from srm.domain.replication_records import (
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+    State,
+)
 from srm.errors import AuthorizationError, NotFoundError, SrmError
 from srm.replication.notes import Notes
 from srm.replication.partition import PartitionCopy, Phase, RunStart, Traffic
@@ -73,6 +78,11 @@ class Reporter:
         self._metrics_ms = now_ms()
 
     @property
+    def slot(self) -> str:
+        """Name of the slot."""
+        return self._slot
+
+    @property
     def goes_on_after_loss(self) -> bool:
         """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
@@ -88,9 +98,17 @@ class Reporter:
         self._notes_of(copy).strange(what)
 
     def prepare(
-        self, generation: int, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy]
+        self,
+        generation: int,
+        copies: Sequence[PartitionCopy],
+        leaving: Sequence[PartitionCopy],
+        kept: Iterable[PartitionPosition] = (),
     ) -> Callable[[], None]:
-        """Take a snapshot now; the returned call writes it, and blocks while it does."""
+        """Take a snapshot now; the returned call writes it, and blocks while it does.
+
+        ``kept`` are positions of partitions that are not copied here any more, or not yet: whoever
+        takes them up looks for them in this report.
+        """
         now_ms = self._now_ms()
         blocks = [
             *self._unwritten,
@@ -100,8 +118,10 @@ class Reporter:
                 for block in copy.map.changed_blocks(copy.position().position)
             ),
         ]
-        positions = tuple(copy.position() for copy in copies if copy.has_position)
-        report = SlotReport(self._slot, generation, now_ms, positions)
+        positions = [copy.position() for copy in copies if copy.has_position]
+        told = {(entry.topic_id, entry.partition) for entry in positions}
+        positions += [entry for entry in kept if (entry.topic_id, entry.partition) not in told]
+        report = SlotReport(self._slot, generation, now_ms, tuple(positions))
         statuses = self._changed_statuses(copies, now_ms)
         syncs = self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else []
         metrics = self._due_metrics(copies, now_ms)
@@ -120,10 +140,14 @@ class Reporter:
         return write
 
     def report(
-        self, generation: int, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy]
+        self,
+        generation: int,
+        copies: Sequence[PartitionCopy],
+        leaving: Sequence[PartitionCopy],
+        kept: Iterable[PartitionPosition] = (),
     ) -> None:
         """Write a last report before the slot ends."""
-        self.prepare(generation, copies, leaving)()
+        self.prepare(generation, copies, leaving, kept)()
 
     def _write_blocks(self, blocks: list[MapBlock]) -> None:
         for block in blocks:

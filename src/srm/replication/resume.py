@@ -32,15 +32,17 @@ _MARKER_DEADLINE_S: Final = 30.0
 class Start:
     """What is known before the walk: how far the copy was, and our producer ids.
 
-    ``found`` is the part of the last run that only its former owner's report tells of. It is
-    ``fresh`` while nothing is known of this topic id: records of ours on the target may be of a
-    topic that had the name before.
+    ``found`` is the part of the last run that only its former owner's report tells of;
+    ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
+    It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
+    of a topic that had the name before.
     """
 
     source_next: int
     target_next: int
     producer_ids: frozenset[int] = frozenset()
     found: Run | None = None
+    source_epoch: int = -1
     fresh: bool = False
 
 

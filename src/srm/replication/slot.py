@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from srm.config.model import FlowConfig
-from srm.domain.replication_records import AssignedPartition, Assignment
-from srm.domain.topics import Flow
+from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
 from srm.errors import SrmError
 from srm.replication.claim import take
 from srm.replication.fetching import SourceLoop
@@ -29,6 +28,7 @@ from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.resume import Start, resume
 from srm.replication.sending import TargetLink
+from srm.replication.transform import ClusterIds, Transform
 from srm.replication.trouble import Trouble
 from srm.replication.walk import Comparison
 
@@ -70,13 +70,17 @@ class StartReader(Protocol):
         """Return where to start each partition; one without a map is left out."""
         ...
 
+    def former_positions(self, slot: str) -> Sequence[PartitionPosition]:
+        """Return what a slot of that name reported last."""
+        ...
+
 
 class Slot:
     """Copies what it is assigned until told to stop."""
 
     def __init__(
         self,
-        flow: Flow,
+        config: FlowConfig,
         source: Wire,
         target: Wire,
         feed: AssignmentFeed,
@@ -85,10 +89,9 @@ class Slot:
         now_ms: Clock,
         claim_lifetime_s: float,
         quota: Quota,
-        *,
-        read_committed: bool = True,
+        clusters: ClusterIds,
     ) -> None:
-        self._flow = flow
+        self._flow = config.flow
         self._source = source
         self._target = target
         self._feed = feed
@@ -97,10 +100,12 @@ class Slot:
         self._now_ms = now_ms
         self._claim_lifetime_s = claim_lifetime_s
         self._quota = quota
-        self._read_committed = read_committed
-        self._comparison = Comparison(accepts_loss=reporter.goes_on_after_loss)
+        self._records = config.records
+        self._clusters = clusters
+        self._read_committed = config.isolation_level == "read_committed"
         self._copies: dict[AssignedPartition, PartitionCopy] = {}
         self._leaving: list[PartitionCopy] = []
+        self._kept: dict[tuple[str, int], PartitionPosition] = {}
         self._loops: dict[int, SourceLoop] = {}
         self._links: dict[int, TargetLink] = {}
         self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
@@ -119,9 +124,14 @@ class Slot:
         Raises:
             SrmError: an internal task failed; the Spark job is started again.
         """
+        loop = asyncio.get_running_loop()
+        # Our first report replaces the last one of our predecessor, so it has to tell the same.
+        former = await loop.run_in_executor(
+            self._threads, self._starts.former_positions, self._reporter.slot
+        )
+        self._kept = {(entry.topic_id, entry.partition): entry for entry in former}
         self.spawn(self._follow_assignments())
         self.spawn(self._report())
-        loop = asyncio.get_running_loop()
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _POLL_S):
@@ -133,7 +143,8 @@ class Slot:
             self._threads.shutdown(wait=False)
         if self._failure is not None:
             raise self._failure
-        self._reporter.report(self._generation, list(self._copies.values()), self._leaving)
+        copies = list(self._copies.values())
+        self._reporter.report(self._generation, copies, self._leaving, self._kept.values())
 
     # ----- assignments
 
@@ -167,8 +178,17 @@ class Slot:
 
     async def _begin(self, assigned: AssignedPartition, start: Start | None) -> None:
         """Bring a new partition to IDLE at its known, or first, position."""
+        transform = None
+        if not self._records.does_nothing:
+            transform = Transform(
+                self._records,
+                self._clusters,
+                self._flow.source,
+                assigned.topic,
+                assigned.target_topic,
+            )
         copy = PartitionCopy(
-            assigned, start or Start(0, 0, fresh=True), has_position=start is not None
+            assigned, start or Start(0, 0, fresh=True), transform, has_position=start is not None
         )
         self._copies[assigned] = copy
         if copy.has_position:
@@ -184,7 +204,7 @@ class Slot:
         except SrmError as error:
             self._trouble.stop(copy, str(error), retriable=error.retriable)
             return
-        copy.fetch_offset = copy.source_next = source_start
+        copy.go_back_to(source_start)
         copy.target_next = target_start
         copy.has_position = True
         await self.place(copy)
@@ -194,6 +214,9 @@ class Slot:
         copy.stop(Phase.FENCED, "")
         copy.map.close_block()
         self._leaving.append(copy)
+        if copy.has_position:
+            position = copy.position()
+            self._kept[position.topic_id, position.partition] = position
 
     # ----- placing: which brokers lead the partition
 
@@ -245,12 +268,17 @@ class Slot:
     # ----- copying
 
     def _on_data(self, copy: PartitionCopy) -> None:
-        if copy.needs_claim:
+        if copy.in_doubt:
+            self._trouble.on_doubt(copy)
+        elif copy.needs_claim:
             self.claim(copy)
         elif copy.can_send and copy in self._placed:
             self._placed[copy][1].data_waits(copy)
 
     def _on_progress(self, copy: PartitionCopy) -> None:
+        if copy.in_doubt:
+            self._trouble.on_doubt(copy)
+            return
         placed = self._placed.get(copy)
         if placed is not None and copy.wants_data:
             placed[0].look_at(copy)
@@ -278,7 +306,9 @@ class Slot:
                     LogReader(self._target, copy.target, copy.target_id, read_committed=False),
                     copy.known_start(),
                     claim,
-                    self._comparison,
+                    Comparison(
+                        self._records.added, self._reporter.goes_on_after_loss, copy.transform
+                    ),
                 )
         except SrmError as error:
             if copy.attempt != attempt:
@@ -303,7 +333,7 @@ class Slot:
         while True:
             leaving, self._leaving = self._leaving, []
             copies = list(self._copies.values())
-            write = self._reporter.prepare(self._generation, copies, leaving)
+            write = self._reporter.prepare(self._generation, copies, leaving, self._kept.values())
             await loop.run_in_executor(self._threads, write)
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
 

@@ -109,8 +109,8 @@ class Trouble:
     def on_fetch(self, copy: PartitionCopy, error: int, text: str) -> None:
         """The source did not give what was asked for."""
         if error == codes.OFFSET_OUT_OF_RANGE:
-            self._slot.unplace(copy)
-            self._slot.spawn(self._out_of_range(copy))
+            copy.in_doubt = True
+            self.on_doubt(copy)
         elif error in codes.TOPIC_GONE:
             self.stop(
                 copy,
@@ -127,25 +127,53 @@ class Trouble:
             self._source.leaders_changed()
             self.stop(copy, text or f"fetch error {error}")
 
-    async def _out_of_range(self, copy: PartitionCopy) -> None:
-        """Name what is gone: the source no longer holds the offset the copy stands at."""
+    def on_doubt(self, copy: PartitionCopy) -> None:
+        """Ask whether the source still holds the log that was copied, once nothing is on its way.
+
+        Two signs raise the doubt: the offset is out of range, or the batch there has another leader
+        epoch than the one before it had, as after any election.
+        """
+        if copy.in_doubt and copy.is_drained:
+            self._slot.unplace(copy)
+            self._slot.spawn(self._settle(copy, copy.attempt))
+
+    async def _settle(self, copy: PartitionCopy, attempt: int) -> None:
+        at = copy.source_next
         try:
             start, end = await self._source.log_range(copy.source)
+            known = copy.source_epoch >= 0
+            if known:
+                epoch_end = await self._source.epoch_end(copy.source, copy.source_epoch)
+                end = end if epoch_end < 0 else epoch_end
         except SrmError as error:
-            self.stop(copy, str(error))
+            self.stop(copy, str(error), retriable=error.retriable)
             return
-        at = copy.fetch_offset
-        passed = at < start
-        lost_to, what = (start, "retention passed it") if passed else (end, "truncated")
-        if self._reporter.goes_on_after_loss and passed:
-            self._reporter.lost(copy, at, lost_to, what)
-            copy.fetch_offset = copy.source_next = start
+        if copy.attempt != attempt:
+            return
+        if at < start:
+            self._lost(copy, (at, start), "retention passed them")
+        elif end < at:
+            self._lost(copy, (end, at), "the source's log was truncated there")
+        elif known:
+            copy.go_back_to(at)
             await self._slot.place(copy)
+        else:
+            self.stop(copy, f"offset {at} of {copy.source} is out of range at the moment")
+
+    def _lost(self, copy: PartitionCopy, lost: tuple[int, int], what: str) -> None:
+        """Records are gone that were to be copied, or that were copied: go on or stop."""
+        if self._reporter.goes_on_after_loss:
+            self._reporter.lost(copy, *lost, what)
+            if lost[0] < copy.source_next:
+                copy.cut_at(lost[0])
+            else:
+                copy.go_back_to(lost[1])
+            self._slot.spawn(self._slot.place(copy))
             return
         loss = DataLossError(
-            f"{copy.source}: records {at} to {lost_to} can no longer be copied ({what}); {_POLICY}"
+            f"{copy.source}: records {lost[0]} to {lost[1]} are gone: {what}; {_POLICY}"
         )
-        self.stop(copy, str(loss), retriable=False, blocked=(at, lost_to))
+        self.stop(copy, str(loss), retriable=False, blocked=lost)
 
     def _fenced(self, copy: PartitionCopy, reason: str) -> None:
         self._slot.unplace(copy)

@@ -6,9 +6,11 @@ records are on the target, and in which batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from srm.domain.offset_map import Run
 from srm.replication.batch import BatchHeader, Path, batches
@@ -16,6 +18,7 @@ from srm.replication.cutting import Cutting
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import NO_LIMIT, Record, decode, encode
 from srm.replication.transactions import AbortedTransactions
+from srm.replication.transform import Transform
 
 _MERGED_BYTES: Final = 1 << 18
 """Tiny batches are merged up to this size: below every usual ``max.message.bytes``."""
@@ -27,13 +30,15 @@ class Unit:
 
     ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
     passes through has one. ``source_next`` is the source offset after the original batches and
-    what is dropped between them. ``owner`` keeps the memory behind ``view``.
+    what is dropped between them, ``leader_epoch`` that of the batch before it. ``owner`` keeps the
+    memory behind ``view``.
     """
 
     view: memoryview
     count: int
     stretches: list[tuple[int, int]]
     source_next: int
+    leader_epoch: int
     max_timestamp: int
     owner: object
 
@@ -48,6 +53,13 @@ class Unit:
         return [first + index for first, count in self.stretches for index in range(count)]
 
 
+class Dropped(NamedTuple):
+    """Nothing before ``source_next`` is left to be sent; the epoch is as in :class:`Unit`."""
+
+    source_next: int
+    leader_epoch: int
+
+
 def units(
     fetched: FetchedPartition,
     wanted_offset: int,
@@ -55,8 +67,9 @@ def units(
     *,
     read_committed: bool,
     cutting: Cutting | None = None,
-) -> Iterator[Unit | int]:
-    """Yield what is to be sent, and a source offset (int) where nothing before it is.
+    transform: Transform | None = None,
+) -> Iterator[Unit | Dropped]:
+    """Yield what is to be sent, and how far nothing is.
 
     Tiny batches that arrived in one response are merged. So nothing ever waits to be merged, and a
     topic of single records is merged exactly when they come faster than they can be sent alone.
@@ -67,29 +80,31 @@ def units(
         owner: keeps the fetched memory.
         read_committed: whether records of aborted transactions are dropped.
         cutting: what the target's refusals have taught about the partition.
+        transform: what is done to records beside copying them.
 
     Raises:
         IntegrityError: a batch cannot be read.
     """
     if cutting is not None and not cutting.knows_something:
         cutting = None
+    made = partial(_made, wanted_offset, owner, cutting, transform)
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     group: list[BatchHeader] = []
     grows = passes = False
     size = codec = 0
-    source_next = wanted_offset
+    end = Dropped(wanted_offset, -1)
     for batch in batches(fetched.records):
         path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
         if path is Path.DROP:
-            source_next = batch.last_offset + 1
+            end = Dropped(batch.last_offset + 1, batch.leader_epoch)
             if not group:
-                yield source_next
+                yield end
             continue
         tiny, length = batch.is_tiny, len(batch.view)
         if group and not (
             tiny and grows and batch.codec == codec and size + length < _MERGED_BYTES
         ):
-            yield from _units(group, wanted_offset, source_next, owner, cutting, passes=passes)
+            yield from made(group, end, passes=passes)
             group = []
         if group:
             passes = False
@@ -98,41 +113,49 @@ def units(
             passes = path is Path.PASS and (cutting is None or cutting.passes(batch))
         group.append(batch)
         size += length
-        source_next = batch.last_offset + 1
+        end = Dropped(batch.last_offset + 1, batch.leader_epoch)
     if group:
-        yield from _units(group, wanted_offset, source_next, owner, cutting, passes=passes)
+        yield from made(group, end, passes=passes)
 
 
-def _units(
-    group: list[BatchHeader],
+def _made(
     wanted_offset: int,
-    source_next: int,
     owner: object,
     cutting: Cutting | None,
+    transform: Transform | None,
+    group: list[BatchHeader],
+    end: Dropped,
     *,
     passes: bool,
-) -> Iterator[Unit | int]:
-    if passes:
-        [batch] = group
-        count = batch.record_count
-        stretches = [(batch.base_offset, count)]
-        yield Unit(batch.view, count, stretches, source_next, batch.max_timestamp, owner)
+) -> Iterator[Unit | Dropped]:
+    first = group[0]
+    headers_of = None if transform is None else transform.headers_of()
+    if passes and (transform is None or not transform.drops_some) and headers_of is None:
+        yield _passed(first, end, owner)
         return
-    records: list[Record] = []
-    for batch in group:
-        records += decode(batch, wanted_offset)
+    records: Sequence[Record] = [r for batch in group for r in decode(batch, wanted_offset)]
+    if transform is not None:
+        records = transform.kept(records)
+    if passes and headers_of is None and len(records) == first.record_count:
+        yield _passed(first, end, owner)
+        return
     parts = [records] if cutting is None else cutting.parts(records)
     limit = NO_LIMIT if cutting is None else cutting.limit
     made = [
-        Unit(built.view, built.count, built.stretches, 0, built.max_timestamp, built.view)
+        Unit(built.view, built.count, built.stretches, *end, built.max_timestamp, built.view)
         for part in parts
         if part
-        for built in encode(part, group[0].codec, limit=limit)
+        for built in encode(part, first.codec, limit=limit, headers_of=headers_of)
     ]
-    # Each ends where the next begins: what is dropped between them has been passed by then.
-    ends = [unit.stretches[0][0] for unit in made[1:]] + [source_next]
-    for unit, end in zip(made, ends, strict=False):
-        unit.source_next = end
-        yield unit
     if not made:
-        yield source_next
+        yield end
+    # Each ends where the next begins: what is dropped between them has been passed by then.
+    for unit, following in pairwise(made):
+        unit.source_next = following.stretches[0][0]
+    yield from made
+
+
+def _passed(batch: BatchHeader, end: Dropped, owner: object) -> Unit:
+    count = batch.record_count
+    stretches = [(batch.base_offset, count)]
+    return Unit(batch.view, count, stretches, *end, batch.max_timestamp, owner)

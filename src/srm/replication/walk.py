@@ -27,6 +27,7 @@ from srm.errors import IntegrityError
 from srm.replication.batch import HEADER_SIZE, BatchHeader, batches
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.rebuild import Header, Record, decode
+from srm.replication.transform import Transform
 from srm.replication.units import Unit, units
 
 _LOOK_AHEAD_BYTES: Final = 64 << 20
@@ -40,12 +41,13 @@ _FORGET_RECORDS: Final = 4096
 class Comparison:
     """How records are compared, and what is accepted.
 
-    ``added_headers`` are names of headers that srm adds: they are not compared.
-    ``accepts_loss`` is data.loss.policy=continue.
+    ``added_headers`` are names of headers that srm adds: they are not compared, nor is it told when
+    a record is missing that the ``transform`` drops. ``accepts_loss`` is data.loss.policy=continue.
     """
 
     added_headers: Collection[str] = ()
     accepts_loss: bool = False
+    transform: Transform | None = None
 
     def same(self, source: Record, target: Record, *, with_time: bool) -> bool:
         """Whether the target's record is a copy of the source's."""
@@ -167,8 +169,10 @@ class SourceWalk:
                 continue
             offset, record = self._records[index]
             if self._comparison.same(record, copied, with_time=with_time):
+                transform = self._comparison.transform
                 for passed, skipped in self._records[self._at : index]:
-                    self._skipped.setdefault(skipped.key, []).append(passed)
+                    if transform is None or not transform.drops(skipped):
+                        self._skipped.setdefault(skipped.key, []).append(passed)
                 self._at = index + 1
                 if self._at > _FORGET_RECORDS:
                     del self._records[: self._at]
@@ -219,9 +223,7 @@ class SourceWalk:
             for unit in units(fetched, before, owner, read_committed=committed):
                 if isinstance(unit, Unit):
                     self._units.append(unit)
-                    self._fetch_offset = unit.source_next
-                else:
-                    self._fetch_offset = unit
+                self._fetch_offset = unit.source_next
             end = fetched.last_stable_offset if committed else fetched.high_watermark
             if self._fetch_offset == before and before >= end:
                 return False

@@ -18,6 +18,7 @@ from srm.replication.claim import claim_lifetime_s
 from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.slot import Slot, SlotSpec
+from srm.replication.transform import ClusterIds
 
 
 def _now_ms() -> int:
@@ -33,6 +34,17 @@ def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
     asyncio.run(_run(spec, stop))
 
 
+def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
+    """Ask for the ids of both clusters, which only records' provenance needs."""
+    if spec.flow_config.records.does_nothing:
+        return ClusterIds("", "")
+    source = KafkaCluster(spec.flow_config.flow.source, spec.source, spec.source, spec.source)
+    try:
+        return ClusterIds(source.cluster_id(), target.cluster_id())
+    finally:
+        source.close()
+
+
 async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     config = spec.flow_config
     flow = config.flow
@@ -46,8 +58,9 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     try:
         await source.start()
         await target.start()
+        ids = await asyncio.to_thread(_cluster_ids, spec, cluster)
         slot = Slot(
-            flow,
+            config,
             source,
             target,
             feed,
@@ -56,6 +69,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             _now_ms,
             claim_lifetime_s(broker_configs(spec.target)),
             Quota(config.max_bytes_per_second),
+            ids,
         )
         await slot.run(stop)
     finally:

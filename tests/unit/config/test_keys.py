@@ -12,7 +12,14 @@ from confluent_kafka import KafkaException, Producer
 
 from srm.config.client_keys import CLIENT_KEYS, TRANSLATED
 from srm.config.docs import DEFAULT_PATH, render
-from srm.config.keys import FLOW_KEYS, IGNORED_KEYS, IGNORED_PREFIXES, KEYS, find_key
+from srm.config.keys import (
+    FLOW_KEYS,
+    IGNORED_KEYS,
+    IGNORED_PREFIXES,
+    KEYS,
+    RECORD_KEYS,
+    find_key,
+)
 from srm.config.model import FlowConfig
 from srm.config.values import parse_value
 
@@ -23,10 +30,11 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
     attributes = [key.attribute for key in FLOW_KEYS if key.attribute]
 
     assert len(attributes) == len(set(attributes))
-    assert set(attributes) == {f.name for f in dataclasses.fields(FlowConfig)} - {"flow", "policy"}
+    made_of_several = {"flow", "policy", "isolation_level", "records"}
+    assert set(attributes) == {f.name for f in dataclasses.fields(FlowConfig)} - made_of_several
 
 
-@pytest.mark.parametrize("key", FLOW_KEYS, ids=lambda key: key.name)
+@pytest.mark.parametrize("key", [*FLOW_KEYS, *RECORD_KEYS], ids=lambda key: key.name)
 def test_every_default_is_a_value_of_its_key(key: object) -> None:
     assert key.default is None or parse_value(key, key.default) is not None  # type: ignore[attr-defined, arg-type]
 
@@ -34,7 +42,7 @@ def test_every_default_is_a_value_of_its_key(key: object) -> None:
 def test_no_name_is_used_twice() -> None:
     names = [
         name
-        for key in (*FLOW_KEYS, *IGNORED_KEYS)
+        for key in (*FLOW_KEYS, *RECORD_KEYS, *IGNORED_KEYS)
         for name in (key.name, *key.synonyms, *key.deprecated)
     ]
 

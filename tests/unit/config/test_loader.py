@@ -172,6 +172,32 @@ class TestOurKeys:
         assert flow.metrics_interval == timedelta(milliseconds=500)
         assert flow.data_loss_policy == "continue"
 
+    def test_what_is_done_to_records(self, load: Load) -> None:
+        config = load(
+            "provenance.header.enable = true\nprovenance.header.name = origin\n"
+            "provenance.header.filter.overrides = c-1,T.*,-;c2,a,5-9\n"
+            "P->B.copy.source.offset.in.header.enabled = true\n"
+            "B->P.records.exclude.headers = test-.*, x\n"
+        )
+        there, back = (config.flow(flow).records for flow in (Flow("P", "B"), Flow("B", "P")))
+
+        assert (there.provenance, there.provenance_name) == (True, "origin")
+        assert [(o.cluster_id, o.topic, o.from_ms) for o in there.overrides] == [
+            ("c-1", "T.*", 0),
+            ("c2", "a", 5),
+        ]
+        assert (there.source_offsets, back.source_offsets) == (True, False)
+        assert (there.exclude_headers, back.exclude_headers) == ((), ("test-.*", "x"))
+        assert load("").flow(Flow("P", "B")).records.does_nothing
+
+    def test_only_committed_records_unless_told_otherwise(self, load: Load) -> None:
+        flow = Flow("P", "B")
+
+        assert load("").flow(flow).isolation_level == "read_committed"
+        told = load("P->B.consumer.isolation.level = read_uncommitted\n")
+        assert told.flow(flow).isolation_level == "read_uncommitted"
+        assert told.flow(flow.reversed).isolation_level == "read_committed"
+
     def test_stack_keys_pass(self, load: Load) -> None:
         assert load("stack.airflow.port = 8080\n").stack == {"stack.airflow.port": "8080"}
 
@@ -208,6 +234,8 @@ class TestOurKeys:
         ("P->B.emit.checkpoints.interval.seconds = -1", "'-1' is not a number of seconds above 0"),
         ("refresh.topics.interval.seconds = nan", "is not a number of seconds"),
         ("sync.group.offsets.enabled = yes", "'yes' is neither true nor false"),
+        ("consumer.isolation.level = dirty", "'dirty' is neither read_committed nor"),
+        ("provenance.header.filter.overrides = a,b", "'a,b' is not of the form CLUSTER_ID,TOPIC"),
         ("data.loss.policy = ignore", "'ignore' is none of stop, continue"),
         ("topics = a(b", r"topics: 'a\(b' is not a regular expression"),
         ("B.bootstrap.servers = P:9092", "P and B are the same cluster: both name p:9092"),

@@ -21,7 +21,7 @@ from srm.domain.topics import TopicPartition
 from srm.kafka.map_assembly import (
     ReplicationState,
     assemble,
-    best_position,
+    best_report,
     decode_state,
     newest_topic_ids,
 )
@@ -155,11 +155,13 @@ def test_the_choice_does_not_depend_on_the_order_of_reports(order):
         for producer, epoch, at in order
     ]
 
-    assert best_position(entries) == Position(80, 80, 80)
+    best = best_report(entries)
+    assert best is not None
+    assert best.position == Position(80, 80, 80)
 
 
 def test_without_reports_there_is_no_position():
-    assert best_position([]) is None
+    assert best_report([]) is None
 
 
 def test_state_records_are_decoded_by_their_keys():

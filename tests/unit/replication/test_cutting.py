@@ -29,7 +29,9 @@ def copied_with_losses(
         fetched = FetchedPartition(b"", 0, 0, end, end, 0, (), memoryview(bytearray(log)))
         for unit in units(fetched, position, None, read_committed=True, cutting=cutting):
             if not isinstance(unit, Unit):
-                position = max(position, unit)  # the log is given from its beginning each time
+                position = max(
+                    position, unit.source_next
+                )  # the log is given from its beginning each time
                 continue
             [batch] = batches(unit.view)
             produced = refusal(unit.view, decode(batch))

@@ -11,7 +11,7 @@ from tests.batches import Record, encode
 from srm.replication.batch import batches
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import decode
-from srm.replication.units import Unit, units
+from srm.replication.units import Dropped, Unit, units
 
 COMMIT, ABORT = 1, 0
 
@@ -39,7 +39,7 @@ def fetched(records: bytes, aborted: tuple[tuple[int, int], ...] = ()) -> Fetche
     return FetchedPartition(b"", 0, 0, 100, 100, 0, aborted, memoryview(bytearray(records)))
 
 
-def values(found: list[Unit | int]) -> list[bytes | None]:
+def values(found: list[Unit | Dropped]) -> list[bytes | None]:
     sent = [unit for unit in found if isinstance(unit, Unit)]
     return [r.value for unit in sent for batch in batches(unit.view) for r in decode(batch)]
 
@@ -70,7 +70,7 @@ def test_an_aborted_transaction_is_dropped_up_to_its_marker_and_no_further() -> 
 
     assert values(found) == [b"2", b"4"]
     [two, merged] = found
-    assert two == 2
+    assert two == Dropped(2, -1)
     assert isinstance(merged, Unit)
     assert merged.stretches == [(2, 1), (4, 1)]
     assert merged.source_next == 7
@@ -95,7 +95,7 @@ def test_nothing_before_the_wanted_offset_is_sent_again(sizes: list[int], wanted
     found = list(units(fetched(log), wanted, None, read_committed=True))
 
     assert values(found) == [str(i).encode() for i in range(wanted, offset)]
-    ends = [unit.source_next if isinstance(unit, Unit) else unit for unit in found]
+    ends = [unit.source_next for unit in found]
     assert ends == sorted(ends)
     assert ends[-1] == offset
 

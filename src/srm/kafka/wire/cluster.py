@@ -48,6 +48,7 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
+from srm.kafka.wire.leader_epochs import EpochEndRequest
 from srm.kafka.wire.security import read_security
 from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_probe import addresses, refusal
@@ -202,8 +203,22 @@ class WireCluster:
         """See the port."""
         return (
             await self._offset(partition, _EARLIEST, isolation=0),
-            await self._offset(partition, _LATEST, isolation=1),
+            await self._offset(partition, _LATEST, isolation=0),
         )
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        """See the port."""
+
+        async def once() -> int:
+            node = await self.leader(partition)
+            response = await self._send(node, EpochEndRequest(partition, epoch))
+            [(_, [(error, _, _, end)])] = response.topics
+            if error in codes.LEADERSHIP:
+                self.leaders_changed()
+            self._check(error, f"leader epochs of {partition}")
+            return int(end)
+
+        return await self._persistently(once)
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         """See the port."""

@@ -1,0 +1,194 @@
+"""What is done to records on their way: headers, filters, isolation; and it survives a restart."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+
+import pytest
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
+
+from srm.domain.record_headers import (
+    PROVENANCE_HEADER,
+    SOURCE_OFFSETS_HEADER,
+    Provenance,
+    RecordSettings,
+    parse_overrides,
+)
+from srm.domain.replication_records import AssignedPartition
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import LoggedRecord, read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+ALL = RecordSettings(provenance=True, source_offsets=True, exclude_headers=("test-.*",))
+
+
+def _lab(clusters: Mapping[str, KafkaBroker], **config: object) -> CopyLab:
+    return CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap, **config)
+
+
+def _copied(lab: CopyLab, p: AssignedPartition) -> list[LoggedRecord]:
+    log = read_log(lab.target_props["bootstrap.servers"], p.target_topic, p.partition)
+    return [record for _, record in log]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_copied_records_say_where_they_come_from(
+    clusters: Mapping[str, KafkaBroker], codec: str
+) -> None:
+    lab = _lab(clusters, records=ALL)
+    [p] = lab.topic()
+    earlier = Provenance("elsewhere", "T", 1).value()
+    producer = lab.producer(**{"compression.type": codec, "linger.ms": 50})
+    for i in range(300):
+        headers: list[tuple[str, bytes]] = [("own", b"1")] if i % 2 else []
+        if i % 10 == 5:
+            headers.append((PROVENANCE_HEADER, earlier))
+            headers.append((SOURCE_OFFSETS_HEADER, b'{"E":7}'))
+        if i % 10 == 6:
+            headers.append(("test-run", b"1"))
+        producer.produce(p.topic, str(i).encode(), headers=headers, partition=0)
+    assert producer.flush(30) == 0
+    lab.assign("0", [p])
+
+    with lab.running():
+        lab.wait_until_copied([p])
+
+    copied = {int(r.value or b"-1"): r for r in _copied(lab, p)}
+    assert sorted(copied) == [i for i in range(300) if i % 10 != 6]
+    for i, record in copied.items():
+        own = [header for header in record.headers if header[0] == "own"]
+        places = [value for name, value in record.headers if name == PROVENANCE_HEADER]
+        [offsets] = [value for name, value in record.headers if name == SOURCE_OFFSETS_HEADER]
+        assert len(own) == i % 2
+        assert places[:-1] == ([earlier] if i % 10 == 5 else [])
+        provenance = Provenance.decode(places[-1])
+        assert provenance is not None
+        assert (provenance.cluster_id, provenance.topic) == (lab.source.cluster_id(), p.topic)
+        assert json.loads(offsets or b"") == {
+            **({"E": 7} if i % 10 == 5 else {}),
+            lab.flow.source: i,
+        }
+    mapped = [run.source_start + i for run in lab.offset_map(p).runs for i in range(run.count)]
+    assert mapped == sorted(copied)
+
+
+def test_records_do_not_return_to_the_topic_they_came_from(
+    clusters: Mapping[str, KafkaBroker],
+) -> None:
+    plain = _lab(clusters)
+    here = plain.target.cluster_id()
+    overrides = parse_overrides(f"{here},.*,0-5")
+    lab = _lab(clusters, records=RecordSettings(provenance=True, overrides=overrides))
+    [p] = lab.topic()
+    producer = lab.producer()
+    came_from = [
+        (here, p.target_topic, 10),
+        (here, "another", 10),
+        ("another", p.target_topic, 10),
+        (here, p.target_topic, 3),
+        (here, p.target_topic, 11),
+    ]
+    for number, place in enumerate(came_from):
+        headers = [(PROVENANCE_HEADER, Provenance(*place).value())]
+        producer.produce(p.topic, str(number).encode(), headers=headers, partition=0)
+    assert producer.flush(30) == 0
+    lab.assign("0", [p])
+
+    with lab.running():
+        lab.wait_until_copied([p])  # a filtered tail is no lag
+
+    assert [record.value for record in _copied(lab, p)] == [b"1", b"2", b"3"]
+
+
+def test_settings_may_change_between_a_crash_and_the_restart(
+    clusters: Mapping[str, KafkaBroker],
+) -> None:
+    lab = _lab(clusters)
+    [p] = lab.topic()
+    producer = lab.producer()
+    lab.assign("0", [p])
+    sent = 0
+    for settings in (RecordSettings(), ALL, RecordSettings(source_offsets=True), RecordSettings()):
+        for _ in range(40):
+            headers = [("test-run", b"1")] if sent % 4 == 3 else []
+            producer.produce(p.topic, str(sent).encode(), headers=headers, partition=0)
+            sent += 1
+        assert producer.flush(30) == 0
+        lab.use(records=settings)
+        lab.forget_state()
+        with lab.running():
+            lab.wait_until_copied([p])
+
+    copied = [int(record.value or b"-1") for record in _copied(lab, p)]
+    # The last one was filtered too, but with the positions gone nothing tells so any more.
+    filtered = {i for i in range(40, 79) if i % 4 == 3}
+    assert copied == [i for i in range(sent) if i not in filtered]
+
+
+def _transaction(lab: CopyLab, p: AssignedPartition, values: list[str], *, commit: bool) -> None:
+    producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(p.topic, value.encode(), partition=0)
+    producer.flush(30)
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def test_read_uncommitted_copies_what_is_open_or_aborted(
+    clusters: Mapping[str, KafkaBroker],
+) -> None:
+    lab = _lab(clusters, isolation_level="read_uncommitted")
+    [p] = lab.topic()
+    _transaction(lab, p, ["a", "b"], commit=False)
+    _transaction(lab, p, ["c"], commit=True)
+    hanging = lab.producer(**{"transactional.id": uuid.uuid4().hex})
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    hanging.produce(p.topic, b"d", partition=0)
+    hanging.flush(30)
+    lab.assign("0", [p])
+
+    with lab.running():
+        eventually(lambda: len(_copied(lab, p)) == 4, "the open transaction is copied")
+        eventually(
+            lambda: any(
+                entry.position.source_next == entry.position.source_end == 6
+                for report in lab.reports()
+                for entry in report.positions
+            ),
+            "nothing is left to copy, though a transaction is open",
+        )
+        hanging.abort_transaction(30)
+
+    assert [record.value for record in _copied(lab, p)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_read_committed_waits_for_an_open_transaction(clusters: Mapping[str, KafkaBroker]) -> None:
+    lab = _lab(clusters)
+    [p, other] = lab.topic(2)
+    hanging = lab.producer(**{"transactional.id": uuid.uuid4().hex})
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    hanging.produce(p.topic, b"open", partition=0)
+    hanging.flush(30)
+    plain = lab.producer()
+    plain.produce(p.topic, b"behind it", partition=0)
+    plain.produce(p.topic, b"elsewhere", partition=1)
+    assert plain.flush(30) == 0
+    lab.assign("0", [p, other])
+
+    with lab.running():
+        eventually(lambda: len(_copied(lab, other)) == 1, "the other partition goes on")
+        assert _copied(lab, p) == []
+        hanging.commit_transaction(30)
+        eventually(lambda: len(_copied(lab, p)) == 2, "the transaction is copied")
+
+    lab.assert_equal([p, other])
