@@ -192,3 +192,35 @@ def test_read_committed_waits_for_an_open_transaction(clusters: Mapping[str, Kaf
         eventually(lambda: len(_copied(lab, p)) == 2, "the transaction is copied")
 
     lab.assert_equal([p, other])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"message.timestamp.type": "LogAppendTime"},
+        {"compression.type": "gzip"},
+        {"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"},
+    ],
+    ids=lambda target: "+".join(target.values()),
+)
+def test_a_target_with_its_own_times_and_compression_is_resumed_without_its_map(
+    clusters: Mapping[str, KafkaBroker], target: dict[str, str]
+) -> None:
+    lab = _lab(clusters)
+    [p] = lab.topic()
+    lab.target.alter_topic_configs({p.target_topic: target})
+    producer = lab.producer(**{"linger.ms": 20, "compression.type": "lz4"})
+    lab.assign("0", [p])
+    for number in range(2):
+        for i in range(500):
+            producer.produce(p.topic, f"{number}-{i}".encode() * 20, partition=0)
+        assert producer.flush(30) == 0
+        with lab.running():
+            lab.wait_until_copied([p])
+        if number == 0:
+            lab.forget_state()
+
+    source = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
+    assert [r.value for r in _copied(lab, p)] == [record.value for _, record in source]
+    mapped = [run.source_start + i for run in lab.offset_map(p).runs for i in range(run.count)]
+    assert mapped == [offset for offset, _ in source]
