@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow
 from srm.errors import ConfigError
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
 
 
 @lru_cache(maxsize=4096)
@@ -48,6 +50,11 @@ class NameFilter:
     def __post_init__(self) -> None:
         for pattern in (*self.include, *self.exclude):
             compile_pattern(pattern)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What is selected by its name, not by a pattern."""
+        return frozenset(filter(self.matches, filter(_PLAIN_NAME.fullmatch, self.include)))
 
     def matches(self, name: str) -> bool:
         """Whether the name is selected."""

@@ -154,8 +154,9 @@ def survey(context: FlowContext, groups: Collection[str] | None = None) -> Surve
         UnavailableError: a cluster does not answer.
     """
     selection = selection_of(context.config)
-    names = context.source.groups() if groups is None else groups
-    wanted = sorted(name for name in names if selection.groups.matches(name))
+    # A broker does not list groups that srm may not see: those with a name are asked for.
+    listed = {*context.source.groups(), *selection.groups.names} if groups is None else groups
+    wanted = sorted(name for name in listed if selection.groups.matches(name))
     commits, errors = per_group(wanted, context.source.committed)
     if groups is not None:
         unselected = sorted(set(groups) - set(wanted))

@@ -15,6 +15,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
+from srm.domain.filters import NameFilter
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import Flow, TopicPartition
@@ -76,6 +77,8 @@ class Discovery:
         self._configured = configured
         self._clock = clock
         self._refused = ""
+        self._expected: frozenset[str] = frozenset()
+        self._hidden: frozenset[str] = frozenset()
         self._seen: _Seen | None = None
         self._found = Discovered()
         self._look_closely_at = 0.0
@@ -107,6 +110,7 @@ class Discovery:
         source_topics, target_topics = context.source.topics(), context.target.topics()
         ensure_offset_syncs(context, source_topics, target_topics)
         names = topic_sync.selected_topics(source_topics, context.config)
+        self._tell_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
         if outgrown(selected, target_topics, context.config):
             self._create(context, selected, target_topics)
@@ -120,6 +124,27 @@ class Discovery:
         names = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
         ends = self._context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
+
+    def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
+        """Tell topics that srm may not see from those that do not exist: brokers list neither.
+
+        Looked for are topics that the settings name, and those that were there before.
+        """
+        config = context.config
+        named = NameFilter(config.topics, config.topics_exclude).names
+        hidden = set()
+        for name in (named | self._expected).difference(names):
+            try:
+                context.source.log_starts([TopicPartition(name, 0)])
+            except AuthorizationError:
+                hidden.add(name)
+        for name in sorted(hidden - self._hidden):
+            logger.warning(
+                "%s: %s is not copied: grant Read on topic %s of %s to srm's principal",
+                *(config.flow, name, name, config.flow.source),
+            )
+        self._hidden = frozenset(hidden)
+        self._expected = self._hidden.union(names)
 
     def _create(
         self,
@@ -243,7 +268,10 @@ def _offset_syncs_on_target(
             "%s: offset syncs go to %s on %s, because %s on %s cannot be created: %s",
             *(config.flow, name, config.flow.target, refused.name, config.flow.source, error),
         )
-    _create_missing(context.target, (replace(refused, name=name),), target_topics)
+    try:
+        _create_missing(context.target, (replace(refused, name=name),), target_topics)
+    except AuthorizationError as second:
+        raise AuthorizationError(f"offset syncs have no place: {error}; {second}") from error
 
 
 def _create_missing(

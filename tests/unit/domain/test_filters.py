@@ -34,6 +34,12 @@ def test_exclude_wins(name: str) -> None:
     assert not NameFilter((".*", "x"), ("nothing", ".*")).matches(name)
 
 
+def test_names_are_told_from_patterns() -> None:
+    chosen = NameFilter(("orders", "eu.orders", "a.*", "b|c", "hidden"), ("hid.*",))
+
+    assert chosen.names == {"orders", "eu.orders"}
+
+
 def test_a_pattern_has_to_match_the_whole_name() -> None:
     orders = NameFilter(("orders",))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from srm.domain.ledger import LedgerEntry
@@ -105,6 +107,25 @@ def test_only_the_groups_asked_for_are_translated_and_unselected_ones_named(site
     assert [outcome.group for outcome in summary.outcomes] == [GROUP]
     assert list(summary.errors) == ["other"]
     assert "srm-control groups" in summary.errors["other"]
+
+
+def test_a_group_that_is_named_is_asked_for_even_if_no_broker_lists_it(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the right to describe a group it looks absent."""
+    context = sites.flow("P->B")
+    context = replace(context, config=replace(context.config, groups=("hidden", "absent")))
+
+    def refuse(group: str) -> dict[TopicPartition, int]:
+        if group == "absent":
+            return {}
+        raise AuthorizationError("grant Describe on group hidden")
+
+    monkeypatch.setattr(sites.clusters["P"], "committed", refuse)
+
+    summary = emit(context)
+
+    assert summary.errors == {"hidden": "grant Describe on group hidden"}
 
 
 def test_a_group_that_cannot_be_read_does_not_hide_the_others(

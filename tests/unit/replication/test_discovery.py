@@ -12,7 +12,7 @@ from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.compacted import COMPACTED_CONFIGS
 from srm.engine.control_lists import ListChange
-from srm.engine.ports import FlowContext, FlowMaps, TopicSpec
+from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.discovery import Discovery
 from srm.testing.fake_cluster import FakeCluster
@@ -238,3 +238,38 @@ def test_ids_are_asked_for_again_only_after_a_rest_or_when_something_has_changed
     site.source.add_topic("more")
     discovery.round()
     assert {p.topic for p in discovery.round().partitions} == {"orders", "more"}
+
+
+def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplog):
+    """It is named in the settings, or was there before; each is told once."""
+
+    class Hiding(FakeCluster):
+        hidden: frozenset[str] = frozenset()
+
+        def topics(self) -> dict[str, TopicDescription]:
+            return {n: t for n, t in super().topics().items() if n not in self.hidden}
+
+        def partition_counts(self) -> dict[str, int]:
+            return {name: topic.partitions for name, topic in self.topics().items()}
+
+        def log_starts(self, partitions):
+            if any(p.topic in self.hidden for p in partitions):
+                raise AuthorizationError("listing offsets on cluster P: not allowed")
+            return super().log_starts(partitions)
+
+    source = Hiding("P")
+    site = Site(source)
+    source.add_topic("payments")
+    source.add_topic("orders-1")
+    discovery = site.discovery(flow_config(r"orders-\d", "payments", "absent"))
+    discovery.round()
+    assert not caplog.records
+    source.hidden = frozenset({"payments", "orders-1"})
+    discovery.round()
+    discovery.round()
+
+    told = [r.getMessage() for r in caplog.records if "is not copied" in r.getMessage()]
+    assert told == [
+        f"P->B: {name} is not copied: grant Read on topic {name} of P to srm's principal"
+        for name in ("orders-1", "payments")
+    ]

@@ -142,7 +142,7 @@ class WireCluster:
             await client.force_metadata_update()
             node = client.cluster.leader_for_partition(wanted)
         if partition.topic in client.cluster.unauthorized_topics:
-            self._check(TOPIC, f"finding {partition}", on_topic("Describe", partition.topic))
+            self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
         if node is None or node == -1:
             raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
         return int(node)

@@ -1,0 +1,365 @@
+"""The rights of docs/security.md: enough for everything, and each one that is missing is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+from tests.flows import flow_config
+from tests.identities import identity_provider
+from tests.integration.rights import Right, documented, user_with
+from tests.integration.securing import SecuredBroker
+from tests.waiting import eventually
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.replication_records import DriverHeartbeat, PartitionStatus, SlotReport
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine import checkpoints, group_sync, topic_sync
+from srm.engine.compacted import ensure_compacted
+from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.errors import AuthorizationError
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.kafka.slot_state import KafkaStateLog, broker_configs
+from srm.replication.discovery import Discovery
+from srm.replication.driver import FlowDriver, Timing
+from srm.replication.heartbeats import emit_heartbeats
+from srm.replication.slot import SlotSpec
+from srm.spark.slot import run_slot
+from srm.wiring import flow_context
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+FLOW = Flow("P", "B")
+TOPIC = "payments"
+RECORDS = 200
+GROUP = "analytics"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Both clusters are one broker: who comes in tells which of them it is."""
+    with identity_provider() as identities:
+        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.broker.kill()
+
+
+@dataclass
+class Srm:
+    """What srm does for one flow, as the users that were given rights."""
+
+    source: dict[str, str]
+    target: dict[str, str]
+    config: FlowConfig
+
+    @contextmanager
+    def context(self) -> Iterator[FlowContext]:
+        with (
+            KafkaCluster("P", *[self.source] * 3, timeout_s=10) as source,
+            KafkaCluster("B", *[self.target] * 3, timeout_s=10) as target,
+        ):
+            yield flow_context(self.config, source, target)
+
+    @contextmanager
+    def replicating(self) -> Iterator[FlowContext]:
+        """Run a driver, a slot and heartbeats in threads."""
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def run(work: object) -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - the test reports it
+                failures.append(error)
+
+        with self.context() as context:
+            driver = FlowDriver(
+                FLOW,
+                KafkaDriverLog(FLOW, self.target, self.target),
+                Discovery(context, self.config),
+                slots=("0",),
+                identity=lambda: DriverHeartbeat("driver", "app", "host", os.getpid(), 0),
+                timing=Timing(refresh_s=0.5),
+            )
+            spec = SlotSpec(self.config, "0", self.source, self.target)
+            threads = [
+                threading.Thread(target=run, args=(work,))
+                for work in (
+                    lambda: driver.run(stop),
+                    lambda: run_slot(spec, stop),
+                    lambda: emit_heartbeats(context, stop),
+                )
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                yield context
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join(20)
+        assert not failures, failures
+
+
+def srm_with(secured: SecuredBroker, rights: tuple[Right, ...]) -> Srm:
+    users = {
+        alias: user_with(secured, [right for right in rights if right.cluster == alias])
+        for alias in ("P", "B")
+    }
+    config = flow_config(
+        FLOW,
+        topics=(TOPIC,),
+        groups=(GROUP,),
+        emit_heartbeats_enabled=True,
+        reverse_checkpointed_topics=(rf"B\.{TOPIC}",),
+    )
+    return Srm(users["P"], users["B"], config)
+
+
+@dataclass(frozen=True)
+class World:
+    """Both clusters, with everything that one complete run has left there."""
+
+    secured: SecuredBroker
+    emitted: checkpoints.CheckpointSummary
+    synced: group_sync.GroupSyncSummary
+
+    def produce(self) -> None:
+        """Write one more record to the source topic."""
+        producer = Producer({"bootstrap.servers": self.secured.broker.bootstrap})
+        producer.produce(TOPIC, b"one more", partition=0)
+        producer.flush()
+
+
+@pytest.fixture(scope="module")
+def world(secured: SecuredBroker) -> World:
+    """A topic with records, a group in the middle of them, and everything that srm does with them.
+
+    From the first topic to a group that stands on the target, with the documented rights alone.
+    """
+    plain = {"bootstrap.servers": secured.broker.bootstrap}
+    with KafkaCluster("P", plain, plain, plain) as cluster:
+        topics = [TopicSpec(TOPIC, 1, 1, {"retention.ms": "999999999"})]
+        cluster.create_topics([*topics, TopicSpec(f"B.{TOPIC}", 1, 1, {})])
+        producer = Producer(plain)
+        for number in range(RECORDS):
+            producer.produce(TOPIC, b"%d" % number, partition=0)
+        producer.flush()
+        group = {TopicPartition(TOPIC, 0): RECORDS // 2, TopicPartition(f"B.{TOPIC}", 0): 0}
+        cluster.commit_idle(GROUP, group)
+    with srm_with(secured, documented()).replicating() as context:
+
+        def copied() -> bool:
+            table = context.target.compacted(internal_topics.replication("P")).read()
+            reports = [SlotReport.decode(k, v) for k, v in table.items() if k.startswith(b"slot:")]
+            return any(p.position.source_next >= RECORDS for r in reports for p in r.positions)
+
+        eventually(copied, "copied")
+        topic_sync.sync(context)
+        return World(secured, checkpoints.emit(context), group_sync.sync(context))
+
+
+def test_the_documented_rights_are_enough_for_everything(world: World) -> None:
+    assert world.emitted.states["translated"] == 1, world.emitted
+    assert not world.emitted.errors
+    assert world.synced.applied == 1, world.synced
+
+
+# ----- what each right is for: the call that fails without it, and gives or raises the reason
+
+
+def copy(srm: Srm, world: World) -> str:
+    """Run a slot until the partition says what keeps it from copying one more record."""
+    began = time.time() * 1000
+    stop = threading.Event()
+    spec = SlotSpec(srm.config, "0", srm.source, srm.target)
+    slot = threading.Thread(target=run_slot, args=(spec, stop))
+    reasons: list[str] = []
+
+    def stopped(context: FlowContext) -> bool:
+        table = context.target.compacted(internal_topics.replication("P")).read()
+        status = PartitionStatus.decode(table[f"status:{TOPIC}-0".encode()])
+        reasons.append(status.reason)
+        return status.state == "stopped" and status.time_ms >= began
+
+    world.produce()
+    slot.start()
+    try:
+        with srm.context() as context:
+            eventually(lambda: stopped(context), "stopped")
+    finally:
+        stop.set()
+        slot.join(20)
+    return reasons[-1]
+
+
+def emit(srm: Srm, _: World) -> str:
+    with srm.context() as context:
+        return str(checkpoints.emit(context).errors)
+
+
+def sync(srm: Srm, _: World) -> str:
+    with srm.context() as context:
+        return str(group_sync.sync(context).errors)
+
+
+def sync_topics(srm: Srm, _: World) -> None:
+    with srm.context() as context:
+        topic_sync.sync(context)
+
+
+def drive(srm: Srm, _: World) -> None:
+    log = KafkaDriverLog(FLOW, srm.target, srm.target)
+    try:
+        log.fence()
+        log.read()
+        log.publish({b"a": b"b"})
+    finally:
+        log.close()
+
+
+def write_offset_syncs(srm: Srm, _: World) -> None:
+    log = KafkaStateLog("P", srm.source)
+    log.write(internal_topics.offset_syncs("B"), b"a", b"b")
+    log.flush(10)
+
+
+def on_source(call: Callable[[Cluster], None]) -> Callable[[Srm, World], None]:
+    def work(srm: Srm, _: World) -> None:
+        with srm.context() as context:
+            call(context.source)
+
+    return work
+
+
+def on_target(call: Callable[[Cluster], None]) -> Callable[[Srm, World], None]:
+    def work(srm: Srm, _: World) -> None:
+        with srm.context() as context:
+            call(context.target)
+
+    return work
+
+
+def create(name: str) -> Callable[[Cluster], None]:
+    return lambda cluster: cluster.create_topics([TopicSpec(name, 1, 1, {})])
+
+
+USES: dict[str, tuple[Callable[[Srm, World], str | None], str]] = {
+    "Read topic payments on P": (copy, "on P: .* grant Read on topic payments"),
+    "DescribeConfigs topic payments on P": (
+        sync_topics,
+        "cluster P: topic payments: .* grant DescribeConfigs on topic payments",
+    ),
+    "Create topic mm2-offset-syncs.B.internal on P": (
+        on_source(create(internal_topics.offset_syncs("B"))),
+        "cluster P: .* grant Create on topic mm2-offset-syncs.B.internal",
+    ),
+    "Write topic mm2-offset-syncs.B.internal on P": (
+        write_offset_syncs,
+        "cluster P: .* grant Write on topic mm2-offset-syncs.B.internal",
+    ),
+    "Read topic srm-* on P": (emit, "cluster P: .* grant Read on topic srm-"),
+    "Describe group * on P": (emit, "cluster P: .* grant Describe on group analytics"),
+    "Create topic P.* on B": (
+        on_target(create("P.new")),
+        "cluster B: .* grant Create on topic P.new",
+    ),
+    "Write topic P.* on B": (copy, "on B: .* grant Write on topic P.payments"),
+    "Read topic P.* on B": (copy, "on B: grant Read on topic P.payments"),
+    "Alter topic P.* on B": (
+        on_target(lambda cluster: cluster.create_partitions({"P.payments": 2})),
+        "cluster B: .* grant Alter on topic P.payments",
+    ),
+    "AlterConfigs topic P.* on B": (
+        on_target(lambda cluster: cluster.alter_topic_configs({"P.payments": {"segment.ms": "9"}})),
+        "cluster B: .* grant AlterConfigs on topic P.payments",
+    ),
+    "Create topic heartbeats on B": (
+        on_target(create("heartbeats")),
+        "cluster B: .* grant Create on topic heartbeats",
+    ),
+    "Write topic heartbeats on B": (
+        on_target(lambda cluster: cluster.compacted("heartbeats").write({b"a": b"b"})),
+        "cluster B: .* grant Write on topic heartbeats",
+    ),
+    "Create topic srm-* on B": (
+        on_target(create("srm-new")),
+        "cluster B: .* grant Create on topic srm-new",
+    ),
+    "Write topic srm-* on B": (
+        drive,
+        "cluster B: .* grant Write on topic srm-replication.P.internal",
+    ),
+    "Read topic srm-* on B": (
+        drive,
+        "cluster B: .* grant Read on topics? .*srm-replication.P.internal",
+    ),
+    "DescribeConfigs topic srm-* on B": (
+        on_target(lambda cluster: ensure_compacted(cluster, internal_topics.LEDGER)),
+        "cluster B: .* grant DescribeConfigs on topic srm-ledger.internal",
+    ),
+    "Write transactional-id srm-* on B": (
+        copy,
+        r"on B: .* grant Write on transactional id srm-P->B-P.payments-0",
+    ),
+    "Read topic payments on B": (
+        on_target(lambda cluster: cluster.commit_idle(GROUP, {TopicPartition(TOPIC, 0): 1})),
+        "cluster B: .* grant Read on topic payments",
+    ),
+    "Read group * on B": (sync, "cluster B: .* grant (Describe|Read) on group analytics"),
+}
+BROKER_SETTINGS = "DescribeConfigs cluster kafka-cluster on B"
+OTHER_COPIES = "Describe topic B.* on P"
+
+
+def test_every_documented_right_has_a_use() -> None:
+    assert USES.keys() | {BROKER_SETTINGS, OTHER_COPIES} == {str(right) for right in documented()}
+
+
+@pytest.mark.parametrize("missing", USES)
+def test_a_right_that_is_missing_is_named(world: World, missing: str) -> None:
+    """With its operation, its resource and the cluster, in the one call that needs it."""
+    use, expected = USES[missing]
+    srm = srm_with(world.secured, documented(without=missing))
+
+    try:
+        told = use(srm, world)
+    except AuthorizationError as error:
+        told = str(error)
+
+    assert told is not None
+    assert re.search(expected, told), told
+    assert "\n" not in told
+
+
+def test_without_the_brokers_settings_defaults_are_assumed_and_the_right_is_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    srm = srm_with(world.secured, documented(without=BROKER_SETTINGS))
+
+    assert broker_configs(srm.target) == {}
+    assert "assuming Kafka's defaults" in caplog.text
+    assert "grant DescribeConfigs on the cluster" in caplog.text
+
+
+def test_a_group_is_followed_only_in_topics_that_srm_may_see(world: World) -> None:
+    """A broker leaves out what a group has committed in the others, so nobody can tell."""
+    srm = srm_with(world.secured, documented(without=OTHER_COPIES))
+
+    with srm.context() as context:
+        seen = {outcome.upstream.topic for outcome in checkpoints.emit(context).outcomes}
+
+    assert {outcome.upstream.topic for outcome in world.emitted.outcomes} == {TOPIC, "B.payments"}
+    assert seen == {TOPIC}
