@@ -19,8 +19,8 @@ from bench.session import COMPACTED, POLL_S, Meter, Session, WarmUp
 from bench.tree import PeakMemory
 
 COMPACTED_KEPT: Final = 0.5
-_WARM_SHARE: Final = 0.5
 _FIRST_S: Final = 60.0
+_LEAD_IN_S: Final = 10.0
 _COMPACTED_S: Final = 180.0
 _EAGER: Final = {
     "cleanup.policy": "compact",
@@ -40,23 +40,29 @@ def copy(current: Session, case: Case) -> Result:
     with current.gate.closed(topic, case.partitions):
         current.source.fill(topic, copies(case.payload, case.partitions, rounds))
         current.settle()
-    per_round = case.partitions * case.payload.batch_records
-    end = before + case.partitions + rounds * per_round
-    result = follow(current, case, topic, before, end)
+    records = case.partitions + rounds * case.partitions * case.payload.batch_records
+    begin = before + int(records * case.lead_in)
+    result = follow(current, case, topic, before, begin, before + records)
     return _with_start(result, current, creation)
 
 
 def compacted(current: Session, case: Case) -> Result:
     """Measure the second half of a compacted topic that was there before the engine."""
     survivors = current.first.records
-    result = follow(current, case, COMPACTED, int(survivors * _WARM_SHARE), survivors)
+    result = follow(current, case, COMPACTED, 0, int(survivors * case.lead_in), survivors)
     current.warm_up()
     return _with_start(result, current, None)
 
 
-def follow(current: Session, case: Case, topic: str, begin: int, end: int) -> Result:
-    """Measure from the first record after ``begin`` to ``end``, or to the case's limit."""
-    current.wait(topic, case.partitions, begin + 1, _FIRST_S, POLL_S)
+def follow(current: Session, case: Case, topic: str, before: int, begin: int, end: int) -> Result:
+    """Measure from the first record after ``begin`` to ``end``, or to the case's limit.
+
+    An engine too slow to get to ``begin`` in time is measured from where it is then.
+    """
+    current.wait(topic, case.partitions, before + 1, _FIRST_S, POLL_S)
+    lead_in_ends = time.monotonic() + _LEAD_IN_S
+    while current.copied(topic, case.partitions) <= begin and time.monotonic() < lead_in_ends:
+        time.sleep(POLL_S)
     with ExitStack() as stack:
         memory = stack.enter_context(PeakMemory(current.running.tree))
         meter = Meter(current)

@@ -13,7 +13,17 @@ from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_
 from bench.clusters import Gate, Pair, clusters
 from bench.errors import BenchError
 from bench.results import Result
-from bench.session import WARM_RECORDS, Session, WarmUp, make_warm_topic, session
+from bench.session import (
+    COMPACTED,
+    WARM,
+    WARM_FAR,
+    WARM_FAR_RECORDS,
+    WARM_RECORDS,
+    Session,
+    WarmUp,
+    make_warm_topic,
+    session,
+)
 from bench.tables import say, say_result
 
 logger = logging.getLogger(__name__)
@@ -75,8 +85,7 @@ class _Runner:
         self._gate = gate
         self._home = home
         self._sessions = 0
-        self._warm: WarmUp | None = None
-        self._compacted: WarmUp | None = None
+        self._made: dict[str, WarmUp] = {}
 
     def once(self) -> Iterator[Outcome]:
         """Measure everything once."""
@@ -92,17 +101,23 @@ class _Runner:
         if self._plan.scale:
             yield from self._scale()
 
-    def _first(self, cases: Sequence[Case]) -> WarmUp:
-        """Return the topic a session begins with; made when first needed."""
-        for case in cases:
-            if case.kind == "compacted":
-                if self._compacted is None:
-                    self._compacted = copying.make_compacted_topic(self._pair.source, case)
-                return self._compacted
-        if self._warm is None:
-            records = int(WARM_RECORDS * self._plan.fraction)
-            self._warm = make_warm_topic(self._pair, records)
-        return self._warm
+    def _first(self, surroundings: Surroundings, case: Case) -> WarmUp:
+        """Return the topic a session begins with; made when first needed.
+
+        Over a slow line it is short: there nobody is held up by the processor.
+        """
+        topic = WARM_FAR if surroundings.far else WARM
+        if case.kind == "compacted":
+            topic = COMPACTED
+        if topic not in self._made:
+            self._made[topic] = self._make(topic, case)
+        return self._made[topic]
+
+    def _make(self, topic: str, case: Case) -> WarmUp:
+        if topic == COMPACTED:
+            return copying.make_compacted_topic(self._pair.source, case)
+        records = WARM_FAR_RECORDS if topic == WARM_FAR else WARM_RECORDS * self._plan.fraction
+        return make_warm_topic(self._pair, topic, int(records))
 
     def _session(
         self, engine: str, surroundings: Surroundings, cases: Sequence[Case]
@@ -111,7 +126,7 @@ class _Runner:
         self._sessions += 1
         measured = 0
         try:
-            first = self._first(cases)
+            first = self._first(surroundings, cases[0])
             with session(
                 *(self._pair, self._gate, engine, surroundings, self._home, first, self._sessions)
             ) as current:

@@ -19,9 +19,13 @@ from bench.errors import BenchError
 from bench.wire import BrokerSocket
 
 WARM: Final = "warm"
+WARM_FAR: Final = "warm-far"
 COMPACTED: Final = "compacted"
 WARM_RECORDS: Final = 400_000
+WARM_FAR_RECORDS: Final = 4_000
 WARM_PARTITIONS: Final = 4
+KEPT: Final = frozenset({WARM, WARM_FAR, COMPACTED})
+"""Topics of the source that serve more than one session."""
 POLL_S: Final = 0.02
 _START_S: Final = 300.0
 _WARM_S: Final = 180.0
@@ -142,13 +146,13 @@ class Meter:
         }
 
 
-def make_warm_topic(pair: Pair, records: int) -> WarmUp:
-    """Make the topic that sessions begin with."""
-    pair.source.create(WARM, WARM_PARTITIONS)
+def make_warm_topic(pair: Pair, topic: str, records: int) -> WarmUp:
+    """Make a topic that sessions begin with."""
+    pair.source.create(topic, WARM_PARTITIONS)
     rounds = batch_rounds(RANDOM_1KB, WARM_PARTITIONS, records)
     with pair.source.connect() as source:
-        source.fill(WARM, copies(RANDOM_1KB, WARM_PARTITIONS, rounds))
-        return WarmUp(WARM, WARM_PARTITIONS, source.copied(WARM, WARM_PARTITIONS))
+        source.fill(topic, copies(RANDOM_1KB, WARM_PARTITIONS, rounds))
+        return WarmUp(topic, WARM_PARTITIONS, source.copied(topic, WARM_PARTITIONS))
 
 
 @contextmanager
@@ -181,7 +185,7 @@ def session(
         provenance=surroundings.provenance,
     )
     with ExitStack() as stack:
-        stack.callback(pair.source.clean, frozenset({WARM, COMPACTED}))
+        stack.callback(pair.source.clean, KEPT)
         stack.callback(pair.target.clean)
         source = stack.enter_context(pair.source.connect())
         target = stack.enter_context(pair.target.connect())

@@ -18,7 +18,7 @@ from bench.results import Latency, Result, with_rates
 from bench.session import Meter, Session
 from bench.tree import PeakMemory, slot_workers
 
-RUN_IN_S: Final = 4.0
+RUN_IN_S: Final = 5.0
 IDLE_SETTLE_S: Final = 10.0
 _TOPIC_EVERY_S: Final = 3.0
 _READY_S: Final = 30.0
