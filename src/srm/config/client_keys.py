@@ -81,9 +81,10 @@ _RENAMED: Final = (
 )
 
 TRANSLATED: Final = _names("""
-    sasl.jaas.config ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
-    ssl.truststore.type ssl.truststore.location ssl.truststore.certificates
-    ssl.truststore.password
+    sasl.jaas.config sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret ssl.keystore.type ssl.keystore.key
+    ssl.keystore.certificate.chain ssl.truststore.type ssl.truststore.location
+    ssl.truststore.certificates ssl.truststore.password
 """)
 """Settings whose notation differs; srm.config.security turns them into librdkafka's."""
 

@@ -23,6 +23,7 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     _translate_keystore(settings)
     _translate_truststore(settings)
     _translate_jaas(settings)
+    _translate_tokens(settings)
     if settings.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl.endpoint.identification.algorithm"] = "none"
     return settings
@@ -90,6 +91,16 @@ def _translate_jaas(settings: dict[str, str]) -> None:
             f"are {', '.join(sorted(_LOGIN_MODULES))}"
         )
     settings.update(translate(options))
+
+
+def _translate_tokens(settings: dict[str, str]) -> None:
+    """Translate the settings of KIP-1139; a token endpoint says which grant is meant."""
+    for name in ("client.id", "client.secret"):
+        java = f"sasl.oauthbearer.client.credentials.{name}"
+        if java in settings:
+            settings[f"sasl.oauthbearer.{name}"] = settings.pop(java)
+    if "sasl.oauthbearer.token.endpoint.url" in settings:
+        settings.setdefault("sasl.oauthbearer.method", "oidc")
 
 
 def _password(options: Mapping[str, str]) -> dict[str, str]:

@@ -89,6 +89,47 @@ def test_reads_the_java_notation_of_a_token_endpoint() -> None:
     )
 
 
+def test_reads_the_java_notation_of_client_credentials_without_a_login_module() -> None:
+    java = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.credentials.client.id": "srm",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+        "sasl.oauthbearer.token.endpoint.url": "https://id.example.org/token",
+    }
+
+    sasl = read_security("P", translate_security(java)).sasl
+
+    tokens = OidcTokens("https://id.example.org/token", "srm", "secret")
+    assert sasl == Sasl("OAUTHBEARER", tokens=tokens)
+
+
+def test_reads_the_java_notation_of_a_pem_store_with_certificate_and_key(tmp_path: Path) -> None:
+    authority = Authority()
+    client = authority.client("srm")
+    store, authorities = tmp_path / "srm.pem", tmp_path / "ca.pem"
+    store.write_text(client.key_pem_under("password") + client.pem)
+    authorities.write_text(authority.own.pem)
+    java = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authorities),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "ssl.key.password": "password",
+    }
+
+    tls = read_security("P", translate_security(java)).tls
+
+    assert tls == Tls(
+        ca_location=str(authorities),
+        certificate_location=str(store),
+        key_location=str(store),
+        key_password="password",
+    )
+    tls_context("P", tls)
+
+
 def test_reads_the_java_notation_of_unsecured_tokens() -> None:
     java = {
         "security.protocol": "SASL_PLAINTEXT",
