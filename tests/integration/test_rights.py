@@ -354,6 +354,19 @@ def test_without_the_brokers_settings_defaults_are_assumed_and_the_right_is_name
     assert "grant DescribeConfigs on the cluster" in caplog.text
 
 
+def test_offset_syncs_go_to_the_target_where_the_source_only_lets_srm_read(world: World) -> None:
+    """The slot finds out by a refused record, which is not lost."""
+    here, there = internal_topics.offset_syncs("B"), internal_topics.offset_syncs("P")
+    rights = [right for right in documented() if right.name != here]
+    rights += [Right("B", operation, "--topic", there) for operation in ("Create", "Write")]
+    plain = {"bootstrap.servers": world.secured.broker.bootstrap}
+
+    with srm_with(world.secured, tuple(rights)).replicating():
+        world.produce()
+        with KafkaCluster("B", plain, plain, plain) as cluster:
+            eventually(lambda: cluster.compacted(there).read(), "offset syncs on the target")
+
+
 def test_a_group_is_followed_only_in_topics_that_srm_may_see(world: World) -> None:
     """A broker leaves out what a group has committed in the others, so nobody can tell."""
     srm = srm_with(world.secured, documented(without=OTHER_COPIES))

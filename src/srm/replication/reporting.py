@@ -184,6 +184,7 @@ class Reporter:
             topic = internal_topics.offset_syncs(flow.source, separator)
             logger.warning("%s: offset syncs go to %s on %s: %s", flow, topic, flow.target, failure)
             self._offset_syncs, self._syncs_topic = self._state, topic
+            self._synced.clear()  # what was refused is written again
 
     def _notes_of(self, copy: PartitionCopy) -> Notes:
         return self._notes.setdefault((copy.source.topic, copy.source.partition), Notes())

@@ -61,6 +61,8 @@ class SlotTask:
             f"{self._spec.slot}] %(message)s",
         )
         logging.getLogger("srm").setLevel(self._log_level)
+        # What it has to say about connections comes back as the error of the call, in our words.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         stop = threading.Event()
         signal.signal(signal.SIGHUP, lambda _number, _frame: _hang_up(stop))
         slot_function(self._function)(self._spec, stop)
