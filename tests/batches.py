@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from srm.replication import rebuild
+from srm.replication.batch import seal
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ def content(record: rebuild.Record) -> tuple[object, ...]:
 def encode(records: Sequence[Record], codec: int = 0) -> memoryview:
     """Encode records as one dense batch at offset 0."""
     [built] = rebuild.encode(records, codec)
+    seal(built.view)
     return built.view
 
 

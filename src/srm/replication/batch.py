@@ -12,7 +12,7 @@ The CRC32C covers everything from the attributes on. Compressed records are neve
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ MAX_SEQUENCE: Final = 2**31
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _PREFIX: Final = 12
+_MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
@@ -67,6 +68,7 @@ class BatchHeader(NamedTuple):
     view: memoryview
     base_offset: int
     leader_epoch: int
+    crc: int
     attributes: int
     last_offset_delta: int
     max_timestamp: int
@@ -114,21 +116,37 @@ class BatchHeader(NamedTuple):
         return Path.PASS
 
 
-def batches(records: memoryview) -> Iterator[BatchHeader]:
+def batches(
+    records: memoryview, convert: Callable[[memoryview], memoryview] | None = None
+) -> Iterator[BatchHeader]:
     """Cut fetched records at batch boundaries; an incomplete last batch is left out.
 
+    Args:
+        records: as fetched.
+        convert: turns a message set of an older format into a batch; without it there is none.
+
     Raises:
-        IntegrityError: a batch has a format older than version 2, or no sensible length.
+        IntegrityError: a batch has a format that is not known, or no sensible length.
     """
     at = 0
     end = len(records)
-    while end - at >= HEADER_SIZE:
+    while end - at > _MAGIC_AT:
+        if records[at + _MAGIC_AT] < 2 and convert is not None:
+            (_, length) = _OFFSET_AND_LENGTH.unpack_from(records, at)
+            size = _PREFIX + length
+            if end - at < size:
+                return
+            yield from batches(convert(records[at : at + size]))
+            at += size
+            continue
+        if end - at < HEADER_SIZE:
+            return
         (
             base_offset,
             length,
             leader_epoch,
             magic,
-            _,
+            crc,
             attributes,
             last_offset_delta,
             _,
@@ -140,8 +158,8 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
         ) = _HEADER.unpack_from(records, at)
         if magic != 2 or length < HEADER_SIZE - _PREFIX:
             raise IntegrityError(
-                f"batch at offset {base_offset} has format {magic} and length {length}: only "
-                "version 2 batches are copied, rewrite the topic with a current producer"
+                f"batch at offset {base_offset} has format {magic} and length {length}, which "
+                "srm does not know"
             )
         size = _PREFIX + length
         if end - at < size:
@@ -150,6 +168,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             records[at : at + size],
             base_offset,
             leader_epoch,
+            crc,
             attributes,
             last_offset_delta,
             max_timestamp,
@@ -158,6 +177,24 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             count,
         )
         at += size
+
+
+def verify(batch: BatchHeader) -> None:
+    """Check the checksum, as we write one of our own over it: damage must not become valid.
+
+    Raises:
+        IntegrityError: the batch is not what its producer sent.
+    """
+    if crc32c(batch.view[_CRC_FROM:]) != batch.crc:
+        raise IntegrityError(
+            f"records at offsets {batch.base_offset} to {batch.last_offset} are damaged: their "
+            "checksum is wrong; compare the replicas of the partition on the source"
+        )
+
+
+def seal(view: memoryview) -> None:
+    """Write the checksum of a batch."""
+    _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
 
 
 def epoch_of(records: memoryview) -> int:
@@ -172,7 +209,7 @@ def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: i
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_AT, attributes & _KEPT_ATTRIBUTES)
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
-    _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
+    seal(view)
 
 
 def next_sequence(sequence: int, count: int) -> int:

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from srm.domain.offset_map import Run
-from srm.replication.batch import BatchHeader, Path, batches
+from srm.replication import legacy
+from srm.replication.batch import BatchHeader, Path, batches, verify
 from srm.replication.cutting import Cutting
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import NO_LIMIT, Record, decode, encode
@@ -83,7 +84,7 @@ def units(
         transform: what is done to records beside copying them.
 
     Raises:
-        IntegrityError: a batch cannot be read.
+        IntegrityError: a batch is damaged, or cannot be read.
     """
     if cutting is not None and not cutting.knows_something:
         cutting = None
@@ -93,13 +94,14 @@ def units(
     grows = passes = False
     size = codec = 0
     end = Dropped(wanted_offset, -1)
-    for batch in batches(fetched.records):
+    for batch in batches(fetched.records, legacy.convert):
         path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
         if path is Path.DROP:
             end = Dropped(batch.last_offset + 1, batch.leader_epoch)
             if not group:
                 yield end
             continue
+        verify(batch)
         tiny, length = batch.is_tiny, len(batch.view)
         if group and not (
             tiny and grows and batch.codec == codec and size + length < _MERGED_BYTES

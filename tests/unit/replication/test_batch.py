@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, content, encode
 
 from srm.errors import IntegrityError
-from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite
+from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite, seal
 from srm.replication.rebuild import decode
 
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
@@ -46,6 +46,7 @@ def at_offset(view: memoryview, base_offset: int, **fields: int) -> memoryview:
         struct.pack_into(">q", copy, 43, fields["producer_id"])
     if "count" in fields:
         struct.pack_into(">i", copy, 57, fields["count"])
+    seal(memoryview(copy))
     return memoryview(copy)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, encode
 
-from srm.replication.batch import batches
+from srm.errors import IntegrityError
+from srm.replication.batch import batches, seal
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import decode
 from srm.replication.units import Dropped, Unit, units
@@ -23,6 +25,7 @@ def data(base_offset: int, count: int, producer_id: int = -1, codec: int = 0) ->
     if producer_id >= 0:
         struct.pack_into(">h", view, 21, 0x10)
         struct.pack_into(">q", view, 43, producer_id)
+    seal(memoryview(view))
     return bytes(view)
 
 
@@ -137,3 +140,12 @@ def test_single_records_that_arrive_together_leave_together() -> None:
     assert (merged.count, merged.source_next) == (50, 50)
     assert whole.view.obj is not merged.view.obj
     assert (whole.count, whole.source_next) == (200, 250)
+
+
+@pytest.mark.parametrize("damaged", [17, 30, 65])
+def test_a_damaged_batch_is_not_made_valid_by_a_checksum_of_ours(damaged: int) -> None:
+    log = bytearray(data(0, 3) + data(3, 2))
+    log[damaged] ^= 1
+
+    with pytest.raises(IntegrityError, match="offsets 0 to 2 are damaged"):
+        list(units(fetched(bytes(log)), 0, None, read_committed=True))
