@@ -22,6 +22,9 @@ FENCED: Final = frozenset({47, 49, 90})
 LEADERSHIP: Final = frozenset({5, 6, 9, 74, 75})
 """LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, FENCED_ and UNKNOWN_LEADER_EPOCH."""
 
+COORDINATOR: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+
 TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 56, 78, 89})
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -49,6 +48,7 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.kafka.wire.leader_epochs import EpochEndRequest
+from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security import read_security
 from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_probe import addresses, refusal
@@ -69,8 +69,6 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 _REQUEST_TIMEOUT_S: Final = 30.0
 _REFUSAL_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
 
@@ -90,6 +88,8 @@ class WireCluster:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._refusals: dict[int, tuple[float, SrmError]] = {}
+        self._coordinators: dict[str, int] = {}
+        self._log_offsets = LogOffsets(self._send)
 
     @property
     def alias(self) -> str:
@@ -202,8 +202,8 @@ class WireCluster:
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
         return (
-            await self._offset(partition, _EARLIEST, isolation=0),
-            await self._offset(partition, _LATEST, isolation=0),
+            await self._offset(partition, EARLIEST),
+            await self._offset(partition, LATEST),
         )
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
@@ -226,8 +226,9 @@ class WireCluster:
         async def once() -> ProducerId:
             request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
             response = await self._to_coordinator(transactional_id, request)
-            self._check(
+            self._check_coordinator(
                 response.error_code,
+                transactional_id,
                 f"taking over {transactional_id}",
                 on_transactional_id("Write", transactional_id),
             )
@@ -254,14 +255,16 @@ class WireCluster:
             response = await self._to_coordinator(transactional_id, request)
             for _, answers in response.errors:
                 for _, error in answers:
-                    self._check(error, f"claiming {partition}", needs)
+                    self._check_coordinator(error, transactional_id, f"claiming {partition}", needs)
 
         async def end() -> None:
             request = EndTxnRequest(
                 transactional_id, producer.id, producer.epoch, transaction_result=False
             )
             response = await self._to_coordinator(transactional_id, request)
-            self._check(response.error_code, f"claiming {partition}", needs)
+            self._check_coordinator(
+                response.error_code, transactional_id, f"claiming {partition}", needs
+            )
 
         await self._persistently(add)
         await self._persistently(end)
@@ -318,30 +321,40 @@ class WireCluster:
             connection.close("no answer in time")
             raise UnavailableError(f"{self._alias}: no answer in {timeout_s:.0f} s") from error
 
-    async def _offset(self, partition: TopicPartition, which: int, isolation: int) -> int:
+    async def _offset(self, partition: TopicPartition, which: int) -> int:
         async def once() -> int:
             node = await self.leader(partition)
-            request = OffsetRequest(
-                -1, isolation, [(partition.topic, [(partition.partition, which)])]
-            )
-            response = await self._send(node, request)
-            [(_, [(_, error, *rest)])] = response.topics
+            error, offset = await self._log_offsets.ask(node, partition, which)
             if error in codes.LEADERSHIP:
                 self.leaders_changed()
             self._check(error, f"offsets of {partition}", on_topic("Describe", partition.topic))
-            return int(rest[1])
+            return offset
 
         return await self._persistently(once)
 
     async def _to_coordinator(self, transactional_id: str, request: Any) -> Any:
-        find = FindCoordinatorRequest(transactional_id, CoordinationType.TRANSACTION)
-        found = await self._send(self._started().get_random_node(), find)
-        self._check(
-            found.error_code,
-            f"finding the coordinator of {transactional_id}",
-            on_transactional_id("Write", transactional_id),
-        )
-        return await self._send(found.coordinator_id, request, ConnectionGroup.COORDINATION)
+        node = self._coordinators.get(transactional_id)
+        if node is None:
+            find = FindCoordinatorRequest(transactional_id, CoordinationType.TRANSACTION)
+            found = await self._send(self._started().get_random_node(), find)
+            self._check(
+                found.error_code,
+                f"finding the coordinator of {transactional_id}",
+                on_transactional_id("Write", transactional_id),
+            )
+            node = self._coordinators[transactional_id] = found.coordinator_id
+        try:
+            return await self._send(node, request, ConnectionGroup.COORDINATION)
+        except UnavailableError:
+            self._coordinators.pop(transactional_id, None)
+            raise
+
+    def _check_coordinator(
+        self, code: int, transactional_id: str, doing: str, needs: Needs
+    ) -> None:
+        if code in codes.COORDINATOR:
+            self._coordinators.pop(transactional_id, None)
+        self._check(code, doing, needs)
 
     async def _send(self, node: int, request: Any, group: int = ConnectionGroup.DEFAULT) -> Any:
         try:
