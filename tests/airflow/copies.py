@@ -129,7 +129,9 @@ class Site:
         ensure_compacted(self.y, map_topic, MAP_PARTITIONS)
         ensure_compacted(self.y, state_topic)
         block = MapBlock(self.topic, source_id, 0, target_id, (1,), (Run(0, 0, count),))
-        position = PartitionPosition(source_id, 0, Position(count, count, count), 0, 1, 0)
+        position = PartitionPosition(
+            source_id, 0, target_id, Position(count, count, count), 0, 1, 0
+        )
         report = SlotReport("0", 1, time.time_ns() // 1_000_000, (position,))
         blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})

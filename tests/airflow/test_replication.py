@@ -27,6 +27,7 @@ pytestmark = pytest.mark.airflow
 FLOW = Flow("P", "B")
 BEAT = DriverHeartbeat("d1", "app-1", "host", 4711, time_ms=1_000_000)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 class Topic:
@@ -56,7 +57,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def report(slot: str, time_ms: int, source_next: int, source_end: int) -> SlotReport:
     position = Position(source_next, source_next, source_end)
-    return SlotReport(slot, 1, time_ms, (PartitionPosition(TOPIC_ID, 0, position, 0, 1, 0),))
+    entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, 0, 1, 0)
+    return SlotReport(slot, 1, time_ms, (entry,))
 
 
 def test_signs_sum_up_current_slots_and_leave_out_those_of_an_earlier_application() -> None:

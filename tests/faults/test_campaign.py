@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import psutil
 import pytest
-from tests.conftest import OWNER
 from tests.faults.campaign.brokers import Brokers
 from tests.faults.campaign.plan import plan_of, seeds_of
 from tests.faults.campaign.run import run_seed
@@ -21,10 +19,11 @@ SEEDS: Final = seeds_of(os.environ.get("SRM_FAULT_SEEDS", "4,5,9,11,12,16,18,21,
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    owner = f"{os.getpid()} {psutil.Process().create_time()}"
-    running = Brokers(tmp_path_factory.mktemp("campaign"), {OWNER: owner})
-    yield running
-    running.close()
+    running = Brokers(tmp_path_factory.mktemp("campaign"))
+    try:
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

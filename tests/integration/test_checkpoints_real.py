@@ -128,7 +128,7 @@ class Copied:
             internal_topics.offset_map(alias), map_partition(block.topic, block.partition)
         ).write({block.key(): block.value()})
         position = Position(run.source_end, run.target_end, run.source_end)
-        entry = PartitionPosition(topic_id, 0, position, 0, 1, 0)
+        entry = PartitionPosition(topic_id, 0, block.target_topic_id, position, 0, 1, 0)
         report = SlotReport("0", 1, self.forward.now_ms(), (entry,))
         target.compacted(internal_topics.replication(alias)).write({report.key(): report.value()})
 

@@ -279,7 +279,7 @@ def test_an_assignment_and_a_report_of_20_000_partitions_fit_into_one_record(lab
     )
     assignment = Assignment("0", 1, partitions)
     positions = tuple(
-        PartitionPosition(topic_id, 0, Position(7 * n, 7 * n + 1, 7 * n), 0, n, 0)
+        PartitionPosition(topic_id, 0, ids[-n], Position(7 * n, 7 * n + 1, 7 * n), 0, n, 0)
         for n, topic_id in enumerate(ids)
     )
     report = SlotReport("9", 1, 0, positions)

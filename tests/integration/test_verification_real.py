@@ -148,15 +148,15 @@ def replicate(
         table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
         table.write({block.key(): block.value()})
     assert producer.flush(30) == 0
-    report(context, topic, source_id)
+    report(context, topic, source_id, target_id)
 
 
-def report(context: FlowContext, topic: str, topic_id: str) -> None:
+def report(context: FlowContext, topic: str, topic_id: str, target_id: str) -> None:
     """Say that everything is copied, the markers at the source's end too, as a slot does."""
     partitions = range(len(DAMAGES))
     ends = context.source.log_ends([TopicPartition(topic, p) for p in partitions])
     positions = tuple(
-        PartitionPosition(topic_id, place.partition, Position(end, COUNT, end), 0, 1, 0)
+        PartitionPosition(topic_id, place.partition, target_id, Position(end, COUNT, end), 0, 1, 0)
         for place, end in ends.items()
     )
     record = SlotReport(topic, 1, context.now_ms(), positions)

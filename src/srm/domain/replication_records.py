@@ -31,8 +31,11 @@ DRIVER_KEY = b"driver"
 State = Literal["claiming", "copying", "waiting", "stopped"]
 
 _REPORT_HEAD = struct.Struct(">BqqI")
-_ENTRY = struct.Struct(">16siqqqiqh")
-_FORMAT = 1
+_ENTRY = struct.Struct(">16si16sqqqiqh")
+_FORMAT = 2
+
+CopyId = tuple[str, int, str]
+"""Source topic id, partition number, target topic id: what a position is about."""
 
 
 @contextmanager
@@ -52,6 +55,11 @@ class AssignedPartition:
     topic_id: str
     target_topic: str
     target_topic_id: str
+
+    @property
+    def copy_id(self) -> CopyId:
+        """What tells this copy from one between topics that had the same names before."""
+        return self.topic_id, self.partition, self.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +141,16 @@ class PartitionPosition:
 
     topic_id: str
     partition: int
+    target_topic_id: str
     position: Position
     source_leader_epoch: int
     producer_id: int
     producer_epoch: int
+
+    @property
+    def copy_id(self) -> CopyId:
+        """The same as that of the :class:`AssignedPartition`."""
+        return self.topic_id, self.partition, self.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +173,7 @@ class SlotReport:
             _ENTRY.pack(
                 topic_id_bytes(entry.topic_id),
                 entry.partition,
+                topic_id_bytes(entry.target_topic_id),
                 entry.position.source_next,
                 entry.position.target_next,
                 entry.position.source_end,
@@ -191,12 +206,13 @@ class SlotReport:
             PartitionPosition(
                 topic_id_text(topic_id),
                 partition,
-                Position(source_next, target_next, source_end),
+                topic_id_text(target_id),
+                Position(*offsets),
                 leader,
                 pid,
                 epoch,
             )
-            for topic_id, partition, source_next, target_next, source_end, leader, pid, epoch in raw
+            for topic_id, partition, target_id, *offsets, leader, pid, epoch in raw
         ]
         return cls(key.decode().removeprefix("slot:"), generation, time_ms, tuple(positions))
 

@@ -4,7 +4,7 @@ What makes a map wrong without looking wrong, and what is done about it here:
 
 - blocks of a topic that was deleted and created again, on either side: they carry both topic ids,
   only those of the current topics count;
-- a position from before the target topic was created again: believed only with evidence;
+- a position from before either topic was created again: it carries both topic ids, too;
 - a block that cannot be read: a hole in the middle would translate to a later record, so the whole
   partition is left out and reported.
 """
@@ -135,7 +135,7 @@ def assemble(
     """
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     collected = _Blocks.collect(names, target_ids, blocks)
-    positions = _positions(names, target_ids, state, collected)
+    positions = _positions(names, target_ids, state)
     maps: dict[TopicPartition, OffsetMap] = {}
     errors = dict(collected.errors)
     for partition_id in collected.runs.keys() | positions.keys():
@@ -162,11 +162,10 @@ def assemble(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Runs into the current target topics, and partitions with runs into former ones only."""
+    """Runs into the current target topics."""
 
     runs: Mapping[PartitionId, list[Run]]
     closed: frozenset[PartitionId]
-    former: frozenset[PartitionId]
     errors: Mapping[TopicPartition, str]
 
     @classmethod
@@ -175,7 +174,6 @@ class _Blocks:
     ) -> _Blocks:
         runs: dict[PartitionId, list[Run]] = defaultdict(list)
         last: dict[PartitionId, MapBlock] = {}
-        former: set[PartitionId] = set()
         errors: dict[TopicPartition, str] = {}
         for key, value in blocks.items():
             partition_id = _owner(key)
@@ -187,10 +185,8 @@ class _Blocks:
             elif block.target_topic_id in target_ids:
                 runs[partition_id].extend(block.runs)
                 last[partition_id] = later(last.get(partition_id), block)
-            else:
-                former.add(partition_id)
         closed = frozenset(found for found, block in last.items() if not block.open_end)
-        return cls(runs, closed, frozenset(former - runs.keys()), errors)
+        return cls(runs, closed, errors)
 
 
 def later(known: MapBlock | None, block: MapBlock) -> MapBlock:
@@ -204,41 +200,16 @@ def _positions(
     names: Mapping[str, str],
     target_ids: Collection[str],
     state: ReplicationState,
-    blocks: _Blocks,
 ) -> dict[PartitionId, Position]:
-    assigned = state.assigned()
     candidates: dict[PartitionId, list[PartitionPosition]] = defaultdict(list)
     for report in state.reports:
         for entry in report.positions:
-            partition_id = (entry.topic_id, entry.partition)
-            if entry.topic_id in names and _is_about_current_target(
-                report, assigned.get(partition_id), target_ids, former=partition_id in blocks.former
-            ):
-                candidates[partition_id].append(entry)
+            if entry.topic_id in names and entry.target_topic_id in target_ids:
+                candidates[entry.topic_id, entry.partition].append(entry)
     chosen = {partition_id: best_report(found) for partition_id, found in candidates.items()}
     return {
         partition_id: entry.position for partition_id, entry in chosen.items() if entry is not None
     }
-
-
-def _is_about_current_target(
-    report: SlotReport,
-    assigned: tuple[int, AssignedPartition] | None,
-    target_ids: Collection[str],
-    *,
-    former: bool,
-) -> bool:
-    """Decide whether a position can be about the target topic that exists now.
-
-    A report names no target topic. The assignment does. Where only a former target topic was ever
-    copied into, the report must be as new as the assignment that names the current one.
-    """
-    if assigned is None:
-        return not former
-    generation, entry = assigned
-    if entry.target_topic_id not in target_ids:
-        return False
-    return not former or report.generation >= generation
 
 
 def _distance(entry: PartitionPosition) -> tuple[int, int, int]:

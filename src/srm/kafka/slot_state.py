@@ -19,12 +19,13 @@ from srm.domain.offset_map import OffsetMap, Run, coalesce
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
+    CopyId,
     PartitionPosition,
     SlotReport,
 )
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.map_assembly import best_report, decode_state, later
@@ -198,18 +199,19 @@ def starts(
     anew (another id) goes on behind what its former self left on the target.
     """
     found: dict[AssignedPartition, Start] = {}
-    reported: dict[tuple[str, int], list[PartitionPosition]] = defaultdict(list)
+    reported: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
     for report in reports:
         for entry in report.positions:
-            reported[entry.topic_id, entry.partition].append(entry)
+            reported[entry.copy_id].append(entry)
     written_to: dict[tuple[str, int, str], list[MapBlock]] = defaultdict(list)
     for block in blocks:
         written_to[block.topic, block.partition, block.target_topic_id].append(block)
     for wanted in partitions:
         same_target = written_to[wanted.topic, wanted.partition, wanted.target_topic_id]
         producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
+        producer_ids |= {r.producer_id for r in reported[wanted.copy_id] if r.producer_id >= 0}
         current = [b for b in same_target if b.topic_id == wanted.topic_id]
-        newest = best_report(reported[wanted.topic_id, wanted.partition])
+        newest = best_report(reported[wanted.copy_id])
         position = newest.position if newest else None
         places = []
         if newest is not None:
@@ -229,7 +231,7 @@ def starts(
             behind = max(
                 _end(
                     [b for b in same_target if b.topic_id == former],
-                    best_report(reported[former, wanted.partition]),
+                    best_report(reported[former, wanted.partition, wanted.target_topic_id]),
                 )
                 for former in {b.topic_id for b in same_target}
             )
@@ -252,7 +254,11 @@ def _beyond(written: Run, extended: Run) -> Run | None:
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of one broker; empty when srm has no right to see them."""
+    """Return the configs of one broker; empty when srm has no right to see them.
+
+    Raises:
+        SrmError: the cluster does not answer: how long it remembers producers is not known.
+    """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
         node = next(iter(admin.list_topics(timeout=_ADMIN_S).brokers))
@@ -260,8 +266,10 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
         [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
         return {name: entry.value for name, entry in answer.result().items() if entry.value}
     except KafkaException as error:
-        reason = translate(error, "assuming Kafka's defaults", on_cluster("DescribeConfigs"))
-        logger.warning("broker settings cannot be read, %s", reason)
+        reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
+        if not isinstance(reason, AuthorizationError):
+            raise reason from error
+        logger.warning("assuming Kafka's defaults: %s", reason)
     except StopIteration:
-        logger.warning("broker settings cannot be read, assuming Kafka's defaults: no broker yet")
+        raise UnavailableError("reading broker settings: the cluster names no broker yet") from None
     return {}

@@ -275,6 +275,7 @@ class PartitionCopy:
         return PartitionPosition(
             self.assigned.topic_id,
             self.assigned.partition,
+            self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
             self.source_epoch,
             self.claim.producer.id if self.claim else -1,

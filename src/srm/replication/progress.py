@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     AssignedPartition,
+    CopyId,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
@@ -51,18 +52,18 @@ class ProgressBook:
         self._slots = len(slots)
         self._lock = threading.Lock()
         self._alive = 0
-        self._partitions: dict[tuple[str, int], AssignedPartition] = {}
-        self._positions: dict[tuple[str, int], Position] = {}
+        self._partitions: dict[CopyId, AssignedPartition] = {}
+        self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
-        self._counted: dict[tuple[str, int], tuple[int, tuple[int, int]]] = {}
+        self._counted: dict[CopyId, tuple[int, tuple[int, int]]] = {}
         self._records = 0
         self._bytes = 0
 
     def unknown(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
         """Return the partitions from which nothing was counted yet."""
         with self._lock:
-            return [p for p in partitions if (p.topic_id, p.partition) not in self._counted]
+            return [p for p in partitions if p.copy_id not in self._counted]
 
     def set_partitions(
         self,
@@ -78,8 +79,8 @@ class ProgressBook:
         """
         with self._lock:
             for assigned, end in (target_ends or {}).items():
-                self._counted.setdefault((assigned.topic_id, assigned.partition), (end, _NO_CLAIM))
-            self._partitions = {(p.topic_id, p.partition): p for p in partitions}
+                self._counted.setdefault(assigned.copy_id, (end, _NO_CLAIM))
+            self._partitions = {p.copy_id: p for p in partitions}
             self._counted = {k: v for k, v in self._counted.items() if k in self._partitions}
             names = {TopicPartition(p.topic, p.partition) for p in partitions}
             self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
@@ -124,8 +125,7 @@ class ProgressBook:
             return tuple(
                 partition
                 for partition, offset in goal.items()
-                if self._next(partition) < offset
-                and (partition.topic_id, partition.partition) in self._partitions
+                if self._next(partition) < offset and partition.copy_id in self._partitions
             )
 
     def stopped(self) -> dict[TopicPartition, PartitionStatus]:
@@ -152,11 +152,11 @@ class ProgressBook:
             )
 
     def _next(self, partition: AssignedPartition) -> int:
-        position = self._positions.get((partition.topic_id, partition.partition))
+        position = self._positions.get(partition.copy_id)
         return -1 if position is None else position.source_next
 
     def _position(self, entry: PartitionPosition) -> None:
-        key = (entry.topic_id, entry.partition)
+        key = entry.copy_id
         if key not in self._partitions:
             return
         self._positions[key] = entry.position

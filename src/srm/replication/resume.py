@@ -5,6 +5,10 @@ know of. From the end of the last known run, each of our batches on the target m
 batch the source would give; the walk ends at the marker of the new claim, after which nobody else
 can append (:mod:`srm.replication.walk` compares).
 
+Ours are the batches under a producer id that the map or a report names, and those behind the marker
+of a claim: nobody else writes outside of transactions under a producer id that has ended one. So
+they are known even when all state is lost and the brokers have forgotten the transactional id.
+
 A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
 does not match is undecidable: the partition stops and says where. Where the target's log begins
 behind the known position, the walk begins there: what is gone was not needed to find the position,
@@ -106,14 +110,18 @@ async def resume(
     """
     walk = SourceWalk(source, start.source_next, comparison, fresh=start.fresh)
     ours = start.producer_ids | {claim.producer.id}
+    claims: set[tuple[int, int]] = set()
     runs: list[Run] = []
     foreign: list[str] = []
     target_next = start.target_next
     async for batch in _until_marker(target, start.target_next, claim):
         target_next = batch.last_offset + 1
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            claims.add(producer)
         if batch.is_control or batch.record_count == 0:
             continue
-        if batch.producer_id in ours:
+        if batch.producer_id in ours or (producer in claims and not batch.is_transactional):
             runs.extend(await walk.match(batch, start.target_next))
         else:
             what = f"foreign records at target offsets {batch.base_offset} to {target_next}"

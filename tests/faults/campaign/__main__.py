@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -18,8 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
-import psutil
-from tests.conftest import OWNER
 from tests.faults.campaign.brokers import Brokers
 from tests.faults.campaign.plan import SCENARIOS, plan_of, seeds_of
 from tests.faults.campaign.run import run_seed
@@ -37,8 +34,7 @@ def main() -> int:
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     home = Path(arguments.home)
     home.mkdir(parents=True, exist_ok=True)
-    owner = f"{os.getpid()} {psutil.Process().create_time()}"
-    brokers = Brokers(home / f"brokers-{time.strftime('%H%M%S')}", {OWNER: owner})
+    brokers = Brokers(home / f"brokers-{time.strftime('%H%M%S')}")
     failed = []
     try:
         with (home / "results.jsonl").open("a") as results:

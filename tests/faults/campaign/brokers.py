@@ -1,9 +1,14 @@
-"""The brokers of a campaign, started when a plan first needs them and kept for the next seeds."""
+"""The brokers of a campaign, started when a plan first needs them and kept for the next seeds.
+
+However the campaign ends, they end with it: a guard of their own waits for that.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,10 +18,17 @@ from typing import Final
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from tests.conftest import OWNER, of_a_broker
 from tests.faults.campaign.plan import Setting
 
 from srm.stack.kafka import KafkaBroker
 
+_GUARD: Final = """
+import sys
+from srm.stack.process import end_processes, marked_processes
+sys.stdin.read()
+end_processes(marked_processes(*sys.argv[1:]), timeout=0)
+"""
 _QUICK: Final = {
     "log.cleaner.backoff.ms": "300",
     "log.segment.delete.delay.ms": "1000",
@@ -70,9 +82,14 @@ class Pair:
 class Brokers:
     """All clusters of a campaign, in one folder."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Path) -> None:
         self._home = home
-        self._environ = environ
+        self._environ = of_a_broker()
+        mark = OWNER, self._environ[OWNER]
+        # The end of its input is the end of this process, a SIGKILL too.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-c", _GUARD, *mark], stdin=subprocess.PIPE, start_new_session=True
+        )
         self._clusters: dict[str, tuple[KafkaBroker, ...]] = {}
 
     def pair(self, setting: Setting) -> Pair:
@@ -92,6 +109,8 @@ class Brokers:
             for broker in cluster:
                 signal_broker(broker, signal.SIGCONT)
                 broker.kill()
+        self._guard.kill()
+        self._guard.communicate()
 
     def _cluster(self, name: str, size: int, props: Mapping[str, str]) -> tuple[KafkaBroker, ...]:
         if name not in self._clusters:

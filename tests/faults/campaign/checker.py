@@ -249,11 +249,12 @@ def check_compacted(
     known: OffsetMap | None,
     stranger: bytes,
     *,
-    damaged_map: bool,
+    told_gone: bool,
 ) -> list[str]:
     """A source that is compacted meanwhile: compare through the map, by the records' own ids.
 
-    When the map was lost, nobody knows any more where a record stood that compaction has removed.
+    A record that was copied after its owner's last report, and compacted on the source before the
+    next owner came, stood nobody knows where: it may be missing from the map, and that is told.
     """
     by_target = {}
     for run in known.runs if known else ():
@@ -265,7 +266,7 @@ def check_compacted(
         if record.value is not None and record.value.startswith(stranger):
             continue
         at = by_target.pop(offset, None)
-        if at is None and damaged_map and dict(record.headers).get("id") not in left:
+        if at is None and told_gone and dict(record.headers).get("id") not in left:
             continue
         if at is None:
             problems.append(f"{where}: target offset {offset} {_cut(record)} is not in the map")

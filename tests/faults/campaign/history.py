@@ -40,7 +40,6 @@ class TopicHistory:
     compacted: bool
     remote_configs: Mapping[str, str]
     lives: list[Life] = field(default_factory=list)
-    damaged_map: bool = False
 
     @property
     def keeps_timestamps(self) -> bool:

@@ -361,6 +361,7 @@ _WEIGHTS: Final = {
     "re-creation": 2,
     "re-created remote": 1,
     "retention": 2,
+    "truncation": 2,
     "lost map": 2,
     "stranger": 2,
     "recompression": 1,

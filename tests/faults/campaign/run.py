@@ -27,7 +27,7 @@ from tests.faults.campaign.workload import Workload
 from tests.integration.copying import CopyLab
 
 from srm.domain import internal_topics
-from srm.domain.replication_records import AssignedPartition, PartitionStatus
+from srm.domain.replication_records import AssignedPartition, CopyId, PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import SrmError
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 CONVERGENCE_S: Final = 75.0
 HOPELESS_S: Final = 12.0
+GONE: Final = "are gone from the source: not in the map"
 _NUDGE_S: Final = 5.0
 
 
@@ -181,7 +182,7 @@ class Run:
             for p in topic.partitions:
                 place = TopicPartition(p.topic, p.partition)
                 end = ends[place]
-                position = reached.get((p.topic_id, p.partition), -1)
+                position = reached.get(p.copy_id, -1)
                 if stable[place] < end:
                     found.append(f"{place}: a transaction is open at {stable[place]} of {end}")
                 elif position < end and not self._has_stopped_for_loss(topic.life, p):
@@ -190,12 +191,12 @@ class Run:
                     found.append(f"{place}: at {position} of {end}, {told}")
         return found
 
-    def _reached(self) -> dict[tuple[str, int], int]:
-        reached: dict[tuple[str, int], int] = {}
+    def _reached(self) -> dict[CopyId, int]:
+        reached: dict[CopyId, int] = {}
         for report in self._lab.reports():
             for entry in report.positions:
-                key = (entry.topic_id, entry.partition)
-                reached[key] = max(reached.get(key, -1), entry.position.source_next)
+                known = reached.get(entry.copy_id, -1)
+                reached[entry.copy_id] = max(known, entry.position.source_next)
         return reached
 
     def _high_watermarks(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -215,7 +216,11 @@ class Run:
         if number not in life.deleted and number not in life.truncated:
             return False
         status = self._lab.status(partition)
-        return status is not None and status.state == "stopped" and status.lost_from is not None
+        if status is None or status.state != "stopped":
+            return False
+        # What was copied in the second before a crash, and truncated before the next owner came.
+        undecidable = number in life.truncated and "undecidable" in status.reason
+        return status.lost_from is not None or undecidable
 
     # ----- the check
 
@@ -241,7 +246,10 @@ class Run:
                         {offset: name for (n, offset), name in ids.items() if n == p.partition},
                         maps[topic.life.topic_id].maps.get(place),
                         STRANGER,
-                        damaged_map=topic.damaged_map,
+                        told_gone=any(
+                            (s.topic, s.partition) == (p.topic, p.partition) and GONE in s.reason
+                            for s in statuses
+                        ),
                     )
                 else:
                     problems += self._check_partition(topic, p, target, statuses, maps)

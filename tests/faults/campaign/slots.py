@@ -19,7 +19,7 @@ from typing import Final
 
 from tests.integration.copying import CopyLab
 
-from srm.domain.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.replication_records import AssignedPartition, CopyId, PartitionPosition
 from srm.replication.slot import SlotSpec
 from srm.spark.slot import run_slot
 
@@ -152,10 +152,10 @@ class Slots:
 
     # ----- what they report
 
-    def positions(self) -> dict[tuple[str, int], list[tuple[str, PartitionPosition]]]:
-        """Return all reported positions by source topic id and partition, with their slots."""
-        found: dict[tuple[str, int], list[tuple[str, PartitionPosition]]] = {}
+    def positions(self) -> dict[CopyId, list[tuple[str, PartitionPosition]]]:
+        """Return all reported positions with their slots."""
+        found: dict[CopyId, list[tuple[str, PartitionPosition]]] = {}
         for report in self._lab.reports():
             for entry in report.positions:
-                found.setdefault((entry.topic_id, entry.partition), []).append((report.slot, entry))
+                found.setdefault(entry.copy_id, []).append((report.slot, entry))
         return found

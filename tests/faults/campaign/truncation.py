@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Final
-
+from srm.replication.batch import batches
 from srm.stack.kafka import KafkaBroker
 
-_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 
-
-def cut(broker: KafkaBroker, topic: str, partition: int, share: float) -> int:
+def cut(broker: KafkaBroker, topic: str, partition: int, share: float, lowest: int) -> int | None:
     """Kill the broker and cut the newest segment of a log after ``share`` of its batches.
 
+    Not inside a transaction, which would stay open for ever, and not below ``lowest``.
+
     Returns:
-        The offset at which the log ends now.
+        The offset at which the log ends now; None where there is no place to cut.
     """
     broker.kill()
     folder = broker.home / "data" / f"{topic}-{partition}"
     segment = max(folder.glob("*.log"))
-    data = segment.read_bytes()
-    batches: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
+    is_open: set[int] = set()
     at = 0
-    while at + _OFFSET_AND_LENGTH.size <= len(data):
-        offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
-        if length <= 0:
-            break
-        batches.append((offset, at))
-        at += _OFFSET_AND_LENGTH.size + length
-    if not batches:
-        return int(segment.stem)
-    offset, place = batches[int(share * len(batches))]
+    for batch in batches(memoryview(segment.read_bytes())):
+        if not is_open and batch.base_offset >= lowest:
+            places.append((batch.base_offset, at))
+        if batch.is_control:
+            is_open.discard(batch.producer_id)
+        elif batch.is_transactional:
+            is_open.add(batch.producer_id)
+        at += len(batch.view)
+    if not places:
+        return None
+    offset, place = places[int(share * len(places))]
     with segment.open("r+b") as log:
         log.truncate(place)
     return offset

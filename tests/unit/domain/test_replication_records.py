@@ -29,6 +29,7 @@ positions = st.builds(
     PartitionPosition,
     topic_id=topic_ids,
     partition=int32,
+    target_topic_id=topic_ids,
     position=st.builds(Position, int64, int64, int64),
     source_leader_epoch=int32,
     producer_id=int64,

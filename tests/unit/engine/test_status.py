@@ -25,7 +25,7 @@ def replicator_runs(sites, age_ms: int = 0) -> None:
     if topic not in sites.clusters["B"].topics():
         sites.clusters["B"].add_topic(topic)
     sites.clusters["B"].compacted(topic).write({DRIVER_KEY: beat.value()})
-    entry = PartitionPosition(TOPIC_ID, 0, Position(100, 101, 100), 0, 1, 0)
+    entry = PartitionPosition(TOPIC_ID, 0, TOPIC_ID, Position(100, 101, 100), 0, 1, 0)
     sites.maps[Flow("P", "B")].reports = (SlotReport("0", 3, now, (entry,)),)
 
 

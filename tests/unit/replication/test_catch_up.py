@@ -35,7 +35,7 @@ class Driver:
 
     def reports(self, *source_next: int) -> None:
         positions = tuple(
-            PartitionPosition(TOPIC_ID, n, Position(at, at, at), -1, 1, 0)
+            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, 0)
             for n, at in enumerate(source_next)
         )
         self.progress.report(SlotReport("0", 1, 0, positions))

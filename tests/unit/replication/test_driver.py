@@ -28,6 +28,7 @@ from srm.replication.driver_log import LogRecord
 FLOW = Flow("P", "B")
 STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class MemoryTopic:
@@ -129,7 +130,7 @@ def lab() -> Lab:
 def found(*topics: str, partitions: int = 2) -> Discovered:
     return Discovered(
         tuple(
-            AssignedPartition(topic, number, TOPIC_ID, f"P.{topic}", "target")
+            AssignedPartition(topic, number, TOPIC_ID, f"P.{topic}", TARGET_ID)
             for topic in topics
             for number in range(partitions)
         )
@@ -359,7 +360,7 @@ def test_progress_counts_records_and_lag_from_reports(lab):
 
     for target_next, source_end in ((10, 100), (70, 120)):
         position = Position(target_next, target_next, source_end)
-        entry = PartitionPosition(TOPIC_ID, 0, position, -1, 7, 0)
+        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, 0)
         report = SlotReport("0", 1, 0, (entry,))
         lab.topic.append(report.key(), report.value())
         driver._step()
@@ -378,7 +379,7 @@ def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of
 
     for target_next, epoch in ((1101, 0), (1201, 0), (1302, 1)):
         position = Position(target_next, target_next, target_next)
-        entry = PartitionPosition(TOPIC_ID, 0, position, -1, 7, epoch)
+        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, epoch)
         driver.progress.report(SlotReport("0", 1, 0, (entry,)))
 
     assert driver.progress.snapshot().records == 1000 + 100 + 100

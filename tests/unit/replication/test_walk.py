@@ -242,6 +242,29 @@ def test_batches_of_others_are_a_hole_and_told() -> None:
     assert found.notes == ("foreign records at target offsets 2 to 3",)
 
 
+def test_a_claim_that_nobody_knows_of_any_more_is_told_by_its_marker() -> None:
+    """All state is lost, and the broker has given the new claim another producer id."""
+    source, target, _ = source_and_copy([1] * 4, {}, 2, shift=1)
+    log = Log([marker(0, FOREIGN), stored(target, producer_id=FOREIGN), marker(3, OURS, 3)])
+
+    found = walked(log_of(source, [2], 4, -1), log, Start(0, 0, fresh=True), Comparison())
+
+    assert (found.source_next, found.target_next, found.notes) == (2, 4, ())
+    assert pairs(found) == {1: 0, 2: 1}
+
+
+def test_a_transaction_of_somebody_who_has_ended_another_one_is_foreign() -> None:
+    source, _, _ = source_and_copy([1] * 4, {}, 2, shift=0)
+    theirs = bytearray(stored([Record(1, 1, b"x", b"x")], producer_id=FOREIGN))
+    theirs[22] |= 0x10  # transactional
+    log = Log([marker(0, FOREIGN), bytes(theirs), marker(2, OURS, 3)])
+
+    found = walked(log_of(source, [2], 4, -1), log, Start(0, 0, fresh=True), Comparison())
+
+    assert (found.source_next, found.runs) == (0, ())
+    assert found.notes == ("foreign records at target offsets 1 to 2",)
+
+
 def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_skipped() -> None:
     _, former, _ = source_and_copy([1] * 4, {}, 4, shift=0)
     source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(3)]
