@@ -6,18 +6,22 @@
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 
-Results go to build/bench/*.json, one object each, and stay until they are measured again.
+Results go to build/bench/*.json, one object each, and stay until they are measured again; logs of
+the engines are in build/bench/logs.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from bench import cases as all_cases
 from bench.clusters import PROJECT
@@ -92,6 +96,11 @@ def plan_of(options: argparse.Namespace) -> Plan:
     return Plan(tuple(chosen), tuple(engines), options.repeat, fraction, scale=options.scale)
 
 
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does, so that brokers and engines are ended too."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, save, show; return 1 when a case failed."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
@@ -102,8 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = describe_machine()
     found: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="srm-bench-") as home:
-        for outcome in run_plan(plan, Path(home)):
+    signal.signal(signal.SIGTERM, _end)
+    with (
+        tempfile.TemporaryDirectory(prefix="srm-bench-") as home,
+        closing(run_plan(plan, Path(home), options.out / "logs")) as outcomes,
+    ):
+        for outcome in outcomes:
             if isinstance(outcome, str):
                 failures.append(outcome)
                 say(f"FAILED {outcome}")

@@ -43,6 +43,8 @@ def copy(current: Session, case: Case) -> Result:
     records = case.partitions + rounds * case.partitions * case.payload.batch_records
     begin = before + int(records * case.lead_in)
     result = follow(current, case, topic, before, begin, before + records)
+    if case.surroundings.provenance:
+        check_headers(current.pair.target, current.running.route.remote(topic))
     return _with_start(result, current, creation)
 
 
@@ -128,16 +130,34 @@ def _is_clean(checkpoint: Path, dirty: dict[tuple[str, int], int]) -> bool:
     return all(clean.get(partition, 0) >= end for partition, end in dirty.items())
 
 
-def count_records(site: Site, ends: dict[tuple[str, int], int]) -> int:
-    """Return how many records the partitions hold below the given ends."""
-    consumer = Consumer(
+def check_headers(site: Site, topic: str) -> None:
+    """Make sure that copies have got a header: an engine without them would have an easy time.
+
+    Raises:
+        BenchError: the first record has none.
+    """
+    consumer = _consumer(site)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(_FIRST_S)
+    consumer.close()
+    if message is None or message.error() is not None or not message.headers():
+        raise BenchError(f"{topic} has no headers")
+
+
+def _consumer(site: Site) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": site.bootstrap,
-            "group.id": "bench-count",
+            "group.id": "bench-reading",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
     )
+
+
+def count_records(site: Site, ends: dict[tuple[str, int], int]) -> int:
+    """Return how many records the partitions hold below the given ends."""
+    consumer = _consumer(site)
     left = {partition for partition, end in ends.items() if end}
     consumer.assign([TopicPartition(topic, number, 0) for topic, number in left])
     count = 0

@@ -65,11 +65,14 @@ TUNED_PRODUCER: Final = {
     "send.buffer.bytes": 4 * _MIB,
 }
 
+# As long as what srm adds: id of a cluster, topic, time.
+_LITERAL: Final = "AAAAAAAAAAAAAAAAAAAAAA,bench-provenance,1767225600000"
 _MM2_PROVENANCE: Final = """\
 {flow}.transforms = provenance
 {flow}.transforms.provenance.type = org.apache.kafka.connect.transforms.InsertHeader
-{flow}.transforms.provenance.header = provenance
-{flow}.transforms.provenance.value.literal = {source}
+{flow}.transforms.provenance.header = __replicator_id
+{flow}.transforms.provenance.value.literal = {literal}
+{flow}.header.converter = org.apache.kafka.connect.storage.StringConverter
 """
 
 
@@ -132,7 +135,7 @@ def mm2_properties(route: Route, tuned: bool = False) -> str:  # noqa: FBT001, F
         )
         text += "".join(f"B.producer.{name} = {value}\n" for name, value in TUNED_PRODUCER.items())
     if route.provenance:
-        text += _MM2_PROVENANCE.format(flow=route.flow, source=route.source)
+        text += _MM2_PROVENANCE.format(flow=route.flow, literal=_LITERAL)
     return text
 
 

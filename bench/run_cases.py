@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,15 +54,16 @@ class Plan:
     scale: bool = False
 
 
-def run_plan(plan: Plan, home: Path) -> Iterator[Outcome]:
+def run_plan(plan: Plan, home: Path, logs: Path) -> Generator[Outcome, None, None]:
     """Yield outcomes as they come; a failure costs its own case only."""
     for case in plan.cases:
         if case.name == _SOCKET_CASE and SOCKET_COPY in plan.engines:
             yield from _socket_copies(plan, case)
     if not plan.scale and not set(plan.engines) & set(ENGINE_NAMES):
         return
+    logs.mkdir(parents=True, exist_ok=True)
     with clusters(home / "clusters") as pair, Gate(pair.source) as gate:
-        runner = _Runner(plan, pair, gate, home)
+        runner = _Runner(plan, pair, gate, logs)
         for _ in range(plan.repeat):
             yield from runner.once()
 
@@ -79,11 +80,11 @@ def _socket_copies(plan: Plan, case: Case) -> Iterator[Outcome]:
 class _Runner:
     """Runs sessions on two clusters."""
 
-    def __init__(self, plan: Plan, pair: Pair, gate: Gate, home: Path) -> None:
+    def __init__(self, plan: Plan, pair: Pair, gate: Gate, logs: Path) -> None:
         self._plan = plan
         self._pair = pair
         self._gate = gate
-        self._home = home
+        self._logs = logs
         self._sessions = 0
         self._made: dict[str, WarmUp] = {}
 
@@ -128,7 +129,7 @@ class _Runner:
         try:
             first = self._first(surroundings, cases[0])
             with session(
-                *(self._pair, self._gate, engine, surroundings, self._home, first, self._sessions)
+                *(self._pair, self._gate, engine, surroundings, self._logs, first, self._sessions)
             ) as current:
                 say(
                     f"{engine} ({surroundings.name}): first record "
@@ -149,7 +150,7 @@ class _Runner:
 
     def _scale(self) -> Iterator[Outcome]:
         try:
-            yield from scale.measure_scale(self._pair, self._gate, self._home, self._sessions + 1)
+            yield from scale.measure_scale(self._pair, self._gate, self._logs, self._sessions + 1)
         except BenchError as error:
             yield f"scale srm: {error}"
 
