@@ -30,7 +30,7 @@ from srm.stack.ports import LOOPBACK, answers, free_port
 PROJECT: Final = Path(__file__).resolve().parent.parent
 ONE_WAY_MS: Final = 25
 _ADMIN_S: Final = 60.0
-_GONE_S: Final = 60.0
+_GONE_S: Final = 180.0
 _AT_ONCE: Final = 100
 _ERRORS: Final = 3
 _SETTINGS: Final = {

@@ -149,10 +149,17 @@ class _Runner:
             yield f"{_name(cases, measured)} {engine}: {error!r}"
 
     def _scale(self) -> Iterator[Outcome]:
-        try:
-            yield from scale.measure_scale(self._pair, self._gate, self._logs, self._sessions + 1)
-        except BenchError as error:
-            yield f"scale srm: {error}"
+        for topics, partitions in scale.sizes(self._plan.fraction):
+            self._sessions += 1
+            where = (self._pair, self._gate, self._logs, self._sessions)
+            try:
+                result = scale.measure(*where, topics, partitions)
+            except Exception as error:  # as above
+                logger.exception("%d topics", topics)
+                yield f"{scale.name(topics, partitions)} srm: {error!r}"
+            else:
+                say_result(result)
+                yield result
 
 
 def _name(cases: Sequence[Case], measured: int) -> str:

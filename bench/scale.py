@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from bench.cases import Surroundings
 from bench.clusters import Gate, Pair
 from bench.data import encode
+from bench.errors import BenchError
 from bench.results import Result
 from bench.session import Session, WarmUp, session
 
 _ALL_COPIED_S: Final = 300.0
 _SETTLE_S: Final = 15.0
 _IDLE_S: Final = 20.0
-_RECORD_BYTES: Final = 1
+_LOOK_S: Final = 0.1
 _SURROUNDINGS: Final = Surroundings("scale")
 
 SIZES: Final = ((1, 1000), (500, 1), (1000, 1), (2000, 1))
@@ -28,17 +28,26 @@ def name(topics: int, partitions: int) -> str:
     return f"scale-{topics}x{partitions}"
 
 
-def measure_scale(pair: Pair, gate: Gate, home: Path, number: int) -> Iterator[Result]:
-    """Yield a result for each size."""
-    for offset, (topics, partitions) in enumerate(SIZES):
-        names = [f"bench-s{n:04d}" for n in range(topics)]
-        pair.source.create_all(names, partitions)
-        with pair.source.connect() as source:
-            for topic in names:
-                source.fill(topic, [dict.fromkeys(range(partitions), _one_record())])
-        first = WarmUp(names[0], partitions, partitions)
-        with session(pair, gate, "srm", _SURROUNDINGS, home, first, number + offset) as current:
-            yield _measure(current, names, partitions)
+def sizes(fraction: float) -> list[tuple[int, int]]:
+    """Return topics and partitions of each, with that fraction of both but one at least."""
+    return [
+        (max(1, int(topics * fraction)), max(1, int(partitions * fraction)))
+        for topics, partitions in SIZES
+    ]
+
+
+def measure(
+    pair: Pair, gate: Gate, logs: Path, number: int, topics: int, partitions: int
+) -> Result:
+    """Make topics with one record in each partition, start srm and measure."""
+    names = [f"bench-s{n:04d}" for n in range(topics)]
+    pair.source.create_all(names, partitions)
+    with pair.source.connect() as source:
+        for topic in names:
+            source.fill(topic, [dict.fromkeys(range(partitions), _one_record())])
+    first = WarmUp(names[0], partitions, partitions)
+    with session(pair, gate, "srm", _SURROUNDINGS, logs, first, number) as current:
+        return _measure(current, names, partitions)
 
 
 def _one_record() -> bytes:
@@ -48,13 +57,13 @@ def _one_record() -> bytes:
 def _measure(current: Session, names: list[str], partitions: int) -> Result:
     tree = current.running.tree
     wanted = {current.running.route.remote(topic): partitions for topic in names}
-    while True:
-        ends = current.target.log_ends(wanted)
-        missing = sum(end <= current.running.engine.markers for end in ends.values())
+    markers = current.running.engine.markers
+    deadline = time.monotonic() + _ALL_COPIED_S
+    while missing := sum(end <= markers for end in current.target.log_ends(wanted).values()):
         current.running.check_alive()
-        if not missing:
-            break
-        time.sleep(0.1)
+        if time.monotonic() > deadline:
+            raise BenchError(f"{missing} partitions are not copied within {_ALL_COPIED_S:.0f} s")
+        time.sleep(_LOOK_S)
     all_copied = time.monotonic() - current.running.started
     start_cpu = tree.cpu_seconds()
     time.sleep(_SETTLE_S)

@@ -161,7 +161,7 @@ def session(
     gate: Gate,
     engine: str,
     surroundings: Surroundings,
-    home: Path,
+    logs: Path,
     first: WarmUp,
     number: int,
 ) -> Iterator[Session]:
@@ -172,7 +172,7 @@ def session(
         gate: holds records back.
         engine: name of the engine.
         surroundings: what it is started with.
-        home: folder for its files.
+        logs: folder for its log and configuration.
         first: what the engine begins with; it is there already.
         number: tells sessions of one run apart.
     """
@@ -189,7 +189,7 @@ def session(
         stack.callback(pair.target.clean)
         source = stack.enter_context(pair.source.connect())
         target = stack.enter_context(pair.target.connect())
-        running = stack.enter_context(Running(ENGINES[engine], route, home))
+        running = stack.enter_context(Running(ENGINES[engine], route, logs))
         current = Session(running, pair, gate, source, target, first)
         current.wait(first.topic, first.partitions, 1, _START_S, POLL_S)
         current.first_record_seconds = round(time.monotonic() - running.started, 2)

@@ -11,6 +11,16 @@ from rich.table import Table
 from bench.goals import Verdict, verdicts
 from bench.results import Result
 
+_STANDING = ("start", "idle", "scale")
+_MOVED = (
+    *("case", "engine", "records/s", "MB/s", "CPU s", "records / CPU s", "MB / CPU s"),
+    *("target broker CPU s", "p50 / p95 / p99 ms", "MB resident"),
+)
+_STOOD = (
+    *("case", "engine", "start to first record, s", "new topic to first record, s"),
+    *("idle CPU, % of a core", "MB resident"),
+)
+_TEXTS = ("case", "engine", "goal", "")
 _BEGAN = time.monotonic()
 _WIDTH = 150
 _CONSOLE = Console(highlight=False)
@@ -52,34 +62,25 @@ def gist(result: Result) -> str:
 def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
     """Print what was measured now, the goals it bears on, and what failed."""
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
-    table = Table(title="Measured from the first copied record on", title_justify="left")
-    for column in (
-        "case",
-        "engine",
-        "records/s",
-        "MB/s",
-        "CPU s",
-        "records / CPU s",
-        "MB / CPU s",
-        "target broker CPU s",
-        "p50 / p95 / p99 ms",
-        "MB resident",
-    ):
-        table.add_column(column, justify="left" if column in ("case", "engine") else "right")
-    for result in sorted(results, key=lambda r: (order[r.case], r.engine)):
-        table.add_row(*_row(result))
-    if results:
-        _CONSOLE.print(table)
-    goals = Table(title="Goals", title_justify="left")
-    for column in ("goal", "wanted", "measured", ""):
-        goals.add_column(column, justify="left" if column in ("goal", "") else "right")
+    ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
+    moved = [r for r in ordered if r.method not in _STANDING]
+    _print("Measured from the first copied record on", _MOVED, [_row(r) for r in moved])
+    standing = [_standing_row(r) for r in ordered if r.method in _STANDING]
+    _print("Starting, idling, memory", _STOOD, standing)
     known = [verdict for verdict in verdicts(results) if verdict.measured is not None]
-    for verdict in known:
-        goals.add_row(*goal_row(verdict))
-    if known:
-        _CONSOLE.print(goals)
+    _print("Goals", ("goal", "wanted", "measured", ""), [goal_row(verdict) for verdict in known])
     for failure in failures:
         _CONSOLE.print(f"FAILED {failure}", soft_wrap=True)
+
+
+def _print(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in _TEXTS else "right")
+    for row in rows:
+        table.add_row(*row)
+    if rows:
+        _CONSOLE.print(table)
 
 
 def _row(result: Result) -> list[str]:
@@ -95,6 +96,17 @@ def _row(result: Result) -> list[str]:
         f"{result.megabytes_per_cpu_second:,.1f}",
         number(result.target_broker_cpu_seconds, 2),
         latency,
+        number(result.resident_megabytes, 0),
+    ]
+
+
+def _standing_row(result: Result) -> list[str]:
+    return [
+        result.case,
+        result.engine,
+        number(result.first_record_seconds, 1),
+        number(result.topic_creation_to_first_record_seconds, 2),
+        number(result.idle_cpu_percent, 1),
         number(result.resident_megabytes, 0),
     ]
 
