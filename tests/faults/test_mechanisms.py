@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.conftest import BrokerFactory
+from tests.conftest import of_a_broker
 from tests.faults import owners
 from tests.faults.campaign.brokers import delete_topics
 from tests.faults.owners import Bench
@@ -288,20 +288,32 @@ async def _an_owner_that_sleeps_until_the_broker_has_forgotten_it(bench: Bench) 
         await newer.claim()
         await newer.copy_all()
         newer.report()
-        await asyncio.sleep(2.5)  # the broker's expiration: that it passes is the scenario
+        await asyncio.sleep(1.5)  # the broker's expiration: that it passes is the scenario
         return [p.error for p in await older.send()] if not older.copy.needs_claim else []
 
 
-@pytest.fixture
-def forgetful(clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory) -> Bench:
-    target = broker_factory(
+@pytest.fixture(scope="module")
+def forgetful_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("forgetful"),
         "B",
-        **{
+        server_props={
             "producer.id.expiration.ms": "1000",
             "producer.id.expiration.check.interval.ms": "100",
         },
+        environ=of_a_broker(),
     )
-    return Bench(CopyLab(clusters["P"].bootstrap, target.bootstrap))
+    broker.start()
+    try:
+        broker.wait_ready()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def forgetful(clusters: Mapping[str, KafkaBroker], forgetful_broker: KafkaBroker) -> Bench:
+    return Bench(CopyLab(clusters["P"].bootstrap, forgetful_broker.bootstrap))
 
 
 def test_a_claim_has_lapsed_when_the_broker_forgets_it(forgetful: Bench) -> None:

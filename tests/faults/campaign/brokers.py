@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import OWNER, of_a_broker
 from tests.faults.campaign.plan import Setting
 
+from srm.errors import StackError
 from srm.stack.kafka import KafkaBroker
 
 _GUARD: Final = """
@@ -76,7 +77,13 @@ class Pair:
             signal_broker(broker, signal.SIGCONT)
             broker.start()
         for broker in (self.source, *self.target):
-            broker.wait_ready()
+            try:
+                broker.wait_ready()
+            except StackError:
+                if broker.running:
+                    raise
+                broker.start()  # it was still shutting down
+                broker.wait_ready()
 
 
 class Brokers:
