@@ -34,7 +34,7 @@ class Owner:
         self._source = source
         self._target = target
         start = KafkaStartReader(lab.flow, lab.target).load([assigned]).get(assigned)
-        self.copy = PartitionCopy(assigned, start or Start(0, 0))
+        self.copy = PartitionCopy(assigned, start or Start(0, 0, fresh=True))
         self._reporter = Reporter(
             lab.config,
             "0",

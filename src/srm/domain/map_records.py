@@ -1,10 +1,11 @@
 """Wire format of the offset map topic: blocks of runs.
 
 A block is written again while it grows, at most once a second, and left alone once it is full. Its
-key names the target offset of its first run. That offset was acknowledged to one owner only, so an
-owner that was stopped and wakes up late can overwrite its own block, never its successor's.
+key names the claim under which it is written. So an owner that was stopped and wakes up late can
+overwrite its own blocks, never its successor's, who may have found the same runs in the logs.
 
-Key   ``>B 16s i q``: format (1), source topic id, partition, target offset of the first run.
+Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
+producer id and epoch of the claim. Format 1 ends before the producer id, and is read.
 Value ``>B ? 16s H``: format (1), whether the last run is open, target topic id, length of the
 source topic's name; the name in UTF-8; ``>H`` number of producer ids, ``>q`` each; ``>i`` number
 of runs, ``>qqq`` each run.
@@ -21,10 +22,13 @@ from srm.domain.offset_map import Run
 from srm.errors import IntegrityError
 
 FORMAT = 1
+KEY_FORMAT = 2
 RUNS_PER_BLOCK = 512
 MAP_PARTITIONS = 8
 
-_KEY = struct.Struct(">B16siq")
+_KEY = struct.Struct(">B16siqqq")
+_KEY_1 = struct.Struct(">B16siq")
+_NO_OWNER = (-1, -1)
 _HEAD = struct.Struct(">B?16sH")
 
 
@@ -51,7 +55,8 @@ class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
     While ``open_end`` is set, the last run goes on up to the position that the slot reports: so a
-    run that only grows is not written again and again.
+    run that only grows is not written again and again. ``owner`` is producer id and epoch of the
+    claim; -1 and the target offset of its end for a run that was written without one.
     """
 
     topic: str
@@ -61,11 +66,13 @@ class MapBlock:
     producer_ids: tuple[int, ...]
     runs: tuple[Run, ...]
     open_end: bool = True
+    owner: tuple[int, int] = _NO_OWNER
 
     def key(self) -> bytes:
         """Encode the record key; the block must hold at least one run."""
         first = self.runs[0].target_start
-        return _KEY.pack(FORMAT, topic_id_bytes(self.topic_id), self.partition, first)
+        topic_id = topic_id_bytes(self.topic_id)
+        return _KEY.pack(KEY_FORMAT, topic_id, self.partition, first, *self.owner)
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -83,17 +90,34 @@ class MapBlock:
         )
 
 
-def decode_block_key(key: bytes) -> tuple[str, int]:
-    """Return the source topic id and partition that a record key belongs to.
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """What a record key says."""
+
+    topic_id: str
+    partition: int
+    target_start: int
+    owner: tuple[int, int]
+
+
+def decode_block_key(key: bytes) -> BlockKey:
+    """Decode a record key.
 
     Raises:
-        IntegrityError: the bytes are not a key of this topic.
+        IntegrityError: the bytes are not a key of this topic, of a format this version knows.
     """
     try:
-        _, topic_id, partition, _ = _KEY.unpack(key)
+        if len(key) == _KEY_1.size:
+            key_format, topic_id, partition, start = _KEY_1.unpack(key)
+            owner, known = _NO_OWNER, 1
+        else:
+            key_format, topic_id, partition, start, *claim = _KEY.unpack(key)
+            owner, known = (claim[0], claim[1]), KEY_FORMAT
     except struct.error as error:
         raise IntegrityError(f"offset map key {key.hex()} is damaged: {error}") from error
-    return topic_id_text(topic_id), partition
+    if key_format != known:
+        raise IntegrityError(f"offset map key {key.hex()} has format {key_format}: upgrade srm")
+    return BlockKey(topic_id_text(topic_id), partition, start, owner)
 
 
 def decode_block(key: bytes, value: bytes) -> MapBlock:
@@ -102,8 +126,8 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
     Raises:
         IntegrityError: the bytes are not a block of a format this version knows.
     """
+    found = decode_block_key(key)
     try:
-        key_format, topic_id, partition, _ = _KEY.unpack(key)
         value_format, open_end, target_topic_id, name_length = _HEAD.unpack_from(value)
         at = _HEAD.size + name_length
         name = value[_HEAD.size : at].decode()
@@ -116,18 +140,19 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         raise IntegrityError(
             f"offset map record with key {key.hex()} is damaged: {error}"
         ) from error
-    if key_format != FORMAT or value_format != FORMAT:
+    if value_format != FORMAT:
         raise IntegrityError(
-            f"offset map record with key {key.hex()} has format {key_format}/{value_format}, "
+            f"offset map record with key {key.hex()} has format {value_format}, "
             f"this version of srm knows {FORMAT}: upgrade srm"
         )
     runs = tuple(Run(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
     return MapBlock(
         name,
-        topic_id_text(topic_id),
-        partition,
+        found.topic_id,
+        found.partition,
         topic_id_text(target_topic_id),
         producer_ids,
         runs,
         open_end,
+        found.owner,
     )

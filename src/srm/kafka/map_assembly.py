@@ -223,11 +223,12 @@ def _claim_order(entry: PartitionPosition) -> tuple[int, int, int]:
 
 def _owner(key: bytes) -> PartitionId | None:
     try:
-        return decode_block_key(key)
+        found = decode_block_key(key)
     except IntegrityError as error:
         # A record that srm did not write says nothing about any partition.
         _logger.warning("record in the offset map topic is not srm's: %s", error)
         return None
+    return found.topic_id, found.partition
 
 
 def _decoded(key: bytes, value: bytes) -> MapBlock | IntegrityError:

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Final
 
@@ -14,7 +15,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
-from srm.domain.map_records import MapBlock, decode_block, map_partition
+from srm.domain.map_records import (
+    BlockKey,
+    MapBlock,
+    decode_block,
+    decode_block_key,
+    map_partition,
+)
 from srm.domain.offset_map import OffsetMap, Run, coalesce
 from srm.domain.replication_records import (
     AssignedPartition,
@@ -166,10 +173,17 @@ class KafkaStartReader:
         # Reports first: a position is written after its blocks, so it has to be read before them.
         map_topic = internal_topics.offset_map(source)
         blocks: list[MapBlock] = []
+        damaged: list[BlockKey] = []
         for number in sorted({map_partition(p.topic, p.partition) for p in partitions}):
             table = self._target.compacted(map_topic, number).read()
-            blocks.extend(_readable(table.items()))
-        return starts(partitions, blocks, reports)
+            for key, value in table.items():
+                try:
+                    blocks.append(decode_block(key, value))
+                except IntegrityError as error:
+                    logger.warning("resume finds again what is in the logs: %s", error)
+                    with suppress(IntegrityError):
+                        damaged.append(decode_block_key(key))
+        return starts(partitions, blocks, reports, damaged)
 
     def former_positions(self, slot: str) -> Sequence[PartitionPosition]:
         """See the port."""
@@ -178,27 +192,20 @@ class KafkaStartReader:
         return [entry for report in reports if report.slot == slot for entry in report.positions]
 
 
-def _readable(records: Iterable[tuple[bytes, bytes]]) -> Iterable[MapBlock]:
-    """Decode what can be decoded: resume finds the rest again in the logs."""
-    for key, value in records:
-        try:
-            yield decode_block(key, value)
-        except IntegrityError as error:
-            logger.warning("left out while resuming: %s", error)
-
-
 def starts(
     partitions: Sequence[AssignedPartition],
     blocks: Sequence[MapBlock],
     reports: Sequence[SlotReport],
+    damaged: Sequence[BlockKey] = (),
 ) -> dict[AssignedPartition, Start]:
     """Find the furthest known position of each partition, and the producer ids that wrote it.
 
     A position is only ever reported after the runs before it, so both a run's end and a position
-    are safe places to start from; the one further along the target wins. A topic that was created
-    anew (another id) goes on behind what its former self left on the target.
+    are safe places to start from; the one further along the target wins. Where the runs are lost,
+    resume has to begin before them and find them again: at the first ``damaged`` block, or at the
+    logs' starts where there is a position behind records but no block at all. A topic that was
+    created anew (another id) goes on behind what its former self left on the target.
     """
-    found: dict[AssignedPartition, Start] = {}
     reported: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
     for report in reports:
         for entry in report.positions:
@@ -206,37 +213,79 @@ def starts(
     written_to: dict[tuple[str, int, str], list[MapBlock]] = defaultdict(list)
     for block in blocks:
         written_to[block.topic, block.partition, block.target_topic_id].append(block)
-    for wanted in partitions:
-        same_target = written_to[wanted.topic, wanted.partition, wanted.target_topic_id]
-        producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
-        producer_ids |= {r.producer_id for r in reported[wanted.copy_id] if r.producer_id >= 0}
-        current = [b for b in same_target if b.topic_id == wanted.topic_id]
-        newest = best_report(reported[wanted.copy_id])
+    broken: dict[tuple[str, int], list[BlockKey]] = defaultdict(list)
+    for key in damaged:
+        broken[key.topic_id, key.partition].append(key)
+    found = {
+        wanted: _start(
+            wanted,
+            written_to[wanted.topic, wanted.partition, wanted.target_topic_id],
+            reported,
+            tuple(broken[wanted.topic_id, wanted.partition]),
+        )
+        for wanted in partitions
+    }
+    return {wanted: start for wanted, start in found.items() if start is not None}
+
+
+def _start(
+    wanted: AssignedPartition,
+    same_target: Sequence[MapBlock],
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+    damaged: tuple[BlockKey, ...],
+) -> Start | None:
+    behind = _behind_former(wanted, same_target, reported)
+    reports = reported.get(wanted.copy_id, ())
+    producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
+    producer_ids |= {report.producer_id for report in reports if report.producer_id >= 0}
+    current = [b for b in same_target if b.topic_id == wanted.topic_id]
+    newest = best_report(reports)
+    if damaged:
+        first = min(key.target_start for key in damaged)
+        current = [b for b in current if b.runs[0].target_start < first]
+        newest = None
+    elif newest is not None and not current and newest.position.target_next > (behind or 0):
+        newest = None
+    places = []
+    if newest is not None:
+        at = newest.position
+        places.append((at.target_next, at.source_next, newest.source_leader_epoch))
+    found_run = None
+    if current:
+        last = reduce(later, current)
+        written = coalesce(run for b in current for run in b.runs)
         position = newest.position if newest else None
-        places = []
-        if newest is not None:
-            at = newest.position
-            places.append((at.target_next, at.source_next, newest.source_leader_epoch))
-        found_run = None
-        if current:
-            last = reduce(later, current)
-            written = coalesce(run for b in current for run in b.runs)
-            runs = OffsetMap.of(written, position, open_end=last.open_end).runs
-            places.extend((run.target_end, run.source_end, -1) for run in runs[-1:])
-            found_run = _beyond(written[-1], runs[-1]) if runs else None
-        if places:
-            target_next, source_next, epoch = max(places)
-            found[wanted] = Start(source_next, target_next, producer_ids, found_run, epoch)
-        elif same_target:
-            behind = max(
-                _end(
-                    [b for b in same_target if b.topic_id == former],
-                    best_report(reported[former, wanted.partition, wanted.target_topic_id]),
-                )
-                for former in {b.topic_id for b in same_target}
-            )
-            found[wanted] = Start(0, behind, producer_ids, fresh=True)
-    return found
+        runs = OffsetMap.of(written, position, open_end=last.open_end).runs
+        places.extend((run.target_end, run.source_end, -1) for run in runs[-1:])
+        found_run = _beyond(written[-1], runs[-1]) if runs else None
+    if places:
+        target_next, source_next, epoch = max(places)
+        # Until a record of this topic id is known to be copied, those of a former one may follow.
+        fresh = not current
+        return Start(
+            source_next, target_next, producer_ids, found_run, epoch, fresh, damaged=damaged
+        )
+    if behind is not None:
+        return Start(0, behind, producer_ids, fresh=True, damaged=damaged)
+    if producer_ids or damaged:
+        return Start(0, 0, producer_ids, fresh=True, has_position=False, damaged=damaged)
+    return None
+
+
+def _behind_former(
+    wanted: AssignedPartition,
+    same_target: Sequence[MapBlock],
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+) -> int | None:
+    """Return where records of topics end that had the name before, None where there are none."""
+    ends = [
+        _end(
+            [b for b in same_target if b.topic_id == former],
+            best_report(reported.get((former, wanted.partition, wanted.target_topic_id), ())),
+        )
+        for former in {b.topic_id for b in same_target} - {wanted.topic_id}
+    ]
+    return max(ends, default=None)
 
 
 def _end(blocks: Sequence[MapBlock], newest: PartitionPosition | None) -> int:

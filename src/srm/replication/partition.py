@@ -105,7 +105,6 @@ class PartitionCopy:
     claim: Claim | None = None
     failures: int = 0
     traffic: Traffic = field(default_factory=Traffic)
-    has_position: bool = True
     run_start: RunStart | None = None
     last_copied: RunStart | None = None
 
@@ -117,10 +116,11 @@ class PartitionCopy:
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
         self.cutting = Cutting()
-        self.map = MapLog(assigned, self.start.producer_ids, self.start.found)
+        self.map = MapLog(assigned, self.start.producer_ids, self.start.found, self.start.damaged)
         self.fetch_offset = self.source_next = self.start.source_next
         self.fetch_epoch = self.source_epoch = self.start.source_epoch
         self.target_next = self.start.target_next
+        self.has_position = self.start.has_position
         self._fresh = self.start.fresh
         self._sequence = 0
         self._expected = 0
@@ -244,7 +244,7 @@ class PartitionCopy:
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Go on from the proven position."""
         self.claim = claim
-        self.map.begin_claim(claim.producer.id)
+        self.map.begin_claim(claim.producer)
         for run in resumed.runs:
             self._mapped(run)
         if resumed.source_next != self.source_next:

@@ -73,6 +73,7 @@ class Reporter:
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
         self._notes: dict[tuple[str, int], Notes] = {}
         self._unwritten: list[MapBlock] = []
+        self._untold: list[PartitionStatus] = []
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._metrics_at = time.monotonic()
         self._metrics_ms = now_ms()
@@ -122,7 +123,8 @@ class Reporter:
         told = {(entry.topic_id, entry.partition) for entry in positions}
         positions += [entry for entry in kept if (entry.topic_id, entry.partition) not in told]
         report = SlotReport(self._slot, generation, now_ms, tuple(positions))
-        statuses = self._changed_statuses(copies, now_ms)
+        changed = self._changed_statuses(copies, now_ms)
+        statuses = [*self._untold, *changed]
         syncs = self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else []
         metrics = self._due_metrics(copies, now_ms)
 
@@ -130,10 +132,12 @@ class Reporter:
             # No position may be reported before its blocks are acknowledged, so a block whose fate
             # is unknown is written again first.
             self._unwritten = blocks
+            self._untold = statuses
             try:
                 self._write_blocks(blocks)
                 self._unwritten = []
                 self._write(report, statuses, syncs, metrics)
+                self._untold = []
             except SrmError as error:
                 logger.warning("slot %s: report is late: %s", self._slot, error)
 

@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
+from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run, coalesce
 from srm.errors import UnavailableError
 from srm.replication.batch import BatchHeader, batches
@@ -39,7 +40,8 @@ class Start:
     ``found`` is the part of the last run that only its former owner's report tells of;
     ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
     It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
-    of a topic that had the name before.
+    of a topic that had the name before. Without a position (``has_position``) both logs are walked
+    from their starts. ``damaged`` are map blocks to write again.
     """
 
     source_next: int
@@ -48,6 +50,8 @@ class Start:
     found: Run | None = None
     source_epoch: int = -1
     fresh: bool = False
+    has_position: bool = True
+    damaged: tuple[BlockKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

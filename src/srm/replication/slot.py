@@ -188,7 +188,7 @@ class Slot:
                 assigned.target_topic,
             )
         copy = PartitionCopy(
-            assigned, start or Start(0, 0, fresh=True), transform, has_position=start is not None
+            assigned, start or Start(0, 0, fresh=True, has_position=False), transform
         )
         self._copies[assigned] = copy
         if copy.has_position:

@@ -80,9 +80,16 @@ class SourceWalk:
         self._units: deque[Unit] = deque()
         self._records: list[tuple[int, Record]] = []
         self._at = 0
+        # Records by content, their places counted from the first one ever decoded: most records of
+        # a former topic, or of a compacted source, are looked for in vain.
+        self._places: dict[tuple[bytes | None, bytes | None], deque[int]] = {}
+        self._last_of_key: dict[bytes | None, int] = {}
+        self._forgotten = 0
+        self._bytes_ahead = 0
         self._fetch_offset = start
         self._trimmed = False
         self._removed: list[int] = []
+        self._passed = 0
         self._first_found: int | None = None
         self._skipped: dict[bytes | None, list[int]] = {}
 
@@ -92,7 +99,7 @@ class SourceWalk:
         if self._next is not None:
             return self._next
         # Each copied record took an offset of the source, so at least so many are passed.
-        return self._start + len(self._removed)
+        return self._start + self._passed
 
     async def match(self, batch: BatchHeader, wanted_offset: int) -> list[Run]:
         """Advance over the source records that a target batch holds, and say where they stand.
@@ -161,26 +168,35 @@ class SourceWalk:
 
     async def _find(self, copied: Record, *, with_time: bool) -> int | None:
         """Return the source offset of a copied record, and step behind it."""
-        index, seen = self._at, 0
-        while seen < _LOOK_AHEAD_BYTES:
-            if index == len(self._records):
-                if not await self._decode_more():
-                    return None
-                continue
-            offset, record = self._records[index]
-            if self._comparison.same(record, copied, with_time=with_time):
-                transform = self._comparison.transform
-                for passed, skipped in self._records[self._at : index]:
-                    if transform is None or not transform.drops(skipped):
-                        self._skipped.setdefault(skipped.key, []).append(passed)
-                self._at = index + 1
-                if self._at > _FORGET_RECORDS:
-                    del self._records[: self._at]
-                    self._at = 0
-                return offset
-            seen += len(record.key or b"") + len(record.value or b"") + _RECORD_BYTES
-            index += 1
-        return None
+        content = copied.key, copied.value
+        tried = self._forgotten + self._at
+        while True:
+            for place in self._places.get(content, ()):
+                offset, record = self._records[place - self._forgotten]
+                if place >= tried and self._comparison.same(record, copied, with_time=with_time):
+                    self._step_to(place - self._forgotten)
+                    return offset
+            tried = self._forgotten + len(self._records)
+            if self._bytes_ahead >= _LOOK_AHEAD_BYTES or not await self._decode_more():
+                return None
+
+    def _step_to(self, index: int) -> None:
+        """Pass the records before one that was found, and that one."""
+        transform = self._comparison.transform
+        for passed, skipped in self._records[self._at : index]:
+            if transform is None or not transform.drops(skipped):
+                self._skipped.setdefault(skipped.key, []).append(passed)
+        self._bytes_ahead -= sum(_size(r) for _, r in self._records[self._at : index + 1])
+        self._at = index + 1
+        if self._at > _FORGET_RECORDS:
+            for _, record in self._records[: self._at]:
+                places = self._places[record.key, record.value]
+                places.popleft()
+                if not places:
+                    del self._places[record.key, record.value]
+            del self._records[: self._at]
+            self._forgotten += self._at
+            self._at = 0
 
     def _accept_removed(self, copied: Record) -> None:
         if self._fresh and self._first_found is None:
@@ -188,7 +204,7 @@ class SourceWalk:
             return
         compacted = copied.key is not None and (
             copied.value is None
-            or any(record.key == copied.key for _, record in self._records[self._at :])
+            or self._last_of_key.get(copied.key, -1) >= self._forgotten + self._at
         )
         before_the_first = self._trimmed and self._first_found is None
         if not (compacted or before_the_first or self._comparison.accepts_loss):
@@ -198,13 +214,20 @@ class SourceWalk:
                 "undecidable, compare with 'srm verify'; data.loss.policy=continue goes on"
             )
         self._removed.append(copied.offset)
+        if compacted or before_the_first:  # but what was truncated has given its offset back
+            self._passed += 1
 
     async def _decode_more(self) -> bool:
         if not self._units and not await self._fetch():
             return False
         unit = self._units.popleft()
         [header] = batches(unit.view)
-        self._records.extend(zip(unit.offsets(), decode(header), strict=True))
+        for offset, record in zip(unit.offsets(), decode(header), strict=True):
+            place = self._forgotten + len(self._records)
+            self._records.append((offset, record))
+            self._places.setdefault((record.key, record.value), deque()).append(place)
+            self._last_of_key[record.key] = place
+            self._bytes_ahead += _size(record)
         return True
 
     async def _fetch(self) -> bool:
@@ -228,6 +251,10 @@ class SourceWalk:
             if self._fetch_offset == before and before >= end:
                 return False
         return True
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"") + _RECORD_BYTES
 
 
 def _same_bytes(ours: memoryview, theirs: memoryview, *, with_time: bool) -> bool:

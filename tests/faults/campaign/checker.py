@@ -54,9 +54,7 @@ def match(
             cursor = cursors[current]
             source = cursor.advance_to(record)
             if source is not None:
-                if cursor.truncated_at is not None:  # of what was copied before, this much is left
-                    kept = [pair for pair in found.pairs[current] if pair[0] < cursor.truncated_at]
-                    found.pairs[current], cursor.truncated_at = kept, None
+                found.pairs[current] = cursor.left_of(found.pairs[current])
                 found.pairs[current].append((source, offset))
                 break
             if current + 1 < len(cursors) and cursors[current + 1].has(record):
@@ -67,6 +65,7 @@ def match(
     for index, cursor in enumerate(cursors):
         last = index + 1 == len(cursors)
         missing = cursor.rest()
+        found.pairs[index] = cursor.left_of(found.pairs[index])
         found.lost[index] = cursor.lost
         if missing and last and not stopped:
             found.problems.append(
@@ -88,7 +87,7 @@ class _Cursor:
     def __init__(self, life: Life, partition: int, history: TopicHistory) -> None:
         self.why = ""
         self.lost: list[Pair] = []
-        self.truncated_at: int | None = None
+        self._truncated_at: int | None = None
         self._keeps_timestamps = history.keeps_timestamps
         self._deleted = life.deleted.get(partition, 0)
         self._cut, gone = life.truncated.get(partition, (0, {}))
@@ -125,6 +124,11 @@ class _Cursor:
         self.why = "expected no more records of this topic id"
         return None
 
+    def left_of(self, pairs: list[Pair]) -> list[Pair]:
+        """Return what a truncation that was just met has left of what was copied before."""
+        at, self._truncated_at = self._truncated_at, None
+        return pairs if at is None else [pair for pair in pairs if pair[0] < at]
+
     def has(self, record: LoggedRecord) -> bool:
         return any(self._same(expected, record) for _, expected in self._records)
 
@@ -142,7 +146,7 @@ class _Cursor:
         reached = self._records[self._at - 1][0] + 1 if self._at else 0
         if reached > self._cut:
             self.lost.append((self._cut, reached))
-            self.truncated_at = self._cut
+            self._truncated_at = self._cut
         self._records = self._now
         following = min(reached, self._cut)
         self._at = next((i for i, (o, _) in enumerate(self._now) if o >= following), len(self._now))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.map_records import MapBlock
+from srm.domain.map_records import BlockKey, MapBlock
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
 from srm.kafka.slot_state import starts
@@ -38,8 +38,38 @@ def test_a_position_ahead_of_the_runs_is_the_start() -> None:
     assert found == {WANTED: Start(30, 40, frozenset({5}))}
 
 
-def test_without_blocks_a_report_tells_the_producer_id() -> None:
-    assert starts([WANTED], [], [report(30, 40)]) == {WANTED: Start(30, 40, frozenset({5}))}
+def test_where_all_blocks_are_lost_both_logs_are_walked_from_their_starts() -> None:
+    """A map that began at the reported position would take older offsets for that one."""
+    start = Start(0, 0, frozenset({5}), fresh=True, has_position=False)
+
+    assert starts([WANTED], [], [report(30, 40)]) == {WANTED: start}
+
+
+def test_a_position_before_any_record_needs_no_block() -> None:
+    [start] = starts([WANTED], [], [report(30, 0)]).values()
+    assert (start.source_next, start.target_next, start.fresh) == (30, 0, True)
+
+    former = [block(Run(0, 1, 10), topic_id=OLD)]
+    [start] = starts([WANTED], former, [report(3, 11)]).values()
+    assert (start.source_next, start.target_next, start.fresh) == (3, 11, True)
+
+
+def test_the_walk_begins_before_the_first_block_that_cannot_be_read() -> None:
+    before, after = block(Run(0, 1, 10)), block(Run(30, 40, 5))
+    key = BlockKey(NEW, 0, 20, (5, 0))
+
+    [start] = starts([WANTED], [before, after], [report(50, 60)], [key]).values()
+
+    assert start == Start(10, 11, frozenset({5}), damaged=(key,))
+
+
+def test_a_walk_from_the_starts_mends_a_first_block_that_cannot_be_read() -> None:
+    key = BlockKey(NEW, 0, 1, (5, 0))
+
+    [start] = starts([WANTED], [], [report(50, 60)], [key]).values()
+
+    assert not start.has_position
+    assert start.damaged == (key,)
 
 
 def test_a_run_ahead_of_all_positions_is_the_start() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.map_records import RUNS_PER_BLOCK, MapBlock
+from srm.domain.map_records import RUNS_PER_BLOCK, MapBlock, decode_block_key
 from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.map_log import MapLog
+from srm.replication.ports import ProducerId
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
 
@@ -40,7 +41,7 @@ def test_after_each_report_a_reader_knows_exactly_what_was_copied(
     source = target = 0
     for count, source_hole, target_hole, reclaim in history:
         if reclaim:
-            log.begin_claim(9)
+            log.begin_claim(ProducerId(9, len(runs)))
             target += 1
         runs.append(Run(source, target, count))
         log.add(runs[-1])
@@ -50,6 +51,44 @@ def test_after_each_report_a_reader_knows_exactly_what_was_copied(
         topic.take(log.changed_blocks(position))
 
         assert topic.read(position) == coalesce(runs)
+
+
+def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> None:
+    """The successor found the same runs in the logs, and more, and went on."""
+    late, successor, topic = MapLog(ASSIGNED, ()), MapLog(ASSIGNED, ()), Topic()
+    late.begin_claim(ProducerId(9, 0))
+    late.add(Run(0, 1, 5))
+    successor.begin_claim(ProducerId(9, 1))
+    for run in (Run(0, 1, 7), Run(7, 9, 3)):
+        successor.add(run)
+
+    position = Position(10, 12, 10)
+    topic.take(successor.changed_blocks(position))
+    topic.take(late.changed_blocks(Position(5, 6, 10)))
+
+    assert topic.read(position) == (Run(0, 1, 7), Run(7, 9, 3))
+
+
+def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
+    keys = {
+        MapLog(ASSIGNED, (), Run(5, 6, count)).changed_blocks(Position(9, 9, 9))[0].key()
+        for count in (1, 2)
+    }
+
+    assert len(keys) == 2
+
+
+def test_a_block_that_cannot_be_read_is_written_again_behind_what_makes_the_map_whole() -> None:
+    damaged = MapBlock("T", "A" * 22, 0, "B" * 22, (9,), (Run(4, 5, 20),), owner=(9, 0))
+    log, topic = MapLog(ASSIGNED, (), None, [decode_block_key(damaged.key())]), Topic()
+    log.begin_claim(ProducerId(9, 1))
+    log.add(Run(0, 1, 30))
+
+    blocks = log.changed_blocks(Position(30, 31, 30))
+    topic.take(blocks)
+
+    assert blocks[-1].key() == damaged.key()
+    assert topic.read(Position(30, 31, 30)) == (Run(0, 1, 30),)
 
 
 def test_a_run_that_only_grows_is_written_once() -> None:

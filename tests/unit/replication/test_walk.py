@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -290,3 +291,28 @@ def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_s
 
     assert (found.source_next, found.target_next) == (1, 6)
     assert pairs(found) == {4: 0}
+
+
+def test_records_that_the_source_was_truncated_of_have_given_their_offsets_back() -> None:
+    """As many records as were lost would be skipped of those that took their places."""
+    _, copied, _ = source_and_copy([1] * 4, {}, 4, shift=0)
+    target = Log([stored(copied, producer_id=OURS), marker(4, OURS, 3)])
+    source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(9)]
+
+    found = walked(log_of(source, [3], 9, -1), target, Start(0, 0), Comparison(accepts_loss=True))
+
+    assert (found.source_next, found.target_next) == (0, 5)
+
+
+def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:
+    former = [Record(n, 1, None, b"former %d" % n) for n in range(4000)]
+    source = [Record(n, 2, None, b"new %d" % n) for n in range(20_000)]
+    target = Log([stored(former, producer_id=OURS), marker(4000, OURS, 3)])
+    began = time.process_time()
+
+    found = walked(
+        log_of(source, [1000], 20_000, -1), target, Start(0, 0, fresh=True), Comparison()
+    )
+
+    assert (found.source_next, found.target_next) == (0, 4001)
+    assert time.process_time() - began < 5, "not one pass over the source for each of them"
