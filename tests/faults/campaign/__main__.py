@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -46,6 +47,9 @@ def main() -> int:
                 results.flush()
                 if verdict.problems:
                     failed.append(seed)
+    except KeyboardInterrupt:
+        brokers.close()
+        os._exit(130)  # steps of the seed may wait for these brokers for minutes
     finally:
         brokers.close()
     print(f"{len(seeds)} seeds, {len(failed)} failed {failed or ''}")  # noqa: T201
