@@ -163,9 +163,14 @@ class _CrashError(Exception):
 
 async def _a_crash_in_the_middle_of_a_report(bench: Bench, monkeypatch: Patch) -> None:
     async with bench.connected():
+        bench.write(10)
+        former = bench.owner()
+        await former.claim()
+        await former.copy_all()
+        former.report()
         bench.write(10, 10)
         crashed = bench.owner()
-        await crashed.claim()
+        await crashed.claim()  # its marker begins another run, which is in the block to come
         await crashed.copy_all()
         flush = KafkaStateLog.flush
 

@@ -87,6 +87,7 @@ class SourceWalk:
         self._forgotten = 0
         self._bytes_ahead = 0
         self._fetch_offset = start
+        self._ended = False
         self._trimmed = False
         self._removed: list[int] = []
         self._passed = 0
@@ -231,13 +232,19 @@ class SourceWalk:
         return True
 
     async def _fetch(self) -> bool:
-        """Fetch until there is a unit; False at the end of the source."""
+        """Fetch until there is a unit; False at the end of the source.
+
+        That end is behind all that was copied, so it is asked for once: it takes a long poll.
+        """
         while not self._units:
+            if self._ended:
+                return False
             try:
                 fetched, owner = await self._reader.fetch(self._fetch_offset)
             except OutOfRangeError as error:
                 if error.log_start <= self._fetch_offset:
-                    return False  # truncated
+                    self._ended = True  # truncated
+                    continue
                 self._trimmed = True
                 self._fetch_offset = error.log_start
                 continue
@@ -248,8 +255,7 @@ class SourceWalk:
                     self._units.append(unit)
                 self._fetch_offset = unit.source_next
             end = fetched.last_stable_offset if committed else fetched.high_watermark
-            if self._fetch_offset == before and before >= end:
-                return False
+            self._ended = self._fetch_offset == before and before >= end
         return True
 
 

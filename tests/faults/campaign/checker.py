@@ -26,11 +26,13 @@ class Matched:
     """One partition read side by side.
 
     ``pairs`` are (source offset, target offset) by life. ``lost`` are stretches of source offsets,
-    by life, of which no record arrived although one was there.
+    by life, of which no record arrived although one was there. ``stood`` are the pairs of the last
+    life where it stopped: before a truncation, if that is what it stopped for.
     """
 
     pairs: list[list[Pair]] = field(default_factory=list)
     lost: list[list[Pair]] = field(default_factory=list)
+    stood: list[Pair] | None = None
     foreign: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -65,6 +67,8 @@ def match(
     for index, cursor in enumerate(cursors):
         last = index + 1 == len(cursors)
         missing = cursor.rest()
+        if last and stopped:
+            found.stood = found.pairs[index]
         found.pairs[index] = cursor.left_of(found.pairs[index])
         found.lost[index] = cursor.lost
         if missing and last and not stopped:
@@ -223,14 +227,16 @@ def check_losses(
     lost: Sequence[Pair],
     copied: Sequence[Pair],
     reported: Sequence[PartitionStatus],
+    truncated_at: int | None = None,
 ) -> list[str]:
     """Each loss has to be reported with its range, and nothing that was copied as lost.
 
     A range begins after the last copied record at the earliest and at the first lost one at the
-    latest, since markers may stand between; for the same reason it may end later.
+    latest, since markers may stand between; for the same reason it may end later. From where the
+    source was truncated on, other records have taken the offsets of the lost ones.
     """
     ranges = {(s.lost_from, s.lost_to) for s in reported if s.lost_from is not None}
-    sources = [source for source, _ in copied]
+    sources = [s for s, _ in copied if truncated_at is None or s < truncated_at]
     problems = []
     for first, end in lost:
         after = max((source + 1 for source in sources if source < first), default=0)

@@ -286,11 +286,13 @@ class Run:
         for life, pairs in zip(topic.lives, found.pairs, strict=True):
             known = maps[life.topic_id].maps.get(place)
             if life is topic.life:
-                problems += checker.check_map(str(place), known, pairs)
+                stood = pairs if found.stood is None else found.stood
+                problems += checker.check_map(str(place), known, stood)
                 problems += [f"map unusable: {e}" for e in maps[life.topic_id].errors.values()]
             else:
                 problems += checker.check_former_map(str(place), known, pairs)
-        problems += checker.check_losses(str(place), found.lost[-1], found.pairs[-1], told)
+        cut, _ = topic.life.truncated.get(partition.partition, (None, {}))
+        problems += checker.check_losses(str(place), found.lost[-1], found.pairs[-1], told, cut)
         if found.foreign and not any("foreign" in status.reason for status in told):
             problems.append(f"{place}: foreign records at {found.foreign[:3]} are not reported")
         return problems

@@ -6,7 +6,9 @@ from srm.replication.batch import batches
 from srm.stack.kafka import KafkaBroker
 
 
-def cut(broker: KafkaBroker, topic: str, partition: int, share: float, lowest: int) -> int | None:
+def cut(
+    broker: KafkaBroker, topic: str, partition: int, share: float, lowest: int = 0
+) -> int | None:
     """Kill the broker and cut the newest segment of a log after ``share`` of its batches.
 
     Not inside a transaction, which would stay open for ever, and not below ``lowest``.

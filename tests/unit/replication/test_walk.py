@@ -34,6 +34,7 @@ class Log:
         self._ends = [next(batches(memoryview(raw))).last_offset + 1 for raw in self._batches]
         self.start = log_start
         self.end = max([log_start, *self._ends])
+        self.fetches = 0
 
     async def leader(self, partition: TopicPartition) -> int:
         del partition
@@ -45,6 +46,7 @@ class Log:
 
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         del node, options
+        self.fetches += 1
         [wanted] = partitions
         error, raw = 0, b""
         if not self.start <= wanted.offset <= self.end:
@@ -309,10 +311,10 @@ def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_onc
     source = [Record(n, 2, None, b"new %d" % n) for n in range(20_000)]
     target = Log([stored(former, producer_id=OURS), marker(4000, OURS, 3)])
     began = time.process_time()
+    source_log = log_of(source, [1000], 20_000, -1)
 
-    found = walked(
-        log_of(source, [1000], 20_000, -1), target, Start(0, 0, fresh=True), Comparison()
-    )
+    found = walked(source_log, target, Start(0, 0, fresh=True), Comparison())
 
     assert (found.source_next, found.target_next) == (0, 4001)
     assert time.process_time() - began < 5, "not one pass over the source for each of them"
+    assert source_log.fetches < 20, "nor a long poll at its end"
