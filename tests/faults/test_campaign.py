@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 from tests.faults.campaign.brokers import Brokers
 from tests.faults.campaign.plan import plan_of, seeds_of
 from tests.faults.campaign.run import run_seed
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -31,6 +35,33 @@ def test_a_seed_leaves_nothing_wrong(seed: int, brokers: Brokers, tmp_path: Path
     verdict = run_seed(plan_of(seed), brokers, tmp_path / f"seed-{seed}")
 
     assert verdict.problems == (), verdict.line()
+
+
+_A_CAMPAIGN = """
+import os, subprocess, sys
+from pathlib import Path
+from tests.conftest import of_a_broker
+from tests.faults.campaign.brokers import Brokers
+brokers = Brokers(Path(sys.argv[1]))
+stands_for_a_broker = ["sleep", "60"]
+environ = {**os.environ, **of_a_broker()}
+print(subprocess.Popen(stands_for_a_broker, env=environ, start_new_session=True).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_brokers_end_with_a_campaign_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _A_CAMPAIGN, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as campaign:
+        assert campaign.stdout is not None
+        broker = psutil.Process(int(campaign.stdout.readline()))
+
+        campaign.kill()
+
+        eventually(lambda: not broker.is_running(), "the broker is ended", 20)
 
 
 def test_a_seed_is_a_plan_and_always_the_same_one() -> None:

@@ -90,10 +90,16 @@ class CopyLab:
     def assignable(self, name: str) -> Sequence[AssignedPartition]:
         """Describe the partitions of a topic that exists on both sides."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
-        # Of several brokers one may not have heard of a new topic yet.
-        eventually(lambda: remote in self.target.topics(), f"{remote} exists")
+        target_ids: dict[str, str] = {}
+
+        def exists() -> bool:
+            # Of several brokers one may not have heard of a new topic yet.
+            target_ids.update((n, topic.topic_id) for n, topic in self.target.topics().items())
+            return remote in target_ids
+
+        eventually(exists, f"{remote} exists")
         description = self.source.topics()[name]
-        target_id = self.target.topics()[remote].topic_id
+        target_id = target_ids[remote]
         return [
             AssignedPartition(name, number, description.topic_id, remote, target_id)
             for number in range(description.partitions)

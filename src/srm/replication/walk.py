@@ -146,7 +146,8 @@ class SourceWalk:
         if self._former:
             notes.append(
                 f"{len(self._former)} records at target offsets {self._former[0]} to "
-                f"{self._former[-1]} are of a topic that had the name before"
+                f"{self._former[-1]} are of a topic that had the name before, or gone from the "
+                "source: not in the map"
             )
         if self._removed:
             notes.append(

@@ -6,11 +6,16 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from srm.errors import UnavailableError
 
 _STALLED_S = 20.0
+_ELECTION = {
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +60,27 @@ def read_logs(
         starts, ends = [], {}
         for topic, partition in partitions:
             place = TopicPartition(topic, partition)
-            low, high = consumer.get_watermark_offsets(place, timeout=10)
+            low, high = _watermarks(consumer, place)
             starts.append(TopicPartition(topic, partition, low))
             ends[topic, partition] = high
         consumer.assign(starts)
         return _to_ends(consumer, ends)
     finally:
         consumer.close()
+
+
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return start and end of a log; a leader that was just elected does not know them at once."""
+    deadline = time.monotonic() + _STALLED_S
+    while True:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=10)
+        except KafkaException as error:
+            if error.args[0].code() not in _ELECTION or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)  # between two questions
+        else:
+            return found
 
 
 def _to_ends(consumer: Consumer, ends: dict[tuple[str, int], int]) -> dict[tuple[str, int], Log]:

@@ -40,7 +40,7 @@ CONVERGENCE_S: Final = 75.0
 HOPELESS_S: Final = 12.0
 HANGING_S: Final = 20.0
 """After which a transaction is left open, and read up to: Kafka has bugs that leave one hanging."""
-GONE: Final = "are gone from the source: not in the map"
+GONE: Final = "not in the map"
 _NUDGE_S: Final = 5.0
 
 

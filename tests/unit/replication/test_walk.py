@@ -277,9 +277,8 @@ def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_s
     found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
 
     assert (found.source_next, found.target_next, found.runs) == (0, 5, ())
-    assert found.notes == (
-        "4 records at target offsets 0 to 3 are of a topic that had the name before",
-    )
+    [note] = found.notes
+    assert note.startswith("4 records at target offsets 0 to 3 are of a topic that had the name")
 
     target = Log(
         [
