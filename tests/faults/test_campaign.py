@@ -40,11 +40,10 @@ def test_a_seed_leaves_nothing_wrong(seed: int, brokers: Brokers, tmp_path: Path
 _A_CAMPAIGN = """
 import os, subprocess, sys
 from pathlib import Path
-from tests.conftest import of_a_broker
 from tests.faults.campaign.brokers import Brokers
 brokers = Brokers(Path(sys.argv[1]))
 stands_for_a_broker = ["sleep", "60"]
-environ = {**os.environ, **of_a_broker()}
+environ = {**os.environ, **brokers.environ}
 print(subprocess.Popen(stands_for_a_broker, env=environ, start_new_session=True).pid, flush=True)
 sys.stdin.read()
 """

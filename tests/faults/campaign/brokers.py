@@ -9,21 +9,24 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
-from tests.conftest import OWNER, of_a_broker
+from tests.conftest import of_a_broker
 from tests.faults.campaign.plan import Setting
 
 from srm.errors import StackError
-from srm.stack.kafka import KafkaBroker
+from srm.stack.kafka import STOP_SECONDS, KafkaBroker
 
+MARK: Final = "SRM_CAMPAIGN"
+"""Marks a broker with the folder of the campaign that started it."""
 _GUARD: Final = """
 import sys
 from srm.stack.process import end_processes, marked_processes
@@ -53,6 +56,26 @@ _THREE: Final = {
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
 }
+
+
+class Broker(KafkaBroker):
+    """A broker that several threads start and stop: each waits for the other to be done."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        super().__init__(*place, **settings)
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        with self._lock:
+            super().start()
+
+    def stop(self, timeout: float = STOP_SECONDS) -> None:
+        with self._lock:
+            super().stop(timeout)
+
+    def kill(self) -> None:
+        with self._lock:
+            super().kill()
 
 
 @dataclass(frozen=True)
@@ -91,11 +114,13 @@ class Brokers:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._environ = of_a_broker()
-        mark = OWNER, self._environ[OWNER]
+        self._mark = MARK, str(home.absolute())
+        self.environ = {**of_a_broker(), MARK: self._mark[1]}
         # The end of its input is the end of this process, a SIGKILL too.
         self._guard = subprocess.Popen(
-            [sys.executable, "-c", _GUARD, *mark], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", _GUARD, *self._mark],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
         self._clusters: dict[str, tuple[KafkaBroker, ...]] = {}
 
@@ -116,21 +141,20 @@ class Brokers:
             for broker in cluster:
                 signal_broker(broker, signal.SIGCONT)
                 broker.kill()
-        self._guard.kill()
-        self._guard.communicate()
+        self._guard.communicate()  # closes its input, and it ends what is left
 
     def _cluster(self, name: str, size: int, props: Mapping[str, str]) -> tuple[KafkaBroker, ...]:
         if name not in self._clusters:
             found: list[KafkaBroker] = []
             for node in range(1, size + 1):
-                broker = KafkaBroker(
+                broker = Broker(
                     self._home / f"{name}-{node}",
                     name,
                     node_id=node,
                     joins=found[0] if found else None,
                     server_props={**_QUICK, **props},
                     heap="512m",
-                    environ=self._environ,
+                    environ=self.environ,
                 )
                 found.append(broker)
             self._clusters[name] = tuple(found)
