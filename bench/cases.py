@@ -10,7 +10,7 @@ from bench.data import Payload
 from bench.engines import PROVENANCE_KEY
 from srm.config.keys import find_key
 
-Kind = Literal["copy", "compacted", "latency", "pauses", "slot-lost", "idle", "start"]
+Kind = Literal["copy", "compacted", "latency", "pauses", "slot-lost", "claim", "idle", "start"]
 ENGINE_NAMES: Final = ("mm2-default", "mm2-tuned", "srm")
 SOCKET_COPY: Final = "socket-copy"
 
@@ -76,6 +76,7 @@ class Case:
             "latency": f"{self.rate:,} records/s",
             "pauses": f"{self.rate:,} records/s while topics are added",
             "slot-lost": f"{self.rate:,} records/s while one of two slots is killed",
+            "claim": "first record of each of 64 partitions after its slot was killed",
             "idle": f"{self.partitions} quiet partitions",
             "start": "one topic, just started",
         }[self.kind]
@@ -104,6 +105,7 @@ CASES: Final = (
     Case("latency-20000", "latency", QUIET, rate=20_000, seconds=15),
     Case("pauses", "pauses", QUIET, rate=1000, seconds=15, engines=("mm2-default", "srm")),
     Case("slot-lost", "slot-lost", QUIET, rate=1000, seconds=12, engines=("srm",)),
+    Case("claim", "claim", QUIET, partitions=64, rate=20, seconds=3.2, engines=("srm",)),
     Case("idle", "idle", QUIET, partitions=100, seconds=20),
     Case("compacted", "compacted", payload=RANDOM_1KB, records=1_200_000, lead_in=0.5),
     Case("1kb", "copy", payload=RANDOM_1KB, records=800_000, fast_factor=2),

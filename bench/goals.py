@@ -197,6 +197,13 @@ GOALS: Final = (
         "ms",
         _own("slot-lost", lambda r: r.details.get("max_elsewhere_ms")),
     ),
+    Goal(
+        "first record after claim and resume, the slowest of 64 partitions",
+        100,
+        _MAX,
+        "ms",
+        _own("claim", lambda r: r.latency_ms.max),
+    ),
     Goal("records/s of one partition, to mm2-tuned", 3, _MIN, "x", _ratio(_RATE, "1kb-1p", TUNED)),
     Goal("records/s of 64 partitions, to 4", 0.9, _MIN, "x", _partitions_ratio),
     Goal(

@@ -85,18 +85,20 @@ def render(results: Sequence[Result], plots: Sequence[str]) -> str:
 
 
 def _machine(results: Sequence[Result]) -> str:
-    machines = {json.dumps(result.machine, sort_keys=True) for result in results}
-    lines = []
-    for text in sorted(machines):
-        machine = json.loads(text)
-        if machine:
-            lines.append(
-                f"- {machine['time']} UTC, version `{machine['commit']}`: {machine['cores']} cores "
-                f"({machine['cpu']}), {machine['memory_gb']} GB, {machine['system']}, "
-                f"Python {machine['python']}, Java {machine['java']}, Kafka {machine['kafka']}; "
-                f"load average before: {machine['load_before']}"
-            )
-    return "## Machine\n\n" + "\n".join(lines) + "\n" if lines else ""
+    """Say what the figures were measured on, and when each part of them was."""
+    kinds: dict[str, set[str]] = {}
+    for machine in (result.machine for result in results if result.machine):
+        what = (
+            f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
+            f"{machine['system']}, Python {machine['python']}, Java {machine['java']}, "
+            f"Kafka {machine['kafka']}"
+        )
+        kinds.setdefault(what, set()).add(
+            f"{machine['time']} UTC (version `{machine['commit']}`, "
+            f"load average {machine['load_before']} before)"
+        )
+    lines = [f"{what}. Measured {'; '.join(sorted(runs))}.\n" for what, runs in kinds.items()]
+    return "\n".join(("## Machine\n", *lines)) if lines else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import copying, scale, socket_copy, watching
+from bench import copying, latency, scale, socket_copy, standing
 from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
 from bench.clusters import Gate, Pair, clusters
 from bench.errors import BenchError
@@ -34,11 +34,12 @@ Outcome = Result | str
 MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
     "copy": copying.copy,
     "compacted": copying.compacted,
-    "latency": watching.latency,
-    "pauses": watching.pauses,
-    "slot-lost": watching.slot_lost,
-    "idle": watching.idle,
-    "start": watching.start,
+    "latency": latency.latency,
+    "pauses": latency.pauses,
+    "slot-lost": latency.slot_lost,
+    "claim": latency.claim,
+    "idle": standing.idle,
+    "start": standing.start,
 }
 _SOCKET_CASE: Final = "1kb"
 

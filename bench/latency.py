@@ -1,4 +1,4 @@
-"""Cases without a backlog: latency, pauses, idling, starting."""
+"""Cases that measure how long single records take, while nothing or something happens."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bench.cases import Case
+import psutil
+
+from bench.cases import EVENT, Case
 from bench.clusters import PROJECT
-from bench.errors import BenchError
+from bench.data import copies
+from bench.errors import BenchError, wait
 from bench.results import Latency, Result, with_rates
 from bench.session import Meter, Session
 from bench.tree import PeakMemory, slot_workers
 
 RUN_IN_S: Final = 5.0
-IDLE_SETTLE_S: Final = 10.0
 _TOPIC_EVERY_S: Final = 3.0
 _READY_S: Final = 30.0
 _SPARE_S: Final = 90.0
 _FEW: Final = 5000
+_CANARY: Final = "bench-canary"
+_CANARY_RECORDS: Final = 3  # a claim takes one offset, so all but one have come
 
 
 class Probe:
@@ -58,14 +62,32 @@ class Probe:
         self._process.wait(_READY_S)
 
 
-def latency(current: Session, case: Case, during: Callable[[], None] | None = None) -> Result:
+def latency(
+    current: Session,
+    case: Case,
+    during: Callable[[], None] | None = None,
+    run_in_s: float = RUN_IN_S,
+) -> Result:
+    """Create the case's topic and measure on it."""
+    creation = current.announce(topic_of(case), case.partitions)
+    result = measure(current, case, during, run_in_s)
+    return replace(result, topic_creation_to_first_record_seconds=round(creation, 2))
+
+
+def topic_of(case: Case) -> str:
+    """Return the topic that the case's records go to."""
+    return f"bench-{case.name}"
+
+
+def measure(
+    current: Session, case: Case, during: Callable[[], None] | None, run_in_s: float
+) -> Result:
     """Measure end to end, beside a probe on the source itself; ``during`` runs meanwhile.
 
     At high rates both probes watch one partition of the four: two that take 20 000 records a
     second one by one would need the processors that the engine is measured on.
     """
-    topic = f"bench-{case.name}"
-    creation = current.announce(topic, case.partitions)
+    topic = topic_of(case)
     watched = range(case.partitions) if case.rate < _FEW else range(1)
     names = ",".join(map(str, watched))
     source, target = current.pair.source.bootstrap, current.pair.target.bootstrap
@@ -76,26 +98,25 @@ def latency(current: Session, case: Case, during: Callable[[], None] | None = No
     try:
         for probe in probes:
             probe.wait_ready()
-        load = [str(case.rate), str(case.seconds), str(RUN_IN_S)]
+        load = [str(case.rate), str(case.seconds), str(run_in_s)]
         probes.append(Probe("produce", source, topic, str(case.partitions), *load))
-        time.sleep(RUN_IN_S)
+        time.sleep(run_in_s)  # records that do not count
         with PeakMemory(current.running.tree) as memory:
             meter = Meter(current)
             if during is not None:
                 during()
-            produced = probes[2].outcome(case.seconds + RUN_IN_S + _SPARE_S)
+            produced = probes[2].outcome(case.seconds + run_in_s + _SPARE_S)
             used = meter.read()
         floor, seen = (probe.outcome(_SPARE_S) for probe in probes[:2])
     finally:
         for probe in probes:
             probe.stop()
-    return _latency_result(current, case, creation, memory.megabytes, used, produced, floor, seen)
+    return _result(current, case, memory.megabytes, used, produced, floor, seen)
 
 
-def _latency_result(
+def _result(
     current: Session,
     case: Case,
-    creation: float,
     megabytes: float,
     used: Mapping[str, Any],
     produced: Mapping[str, Any],
@@ -115,7 +136,6 @@ def _latency_result(
             bytes=records * case.payload.size,
             latency_ms=Latency(**seen["all"], floor=floor["all"]),
             first_record_seconds=current.first_record_seconds,
-            topic_creation_to_first_record_seconds=round(creation, 2),
             resident_megabytes=round(megabytes, 1),
             details={
                 "probed_records": seen["records"],
@@ -130,83 +150,58 @@ def _latency_result(
 
 def pauses(current: Session, case: Case) -> Result:
     """Measure latency while topics appear every few seconds."""
+    seconds: list[float] = []
 
     def add_topics() -> None:
         for number in range(int(case.seconds / _TOPIC_EVERY_S) - 1):
-            current.announce(f"bench-added-{number}", 4)
+            seconds.append(round(current.announce(f"bench-added-{number}", 4), 2))
             time.sleep(_TOPIC_EVERY_S)  # the rhythm of the load, not a wait
 
-    threads = []
-
-    def during() -> None:
-        threads.append(threading.Thread(target=add_topics, name="bench topics", daemon=True))
-        threads[0].start()
-
-    result = latency(current, case, during)
-    threads[0].join(_SPARE_S)
-    return result
+    adding = threading.Thread(target=add_topics, name="bench topics", daemon=True)
+    result = latency(current, case, adding.start)
+    adding.join(_SPARE_S)
+    return replace(result, details={**result.details, "added_topics_first_record_s": seconds})
 
 
 def slot_lost(current: Session, case: Case) -> Result:
     """Measure latency while the Python worker of one of the slots is killed."""
-
-    def kill_one() -> None:
-        workers = slot_workers(current.running.tree)
-        if not workers:
-            raise BenchError("no worker of a slot is found")
-        workers[0].kill()
-
-    result = latency(current, case, kill_one)
+    result = latency(current, case, _workers(current)[0].kill)
     maxima = sorted(result.details["max_by_partition_ms"].values())
     elsewhere = maxima[: len(maxima) // 2]
     return replace(result, details={**result.details, "max_elsewhere_ms": elsewhere[-1]})
 
 
-def idle(current: Session, case: Case) -> Result:
-    """Measure CPU use over many partitions with nothing to copy."""
-    creation = current.announce(f"bench-{case.name}", case.partitions)
-    time.sleep(IDLE_SETTLE_S)  # until caches, reports and metadata refreshes have settled
-    tree = current.running.tree
-    with PeakMemory(tree) as memory:
-        before = tree.cpu_by_name()
-        meter = Meter(current)
-        time.sleep(case.seconds)  # the span that is measured
-        used = meter.read()
-        after = tree.cpu_by_name()
-    share = {
-        name: round((seconds - before.get(name, 0.0)) / used["wall_seconds"] * 100, 2)
-        for name, seconds in after.items()
-    }
-    return Result(
-        case.name,
-        current.engine,
-        case.title,
-        "idle",
-        idle_cpu_percent=round(used["cpu_seconds"] / used["wall_seconds"] * 100, 2),
-        first_record_seconds=current.first_record_seconds,
-        topic_creation_to_first_record_seconds=round(creation, 2),
-        resident_megabytes=round(memory.megabytes, 1),
-        details={
-            "idle_cpu_percent_by_process": share,
-            "megabytes_by_process": {n: round(m, 1) for n, m in tree.memory_by_name().items()},
-        },
-        **used,
-    )
+def claim(current: Session, case: Case) -> Result:
+    """Measure the first record of each partition after its slot was killed and is back.
+
+    A slot claims a partition, and finds out where to go on, when there is something to write: that
+    is what each of these records waits for.
+    """
+    creation = current.announce(topic_of(case), case.partitions)
+    current.announce(_CANARY, case.partitions)
+    for worker in _workers(current):
+        worker.kill()
+    _wait_for_slots(current, case.partitions)
+    current.settle()
+    result = measure(current, case, None, run_in_s=0.0)
+    return replace(result, topic_creation_to_first_record_seconds=round(creation, 2))
 
 
-def start(current: Session, case: Case) -> Result:
-    """Report how the session began, and the first record of a new topic."""
-    creation = current.announce(f"bench-{case.name}", case.partitions)
-    memory = current.running.tree.memory()
-    return Result(
-        case.name,
-        current.engine,
-        case.title,
-        "start",
-        records=1,
-        wall_seconds=current.first_record_seconds,
-        cpu_seconds=round(current.running.tree.cpu_seconds(), 3),
-        first_record_seconds=current.first_record_seconds,
-        topic_creation_to_first_record_seconds=round(creation, 2),
-        resident_megabytes=round(memory, 1),
-    )
+def _wait_for_slots(current: Session, partitions: int) -> None:
+    """Wait until records of another topic, which has partitions in all slots, come through."""
+    wanted = {current.running.route.remote(_CANARY): partitions}
+    before = current.target.log_ends(wanted)
+    current.source.fill(_CANARY, copies(EVENT, partitions, _CANARY_RECORDS))
+
+    def arrived() -> bool:
+        ends = current.target.log_ends(wanted)
+        return all(ends[where] >= end + _CANARY_RECORDS for where, end in before.items())
+
+    wait(arrived, _SPARE_S, "slots that were killed copy again")
+
+
+def _workers(current: Session) -> list[psutil.Process]:
+    workers = slot_workers(current.running.tree)
+    if not workers:
+        raise BenchError("no worker of a slot is found")
+    return workers
