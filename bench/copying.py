@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -20,7 +20,7 @@ from bench.tree import PeakMemory
 
 COMPACTED_KEPT: Final = 0.5
 _FIRST_S: Final = 60.0
-_LEAD_IN_S: Final = 10.0
+_LEAD_IN_S: Final = 180.0
 _COMPACTED_S: Final = 180.0
 _EAGER: Final = {
     "cleanup.policy": "compact",
@@ -32,52 +32,71 @@ _AS_USUAL: Final = {"min.cleanable.dirty.ratio": "0.99", "segment.ms": "60480000
 
 def copy(current: Session, case: Case) -> Result:
     """Fill a topic that the engine waits at, open it, and measure until all is copied."""
-    topic = f"bench-{case.name}"
-    creation = current.announce(topic, case.partitions)
-    factor = case.fast_factor if current.running.engine.fast else 1
-    rounds = batch_rounds(case.payload, case.partitions, case.records * factor)
-    before = current.copied(topic, case.partitions)
-    with current.gate.closed(topic, case.partitions):
-        current.source.fill(topic, copies(case.payload, case.partitions, rounds))
-        current.settle()
-    records = case.partitions + rounds * case.partitions * case.payload.batch_records
-    begin = before + int(records * case.lead_in)
-    result = follow(current, case, topic, before, begin, before + records)
+    topic, partitions = f"bench-{case.name}", case.partitions
+    creation = current.announce(topic, partitions)
+    records = case.records * (case.fast_factor if current.running.engine.fast else 1)
+    before = _lead_in(current, case, topic, int(records * case.lead_in))
+    rounds = batch_rounds(case.payload, partitions, records)
+    # The gate's own record in each partition is copied like the others.
+    end = before + partitions * (1 + rounds * case.payload.batch_records)
+    with PeakMemory(current.running.tree) as memory:
+        with current.gate.closed(topic, partitions):
+            current.source.fill(topic, copies(case.payload, partitions, rounds))
+            current.settle()
+            meter = Meter(current)
+        copied = _follow(current, case, topic, end)
+        used = meter.read()
     if case.surroundings.provenance:
         check_headers(current.pair.target, current.running.route.remote(topic))
-    return _with_start(result, current, creation)
+    result = _result(current, case, copied - before, copied >= end, memory, used)
+    return replace(result, topic_creation_to_first_record_seconds=round(creation, 2))
+
+
+def _lead_in(current: Session, case: Case, topic: str, records: int) -> int:
+    """Let the engine copy some records of the case's kind; return how many its copy then holds."""
+    rounds = batch_rounds(case.payload, case.partitions, records)
+    current.source.fill(topic, copies(case.payload, case.partitions, rounds))
+    end = sum(current.source.log_ends({topic: case.partitions}).values())
+    current.wait(topic, case.partitions, end, _LEAD_IN_S, POLL_S)
+    current.settle()
+    return current.copied(topic, case.partitions)
 
 
 def compacted(current: Session, case: Case) -> Result:
-    """Measure the second half of a compacted topic that was there before the engine."""
-    survivors = current.first.records
-    result = follow(current, case, COMPACTED, 0, int(survivors * case.lead_in), survivors)
-    current.warm_up()
-    return _with_start(result, current, None)
-
-
-def follow(current: Session, case: Case, topic: str, before: int, begin: int, end: int) -> Result:
-    """Measure from the first record after ``begin`` to ``end``, or to the case's limit.
-
-    An engine too slow to get to ``begin`` in time is measured from where it is then.
-    """
-    current.wait(topic, case.partitions, before + 1, _FIRST_S, POLL_S)
-    lead_in_ends = time.monotonic() + _LEAD_IN_S
-    while current.copied(topic, case.partitions) <= begin and time.monotonic() < lead_in_ends:
-        time.sleep(POLL_S)
-    with ExitStack() as stack:
-        memory = stack.enter_context(PeakMemory(current.running.tree))
+    """Measure the second part of a compacted topic that was there before the engine."""
+    end = current.first.records
+    begin = int(end * case.lead_in)
+    current.wait(COMPACTED, case.partitions, begin, _COMPACTED_S, POLL_S)
+    with PeakMemory(current.running.tree) as memory:
         meter = Meter(current)
-        first = copied = current.copied(topic, case.partitions)
-        deadline = time.monotonic() + case.limit_s
-        while copied < end and time.monotonic() < deadline:
-            current.running.check_alive()
-            time.sleep(POLL_S)
-            copied = current.copied(topic, case.partitions)
+        before = current.copied(COMPACTED, case.partitions)
+        copied = _follow(current, case, COMPACTED, end)
         used = meter.read()
-    if copied <= first:
-        raise BenchError(f"{topic} was copied too fast to be measured: more records are needed")
-    records = min(copied, end) - first
+    current.warm_up()
+    return _result(current, case, copied - before, copied >= end, memory, used)
+
+
+def _follow(current: Session, case: Case, topic: str, end: int) -> int:
+    """Wait until everything is copied, or for the case's time; return how much is."""
+    deadline = time.monotonic() + case.limit_s
+    while (copied := current.copied(topic, case.partitions)) < end:
+        current.running.check_alive()
+        if time.monotonic() > deadline:
+            return copied
+        time.sleep(POLL_S)
+    return end
+
+
+def _result(
+    current: Session,
+    case: Case,
+    records: int,
+    complete: bool,  # noqa: FBT001 -- one of the figures
+    memory: PeakMemory,
+    used: Mapping[str, Any],
+) -> Result:
+    if records <= 0:
+        raise BenchError(f"{case.name}: nothing was copied while the figures ran")
     return with_rates(
         Result(
             case.name,
@@ -86,18 +105,11 @@ def follow(current: Session, case: Case, topic: str, before: int, begin: int, en
             "copy",
             records=records,
             bytes=records * case.payload.size,
+            first_record_seconds=current.first_record_seconds,
             resident_megabytes=round(memory.megabytes, 1),
-            details={"complete": copied >= end},
+            details={"complete": complete},
             **used,
         )
-    )
-
-
-def _with_start(result: Result, current: Session, creation: float | None) -> Result:
-    return replace(
-        result,
-        first_record_seconds=current.first_record_seconds,
-        topic_creation_to_first_record_seconds=None if creation is None else round(creation, 2),
     )
 
 
