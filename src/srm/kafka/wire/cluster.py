@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -66,6 +67,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 1.0
 _REQUEST_TIMEOUT_S: Final = 30.0
 _REFUSAL_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
@@ -128,9 +130,12 @@ class WireCluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            # TLS waits for the broker to say goodbye too, half a minute if it hangs.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await client.close()
 
     async def leader(self, partition: TopicPartition) -> int:
         """See the port."""
@@ -316,7 +321,10 @@ class WireCluster:
         self, connection: Connection, future: asyncio.Future[PooledBuffer], timeout_s: float
     ) -> PooledBuffer:
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            # Not wait_for(): in Python 3.11 it forgets that it was cancelled when the answer comes
+            # at the same moment, and whoever waits for the task to end waits for ever.
+            async with asyncio.timeout(timeout_s):
+                return await future
         except TimeoutError as error:
             connection.close("no answer in time")
             raise UnavailableError(f"{self._alias}: no answer in {timeout_s:.0f} s") from error

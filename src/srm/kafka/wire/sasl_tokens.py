@@ -144,11 +144,15 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:
-    """Make a token without a signature, valid from ``now`` (epoch seconds)."""
+    """Make a token without a signature, valid from ``now`` (epoch seconds).
+
+    Times are whole seconds: a broker's clock reads milliseconds, and to it a token of this very
+    moment would be one of the future.
+    """
     claims: dict[str, object] = {
         tokens.principal_claim: tokens.principal,
-        "iat": now,
-        "exp": now + tokens.lifetime_s,
+        "iat": int(now),
+        "exp": int(now) + tokens.lifetime_s,
     }
     if tokens.scope:
         claims[tokens.scope_claim] = list(tokens.scope)
