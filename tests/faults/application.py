@@ -30,7 +30,7 @@ from srm.wiring import open_flow
 
 Log = list[tuple[int, LoggedRecord]]
 
-START_S = 150.0
+START_S = 300.0
 
 
 class Application:

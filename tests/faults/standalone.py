@@ -17,7 +17,7 @@ from srm.stack.spark import check_spark
 
 _DEPLOY = "org.apache.spark.deploy"
 _CORES = 2
-START_S = 150.0
+START_S = 300.0
 
 
 class Standalone:

@@ -17,7 +17,7 @@ from srm.stack.kafka import KafkaBroker
 
 logger = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 PAUSE_S = 60.0  # on a busy machine; a quiet one needs about 5
 

@@ -41,7 +41,7 @@ def demo(home: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_each_group_processes_each_payment_once_across_failover_and_failback(home: Path) -> None:
     running = demo(home, "--records", str(RECORDS), "--json")
     out, err = running.communicate()
