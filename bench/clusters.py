@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import OFFSET_END, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -35,6 +35,9 @@ _AT_ONCE: Final = 100
 _ERRORS: Final = 3
 _SETTINGS: Final = {
     "log.cleaner.backoff.ms": "500",
+    # What is copied is deleted after each case, before the system writes it to its disk.
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.bytes": "67108864",
     "log.segment.delete.delay.ms": "100",
     "num.io.threads": "4",
 }
@@ -119,6 +122,13 @@ class Site:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         admin = self._admin()
         admin.incremental_alter_configs([resource])[resource].result(_ADMIN_S)
+
+    def forget(self, topic: str, partitions: int) -> None:
+        """Delete all records of a topic."""
+        ends = [TopicPartition(topic, number, OFFSET_END) for number in range(partitions)]
+        admin = self._admin()  # answers come only as long as it is held
+        for future in admin.delete_records(ends).values():
+            future.result(_ADMIN_S)
 
     def topics(self) -> set[str]:
         """Return the names of all topics but the broker's own."""

@@ -48,6 +48,9 @@ def copy(current: Session, case: Case) -> Result:
         used = meter.read()
     if case.surroundings.provenance:
         check_headers(current.pair.target, current.running.route.remote(topic))
+    if copied >= end:
+        current.pair.source.forget(topic, partitions)
+        current.pair.target.forget(current.running.route.remote(topic), partitions)
     result = _result(current, case, copied - before, copied >= end, memory, used)
     return replace(result, topic_creation_to_first_record_seconds=round(creation, 2))
 
