@@ -37,7 +37,8 @@ class Result:
         method: how this kind of case is measured, a key of the report's method section.
         records: copied while the figures ran.
         bytes: their values' bytes, before compression.
-        wall_seconds: from the first copied record (after warming up) to the last.
+        wall_seconds: from the release of the records, to an engine that is warm and waits for them,
+            until the last one is copied.
         cpu_seconds: user and system time of the engine's process tree meanwhile.
         latency_ms: see :class:`Latency`.
         target_broker_cpu_seconds: of the target's broker, meanwhile.

@@ -64,7 +64,7 @@ def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
     ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
     moved = [r for r in ordered if r.method not in _STANDING]
-    _print("Measured from the first copied record on", _MOVED, [_row(r) for r in moved])
+    _print("Copying and latency, warm", _MOVED, [_row(r) for r in moved])
     standing = [_standing_row(r) for r in ordered if r.method in _STANDING]
     _print("Starting, idling, memory", _STOOD, standing)
     known = [verdict for verdict in verdicts(results) if verdict.measured is not None]
