@@ -15,6 +15,7 @@ import pytest
 from tests.identities import identity_provider
 from tests.integration.copying import CopyLab
 from tests.integration.securing import PASSWORD, WAYS_IN, SecuredBroker
+from tests.waiting import eventually
 
 from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.kafka.cluster import KafkaCluster
@@ -242,6 +243,7 @@ def test_connections_that_break_in_the_middle_of_a_record_lose_and_repeat_nothin
 
     lab.assign("0", partitions)
     with lab.running():
+        eventually(lab.reports, "a slot that has started")
         for number in range(20_000):
             producer.produce(partitions[0].topic, os.urandom(1_000), partition=number % 2)
             if number % 4_000 == 3_999:

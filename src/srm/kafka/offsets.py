@@ -48,7 +48,7 @@ def _list(
         for raw, future in futures.items():
             partition = TopicPartition(raw.topic, raw.partition)
             try:
-                found[partition] = future.result().offset
+                offset = future.result().offset
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError.FENCED_LEADER_EPOCH:
@@ -57,6 +57,12 @@ def _list(
                     where = clients.where(f"listing offsets of {partition}")
                     raise translate(error, where, on_topic("Describe", raw.topic)) from error
                 unknown.append(partition)
+            else:
+                if offset < 0:  # librdkafka's answer when the connection breaks meanwhile: no error
+                    raise UnavailableError(
+                        f"{clients.where(f'listing offsets of {partition}')}: no answer; retry"
+                    )
+                found[partition] = offset
         _require_absent(clients, unknown)
         return found
 
