@@ -194,7 +194,7 @@ def test_sessions_that_end_are_renewed_in_between_the_requests(secured: SecuredB
     claims = set()
 
     with lab.running():
-        for number in range(1, 161):
+        for number in range(1, 73):
             producer.produce(partitions[0].topic, b"%d" % number * 500, partition=number % 2)
             if number % 8 == 0:
                 producer.flush()
