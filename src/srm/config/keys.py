@@ -165,16 +165,6 @@ FLOW_KEYS: Final = (
         attribute="refresh_topics_interval",
     ),
     ConfigKey(
-        "refresh.groups.enabled", "boolean", "true", "Whether new groups are looked for at all."
-    ),
-    ConfigKey(
-        "refresh.groups.interval.seconds",
-        "seconds",
-        "10",
-        "How often new consumer groups are looked for (MirrorMaker 2: 600).",
-        attribute="refresh_groups_interval",
-    ),
-    ConfigKey(
         "sync.topic.configs.enabled",
         "boolean",
         "true",
@@ -201,13 +191,6 @@ FLOW_KEYS: Final = (
         "false",
         "Whether translated offsets are committed for idle groups on the target.",
         attribute="sync_group_offsets_enabled",
-    ),
-    ConfigKey(
-        "sync.group.offsets.interval.seconds",
-        "seconds",
-        "60",
-        "How often translated offsets are committed.",
-        attribute="sync_group_offsets_interval",
     ),
     ConfigKey(
         "emit.heartbeats.enabled",
@@ -365,6 +348,10 @@ RECORD_KEYS: Final = (
 """What is done to records; the loader makes one value of them."""
 
 _CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
+_AT_EMISSION: Final = (
+    "Groups are looked for, and their offsets committed, with each emission of checkpoints "
+    "(`emit.checkpoints.interval.seconds`)."
+)
 _NO_WORKERS: Final = "There are no Connect workers."
 _BROKER: Final = "It is a setting of brokers."
 _OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
@@ -374,6 +361,9 @@ IGNORED_KEYS: Final = (
     _ignored("consumer.poll.timeout.ms", "Records are not polled one by one.", "mm2"),
     _ignored("admin.timeout.ms", "Set `admin.request.timeout.ms` instead.", "mm2"),
     _ignored("sync.topic.configs.interval.seconds", _CONFIGS_AT_REFRESH, "mm2"),
+    _ignored("refresh.groups.enabled", _AT_EMISSION, "mm2", ("true",)),
+    _ignored("refresh.groups.interval.seconds", _AT_EMISSION, "mm2"),
+    _ignored("sync.group.offsets.interval.seconds", _AT_EMISSION, "mm2"),
     _ignored("sync.topic.acls.enabled", "ACLs are not copied.", "mm2", ("false",)),
     _ignored("sync.topic.acls.interval.seconds", "ACLs are not copied.", "mm2"),
     _ignored("use.incremental.alter.configs", "Topic settings are always altered so.", "mm2"),

@@ -198,9 +198,8 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     }
     if values["internal_replication_factor"] is None:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
-    for what in ("topics", "groups"):
-        if not _value(file, KEYS[f"refresh.{what}.enabled"], flow):
-            values[f"refresh_{what}_interval"] = NEVER
+    if not _value(file, KEYS["refresh.topics.enabled"], flow):
+        values["refresh_topics_interval"] = NEVER
     _refuse_java_classes(file, flow)
     return FlowConfig(
         flow=flow,

@@ -38,12 +38,10 @@ class FlowConfig:
     heartbeats_replication_factor: int
     internal_replication_factor: int
     refresh_topics_interval: timedelta
-    refresh_groups_interval: timedelta
     sync_topic_configs_enabled: bool
     emit_checkpoints_enabled: bool
     emit_checkpoints_interval: timedelta
     sync_group_offsets_enabled: bool
-    sync_group_offsets_interval: timedelta
     emit_heartbeats_enabled: bool
     emit_heartbeats_interval: timedelta
     heartbeats_replication_enabled: bool

@@ -31,9 +31,7 @@ P->B.reverse.checkpointed.topics = B\\\\.Payments.*
 
 emit.checkpoints.interval.seconds = 5
 sync.group.offsets.enabled = true
-sync.group.offsets.interval.seconds = 5
 refresh.topics.interval.seconds = 2
-refresh.groups.interval.seconds = 2
 emit.heartbeats.interval.seconds = 1
 
 # One broker each.

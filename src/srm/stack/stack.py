@@ -28,7 +28,6 @@ from srm.stack.spark import check_spark
 logger = logging.getLogger(__name__)
 
 ALIASES: Final = ("P", "B")
-DEFAULT_HOME: Final = Path("build/stack")
 _NEEDED_BYTES: Final = 1_000_000_000
 _DETACHED_STOP_SECONDS: Final = 20.0
 
@@ -47,7 +46,7 @@ def project_folder() -> Path:
 class StackOptions:
     """What to start and where; ``project`` is the folder with ``dags`` and ``plugins``."""
 
-    home: Path = DEFAULT_HOME
+    home: Path
     kafka_only: bool = False
     project: Path = field(default_factory=project_folder)
 
@@ -80,8 +79,8 @@ class StackStatus:
 class Stack:
     """The stack in ``options.home``, running or not."""
 
-    def __init__(self, options: StackOptions | None = None) -> None:
-        self.options = options or StackOptions()
+    def __init__(self, options: StackOptions) -> None:
+        self.options = options
         self.home = StackHome(self.options.home)
         self._state = self.home.state()
         mark = {HOME_MARK: str(self.home.path)}

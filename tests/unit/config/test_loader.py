@@ -51,7 +51,6 @@ class TestDefaults:
         assert flow.topics_exclude == (r".*[\-\.]internal", r".*\.replica", "__.*")
         assert flow.groups_exclude == ("console-consumer-.*", "connect-.*", "__.*")
         assert flow.refresh_topics_interval == timedelta(seconds=2)
-        assert flow.refresh_groups_interval == timedelta(seconds=10)
         assert flow.replication_factor == 2
         assert flow.checkpoints_replication_factor == 3
         assert flow.emit_checkpoints_interval == timedelta(seconds=60)
@@ -132,6 +131,8 @@ class TestMirrorMakerFile:
         assert warned == {
             "groups.blacklist",
             "offset.storage.replication.factor",
+            "refresh.groups.interval.seconds",
+            "sync.group.offsets.interval.seconds",
             "status.storage.replication.factor",
             "config.storage.replication.factor",
             "offset.lag.max",
@@ -208,7 +209,6 @@ class TestOurKeys:
         flow = load("refresh.topics.enabled = false\n").flow(Flow("P", "B"))
 
         assert flow.refresh_topics_interval == NEVER
-        assert flow.refresh_groups_interval < NEVER
 
     def test_separator(self, load: Load) -> None:
         flow = load("replication.policy.separator = __\n").flow(Flow("P", "B"))
