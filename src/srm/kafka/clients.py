@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tenacity import (
     RetryCallState,
@@ -30,6 +30,9 @@ _T = TypeVar("_T")
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 1.0
 _SHORTEST_REQUEST_S: Final = 1.0
+_FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
+_LOOK_S: Final = 1.0
+_CLOSE_S: Final = 1.0
 _REFUSAL_S: Final = 3.0
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +76,24 @@ def reader_props(props: Mapping[str, str]) -> dict[str, object]:
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
     }
+
+
+def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
+    """Tell whether a client knows no broker to turn to: only a new client is sure to find one.
+
+    librdkafka forgets the brokers that a metadata answer does not name, and a cluster that has
+    just lost sight of all its brokers names none. It does not always go back to its
+    bootstrap.servers then (librdkafka issue 5301). While a cluster is down the answer is True too.
+
+    Args:
+        client: a client that has been waiting in vain.
+        topic: a topic to ask for; asking for one is cheaper than for all.
+    """
+    try:
+        client.list_topics(topic, timeout=_LOOK_S)
+    except KafkaException as error:
+        return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001 - its name
+    return False
 
 
 class Clients:
@@ -133,7 +154,7 @@ class Clients:
             return self._producer
 
     def discard_admin(self) -> None:
-        """Drop the admin client: it remembers leader epochs for minutes, outdated ones too."""
+        """Drop the admin client: it may be stranded, or remember outdated leader epochs."""
         with self._lock:
             self._admin = None
 
@@ -152,12 +173,16 @@ class Clients:
             producer.purge()
 
     def close(self) -> None:
-        """Close everything; the next call builds new clients."""
-        with self.reader_lock, self._lock:
-            if self._reader is not None:
-                self._reader.close()
-            if self._producer is not None:
-                self._producer.flush(self.timeout_s)
+        """Close everything; the next call builds new clients.
+
+        A thread that waits for a cluster in vain is not waited for: it keeps its reader.
+        """
+        if self.reader_lock.acquire(timeout=_CLOSE_S):
+            try:
+                self.discard_reader()
+            finally:
+                self.reader_lock.release()
+        with self._lock:
             self._admin = self._reader = self._producer = None
 
     def _ask_admission(self, props: Mapping[str, str]) -> None:
@@ -182,7 +207,7 @@ class Clients:
 
         Args:
             doing: what is done, for the message.
-            request: is given the seconds it may take.
+            request: is given the seconds it may take; the first time that is half of them all.
             needs: the rights that it takes, for the message.
 
         Raises:
@@ -197,8 +222,15 @@ class Clients:
         )
 
         def attempt() -> _T:
-            with kafka_errors(self.where(doing), needs):
-                return request(max(_SHORTEST_REQUEST_S, deadline - time.monotonic()))
+            began = time.monotonic()
+            limit_s = max(_SHORTEST_REQUEST_S, (deadline - began) * _FIRST_ATTEMPT)
+            try:
+                with kafka_errors(self.where(doing), needs):
+                    return request(limit_s)
+            except UnavailableError:
+                if time.monotonic() - began >= limit_s:
+                    self.discard_admin()  # it may be stranded
+                raise
 
         try:
             return retrying(attempt)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -96,6 +97,7 @@ class KafkaCompactedTopic:
             start, end = reader.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
         except KafkaException as error:
             if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+                self._clients.discard_reader()  # it may be stranded
                 raise
             self._require_absent()
             return {}
@@ -106,7 +108,8 @@ class KafkaCompactedTopic:
         try:
             return self._table(reader, end)
         finally:
-            reader.unassign()
+            with suppress(RuntimeError):  # it was closed
+                reader.unassign()
 
     def _table(self, reader: Consumer, end: int) -> dict[bytes, bytes]:
         table: dict[bytes, bytes] = {}
@@ -121,6 +124,7 @@ class KafkaCompactedTopic:
                 if offset is not None and offset >= end:
                     return table
             if time.monotonic() - progress > self._clients.timeout_s:
+                self._clients.discard_reader()
                 raise UnavailableError(
                     f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
                     f"no record for {self._clients.timeout_s:g} s; retry"

@@ -11,15 +11,16 @@ from typing import Final, Self
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.kafka.clients import ClientLog, reader_props
+from srm.kafka.clients import ClientLog, is_stranded, reader_props
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
 _LOOK_AGAIN_S: Final = 1.0
+_SILENCE_S: Final = 20.0
 _SHORTEST_LOOK_S: Final = 1.0
-_FETCH_WAIT_MS: Final = 100
+_FETCH_WAIT_MS: Final = 200
 _logger = logging.getLogger(__name__)
 
 
@@ -44,6 +45,8 @@ class KafkaTopicTail:
         self._where = f"following {topic}-{partition}"
         self._consumer: Consumer | None = None
         self._assigned = False
+        self._next: int | None = None
+        self._heard = 0.0
         self._end: int | None = None
         self._caught_up = False
 
@@ -88,6 +91,8 @@ class KafkaTopicTail:
             consumer = self._open()
             while True:
                 left = max(0.0, deadline - time.monotonic())
+                if time.monotonic() - self._heard > _SILENCE_S:
+                    consumer = self._unless_stranded(consumer)
                 if not self._assigned:
                     self._look(consumer, left)
                     left = min(left, _LOOK_AGAIN_S)
@@ -98,7 +103,15 @@ class KafkaTopicTail:
     def _open(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer(self._props, logger=ClientLog())
+            self._heard = time.monotonic()
         return self._consumer
+
+    def _unless_stranded(self, consumer: Consumer) -> Consumer:
+        self._heard = time.monotonic()
+        if not is_stranded(consumer, self._topic):
+            return consumer
+        self.close()
+        return self._open()
 
     def _look(self, consumer: Consumer, left_s: float) -> None:
         """Assign the partition if it exists; a cluster that does not answer is asked again."""
@@ -117,7 +130,7 @@ class KafkaTopicTail:
             return
         self._end = end
         self._caught_up = self._caught_up or start >= end
-        partition.offset = start
+        partition.offset = max(start, self._next or 0)
         consumer.assign([partition])
         self._assigned = True
 
@@ -134,6 +147,7 @@ class KafkaTopicTail:
             position = position_after(message, self._where)
             if position is None:
                 continue
+            self._next, self._heard = position, time.monotonic()
             if message.error() is None and message.key() is not None:
                 pairs.append((message.key(), message.value()))
             if self._end is not None and position >= self._end:

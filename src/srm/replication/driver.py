@@ -208,6 +208,8 @@ class FlowDriver:
         records[DRIVER_KEY] = self._identity().value()
         self._log.publish(records)
         self._heartbeat_due = now + HEARTBEAT_S
+        if self._liveness.deaf(now):
+            raise UnavailableError("the driver's own heartbeats do not come back; reading anew")
         for change in changes:
             self._book.load(change)
             logger.info(

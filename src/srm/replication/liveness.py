@@ -12,6 +12,7 @@ from typing import Final
 
 SLOT_TIMEOUT_S: Final = 5.0
 ECHO_TIMEOUT_S: Final = 2.5
+DEAF_S: Final = 20.0
 
 
 class Liveness:
@@ -59,6 +60,13 @@ class Liveness:
     def alive(self, now: float) -> tuple[str, ...]:
         """Return the slots whose silence is short, in stable order."""
         return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
+
+    def deaf(self, now: float) -> bool:
+        """Whether heartbeats that could be written have not come back for too long.
+
+        It is the reader that is at fault then, and a new one has to be opened.
+        """
+        return now - self._echo > DEAF_S
 
     def judged(self, now: float) -> bool:
         """Whether the set of live slots may be acted on.

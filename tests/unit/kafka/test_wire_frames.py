@@ -129,10 +129,20 @@ def test_a_produce_response_gives_offsets_and_reasons() -> None:
 
 def test_a_buffer_is_used_again_only_when_nobody_refers_to_it() -> None:
     pool = BufferPool()
-    first = pool.take(1000)
+    first = pool.take(100_000)
     memory = first.data
 
-    second = pool.take(1000)
+    second = pool.take(100_000)
     assert second.data is not memory
     del first
-    assert pool.take(1000).data is memory
+    assert pool.take(100_000).data is memory
+
+
+def test_small_answers_leave_the_large_buffers_to_the_records() -> None:
+    pool = BufferPool()
+    large = pool.take(100_000).data
+
+    small = pool.take(100)
+
+    assert len(small.data) == 100
+    assert pool.take(90_000).data is large

@@ -12,8 +12,9 @@ import pytest
 from tests.identities import IdentityProvider, identity_provider
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.sasl_tokens import TokenSource, _granted, unsecured_token
+from srm.kafka.wire.sasl_tokens import TokenSource, unsecured_token
 from srm.kafka.wire.security import Sasl, UnsecuredTokens, read_security
+from srm.kafka.wire.token_endpoint import _granted
 
 
 class Clock:

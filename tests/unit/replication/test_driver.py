@@ -275,6 +275,25 @@ def test_an_outage_of_the_target_ends_nothing_and_moves_nothing(lab):
     assert lab.topic.assignments() == before
 
 
+def test_a_driver_that_does_not_hear_itself_opens_its_log_anew(lab):
+    """Its reader may have lost sight of the brokers for good while its producer has not."""
+    driver = lab.driver()
+    driver.discovered = found("orders")
+    lab.second(driver, "0", "1")
+    hears = driver._log.poll
+    driver._log.poll = lambda _wait_s: []
+    with pytest.raises(UnavailableError, match="do not come back"):
+        [lab.second(driver, "0", "1") for _ in range(30)]
+
+    driver._log.poll = hears
+    driver._open(again=True)
+    before = lab.topic.assignments()
+    for _ in range(30):
+        lab.second(driver, "0", "1")
+
+    assert lab.topic.assignments() == before
+
+
 def test_run_opens_the_log_again_after_an_outage_and_ends_on_stop(lab):
     driver = lab.driver()
     stop = threading.Event()

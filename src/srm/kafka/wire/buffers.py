@@ -1,6 +1,12 @@
-"""Response buffers that are used again, so that the hot path touches warm memory only."""
+"""Response buffers that are used again, so that the hot path touches warm memory only.
+
+Small ones are not worth keeping: the answer to a produce request must not take the place of eight
+megabytes of records.
+"""
 
 from __future__ import annotations
+
+from bisect import insort
 
 _KEPT = 8
 _GRAIN = 1 << 16
@@ -10,10 +16,12 @@ class BufferPool:
     """A few byte arrays, handed out and taken back; not thread-safe, one per event loop."""
 
     def __init__(self) -> None:
-        self._free: list[bytearray] = []
+        self._free: list[bytearray] = []  # the smallest first
 
     def take(self, size: int) -> PooledBuffer:
         """Return a buffer of at least ``size`` bytes."""
+        if size < _GRAIN:
+            return PooledBuffer(bytearray(size), self)
         for index, data in enumerate(self._free):
             if len(data) >= size:
                 del self._free[index]
@@ -22,10 +30,11 @@ class BufferPool:
 
     def give(self, data: bytearray) -> None:
         """Take a buffer back; keep the largest ones."""
-        self._free.append(data)
+        if len(data) < _GRAIN:
+            return
+        insort(self._free, data, key=len)
         if len(self._free) > _KEPT:
-            self._free.sort(key=len, reverse=True)
-            self._free.pop()
+            del self._free[0]
 
 
 class PooledBuffer:

@@ -54,7 +54,8 @@ class Connection:
         self, sock: socket.socket | TlsSocket, where: str, pool: BufferPool, access: Access
     ) -> None:
         self._sock = sock
-        self._max_parts = _MAX_TLS_PARTS if isinstance(sock, TlsSocket) else _MAX_PARTS
+        self._tls = isinstance(sock, TlsSocket)
+        self._max_parts = _MAX_TLS_PARTS if self._tls else _MAX_PARTS
         self.where = where
         self._pool = pool
         self._access = access
@@ -255,7 +256,7 @@ class Connection:
         self._receive()
 
     def _receive(self) -> None:
-        """Read until there is no more: TLS may hold decrypted bytes that no event announces."""
+        """Read until there is no more."""
         try:
             while not self.closed and self._read_once():
                 pass
@@ -268,7 +269,7 @@ class Connection:
             self._break(error)
 
     def _read_once(self) -> bool:
-        """Read what is there into the current place; False when the peer has hung up."""
+        """Read what is there into the current place; False when that was all, or the end."""
         if self._body is None:
             view = memoryview(self._size_bytes)[self._got :]
         else:
@@ -278,12 +279,12 @@ class Connection:
             self.close("the broker closed the connection")
             return False
         self._got += count
+        if count < len(view):
+            return self._tls  # which may hold decrypted bytes that no event announces
         if self._body is None:
-            if self._got == 4:
-                return self._begin_body()
-        elif self._got == self._body_size:
-            body, self._body, self._got = self._body, None, 0
-            self._answer(body)
+            return self._begin_body()
+        body, self._body, self._got = self._body, None, 0
+        self._answer(body)
         return True
 
     def _begin_body(self) -> bool:

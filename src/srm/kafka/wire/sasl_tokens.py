@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-import httpx
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
-from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
+from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.security import OidcTokens, Sasl, UnsecuredTokens
 from srm.kafka.wire.security_tls import authorities
 
 logger = logging.getLogger(__name__)
 
 _RENEW_AT: Final = 0.8
-_TIMEOUT_S: Final = 10.0
-_DEFAULT_LIFETIME_S: Final = 300
 
 
 class TokenSource:
@@ -68,7 +64,7 @@ class TokenSource:
         tokens = self._tokens
         if isinstance(tokens, OidcTokens):
             try:
-                self._token, lifetime_s = await self._fetch(tokens)
+                self._token, lifetime_s = await self._fetched(tokens)
             except UnavailableError as error:
                 if now >= self._expires_at:
                     raise
@@ -79,68 +75,11 @@ class TokenSource:
         self._renew_at = now + lifetime_s * _RENEW_AT
         self._expires_at = now + lifetime_s
 
-    async def _fetch(self, tokens: OidcTokens) -> tuple[str, float]:
-        where = f"cluster {self._alias}: token endpoint {tokens.endpoint}"
-        form = {"grant_type": "client_credentials"}
-        if tokens.scope:
-            form["scope"] = tokens.scope
-        try:
-            async with httpx.AsyncClient(verify=self._authorities, timeout=_TIMEOUT_S) as client:
-                response = await client.post(
-                    tokens.endpoint, data=form, auth=(tokens.client_id, tokens.client_secret)
-                )
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise ConfigError(f"{where}: not an http(s) address") from error
-        except httpx.TransportError as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise ConfigError(
-                    f"{where}: its certificate is not accepted; check https.ca.location"
-                ) from error
-            raise UnavailableError(f"{where}: {error}") from error
-        return _granted(where, response)
+    async def _fetched(self, tokens: OidcTokens) -> tuple[str, float]:
+        # An HTTP client takes longer to import than everything else of a slot's connections.
+        from srm.kafka.wire.token_endpoint import fetch_token  # noqa: PLC0415
 
-
-def _granted(where: str, response: httpx.Response) -> tuple[str, float]:
-    """Return token and lifetime in seconds of a token response (RFC 6749, 5.1 and 5.2)."""
-    try:
-        answer = response.json()
-    except ValueError:
-        answer = {}
-    if not isinstance(answer, dict):
-        answer = {}
-    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise UnavailableError(f"{where}: HTTP {response.status_code}")
-    token = answer.get("access_token")
-    if response.status_code != httpx.codes.OK or not isinstance(token, str):
-        reason = answer.get("error_description") or answer.get("error") or "no token in the answer"
-        raise AuthorizationError(
-            f"{where}: HTTP {response.status_code}: {reason}; check sasl.oauthbearer.client.id, "
-            "sasl.oauthbearer.client.secret and sasl.oauthbearer.scope"
-        )
-    return token, _lifetime_s(answer.get("expires_in"), token)
-
-
-def _lifetime_s(expires_in: object, token: str) -> float:
-    """Seconds a token is good for: what the endpoint says, else what a JWT says about itself."""
-    if isinstance(expires_in, int | float | str) and str(expires_in).isdecimal():
-        return float(expires_in)
-    claims = _claims(token)
-    issued, expires = claims.get("iat"), claims.get("exp")
-    if isinstance(expires, int | float):
-        begin = issued if isinstance(issued, int | float) else time.time()
-        return max(0.0, expires - begin)
-    return _DEFAULT_LIFETIME_S
-
-
-def _claims(token: str) -> dict[str, Any]:
-    parts = token.split(".")
-    if len(parts) != 3:
-        return {}
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, binascii.Error):
-        return {}
-    return claims if isinstance(claims, dict) else {}
+        return await fetch_token(self._alias, tokens, self._authorities)
 
 
 def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:

@@ -1,24 +1,13 @@
-"""TLS contexts made of a cluster's settings, and what TLS errors mean.
-
-Keys that are not in a file of their own (given as text, or in a PKCS12 store) can reach OpenSSL
-only through a file: it is encrypted under a password that exists in this process alone, so nothing
-readable is left behind even by a process that is killed at that moment.
-"""
+"""TLS contexts made of a cluster's settings, and what TLS errors mean."""
 
 from __future__ import annotations
 
-import secrets
 import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Final, TypeVar
-
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.security import Tls
@@ -78,8 +67,7 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     if tls.keystore_location:
         where += f"ssl.keystore.location: {tls.keystore_location}"
         store = _reading(where, Path(tls.keystore_location).read_bytes)
-        key, chain = _reading(where, lambda: _unpack(store, tls.keystore_password))
-        _reading(where, lambda: _load_key(context, key, chain))
+        _reading(where, lambda: _keys().load_store(context, store, tls.keystore_password))
         return
     certificate = tls.certificate_location or tls.certificate_pem
     private_key = tls.key_location or tls.key_pem
@@ -103,37 +91,18 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     where += "ssl.certificate.pem, ssl.key.pem"
     chain = tls.certificate_pem.encode() or _file(where, tls.certificate_location)
     pem = tls.key_pem.encode() or _file(where, tls.key_location)
-    password = tls.key_password.encode() or None
-    parsed = _reading(where, lambda: serialization.load_pem_private_key(pem, password))
-    _reading(where, lambda: _load_key(context, parsed, chain))
+    _reading(where, lambda: _keys().load_pem(context, pem, tls.key_password, chain))
+
+
+def _keys() -> ModuleType:
+    # The library that opens keys takes longer to import than a connection takes to be made.
+    from srm.kafka.wire import security_keys  # noqa: PLC0415
+
+    return security_keys
 
 
 def _file(where: str, location: str) -> bytes:
     return _reading(f"{where}: {location}", Path(location).read_bytes)
-
-
-def _unpack(store: bytes, password: str) -> tuple[PrivateKeyTypes, bytes]:
-    key, certificate, others = pkcs12.load_key_and_certificates(store, password.encode() or None)
-    if key is None or certificate is None:
-        raise ValueError("the store holds no key with its certificate")
-    return key, b"".join(_pem(one) for one in (certificate, *others))
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _load_key(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
-    password = secrets.token_bytes(32).hex()
-    sealed = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(password.encode()),
-    )
-    with TemporaryDirectory(prefix="srm-") as folder:
-        file = Path(folder, "client.pem")
-        file.write_bytes(chain + b"\n" + sealed)
-        context.load_cert_chain(file, password=password)
 
 
 def _reading(where: str, read: Callable[[], _T]) -> _T:

@@ -1,0 +1,54 @@
+"""Our own private key, where it is not in a PEM file that OpenSSL can read itself.
+
+Keys given as text, or in a PKCS12 store, can reach OpenSSL only through a file: it is encrypted
+under a password that exists in this process alone, so nothing readable is left behind even by a
+process that is killed at that moment.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+
+
+def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
+    """Give a context the key of a PKCS12 store, with its certificates.
+
+    Raises:
+        ValueError: the store cannot be opened, or holds no key with its certificate.
+    """
+    key, certificate, others = pkcs12.load_key_and_certificates(store, password.encode() or None)
+    if key is None or certificate is None:
+        raise ValueError("the store holds no key with its certificate")
+    _load(context, key, b"".join(c.public_bytes(Encoding.PEM) for c in (certificate, *others)))
+
+
+def load_pem(context: ssl.SSLContext, key: bytes, password: str, chain: bytes) -> None:
+    """Give a context a key and its chain of certificates, both as PEM texts.
+
+    Raises:
+        ValueError: the key cannot be read, or the password does not open it.
+    """
+    _load(context, load_pem_private_key(key, password.encode() or None), chain)
+
+
+def _load(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
+    password = secrets.token_bytes(32).hex()
+    sealed = key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
+    )
+    with TemporaryDirectory(prefix="srm-") as folder:
+        file = Path(folder, "client.pem")
+        file.write_bytes(chain + b"\n" + sealed)
+        context.load_cert_chain(file, password=password)
