@@ -24,6 +24,7 @@ from srm.domain.replication_records import (
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.map_assembly import decode_state
 from srm.kafka.map_reader import KafkaMapReader
 from srm.kafka.slot_state import KafkaStateLog
 from srm.replication.slot import SlotSpec
@@ -150,6 +151,10 @@ class CopyLab:
             table = self.target.compacted(internal_topics.offset_map(self.flow.source), number)
             if blocks := table.read():
                 table.write(dict.fromkeys(blocks))
+        self.forget_reports()
+
+    def forget_reports(self) -> None:
+        """Delete all positions: what the map says is left."""
         state = self.target.compacted(internal_topics.replication(self.flow.source))
         state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
 
@@ -162,8 +167,8 @@ class CopyLab:
 
     def status(self, partition: AssignedPartition) -> PartitionStatus | None:
         table = self.target.compacted(internal_topics.replication(self.flow.source)).read()
-        value = table.get(f"status:{partition.topic}-{partition.partition}".encode())
-        return None if value is None else PartitionStatus.decode(value)
+        told = decode_state(table).told({partition.topic: partition.topic_id})
+        return told.get(TopicPartition(partition.topic, partition.partition))
 
     def stopped(self, partition: AssignedPartition) -> PartitionStatus:
         """Wait until a partition is stopped by certain records, and return its status."""

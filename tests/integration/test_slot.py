@@ -14,6 +14,7 @@ from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
 from srm.domain import internal_topics
+from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
@@ -232,6 +233,43 @@ def test_records_of_somebody_else_are_a_hole_and_reported(lab: CopyLab) -> None:
     assert len(runs) == 2
 
 
+def _delete_before(lab: CopyLab, topic: str, offset: int) -> None:
+    admin = AdminClient(lab.source_props)
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    deleted.result(10)
+
+
+def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab) -> None:
+    """A killed slot had copied more than it told of, and the source has deleted it since."""
+    [p] = lab.topic()
+    source = lab.flow.source
+    state = lab.target.compacted(internal_topics.replication(source))
+    blocks = lab.target.compacted(internal_topics.offset_map(source), map_partition(p.topic, 0))
+    lab.assign("0", [p])
+    _fill(lab.producer(), p.topic, 50)
+    with lab.running():
+        lab.wait_until_copied([p])
+    told = {key: value for key, value in state.read().items() if key.startswith(b"slot:")}
+    written = blocks.read()
+    _fill(lab.producer(), p.topic, 50, seed=50)
+    with lab.running():
+        lab.wait_until_copied([p])
+    before = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
+    _delete_before(lab, p.topic, 70)
+    state.write(told)
+    blocks.write({**dict.fromkeys(blocks.read()), **written})
+    _fill(lab.producer(), p.topic, 10, seed=100)
+
+    with lab.running():
+        lab.wait_until_copied([p])
+
+    status = lab.status(p)
+    assert status is None or status.lost_from is None
+    after = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
+    copied = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
+    assert [record for _, record in copied] == [record for _, record in before + after[-10:]]
+
+
 def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLab) -> None:
     partitions = lab.topic(2)
     _fill(lab.producer(), partitions[0].topic, 200, 2)
@@ -239,10 +277,7 @@ def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLa
     with lab.running():
         lab.wait_until_copied(partitions)
     _fill(lab.producer(), partitions[0].topic, 200, 2, seed=200)
-    admin = AdminClient(lab.source_props)
-    deleted = admin.delete_records([TopicPartition(partitions[0].topic, 0, 150)])
-    for future in deleted.values():
-        future.result(10)
+    _delete_before(lab, partitions[0].topic, 150)
 
     with lab.running():
         lab.wait_until_copied(partitions[1:])

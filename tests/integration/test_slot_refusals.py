@@ -12,6 +12,7 @@ from tests.waiting import eventually
 
 from srm.domain.replication_records import AssignedPartition
 from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -120,3 +121,34 @@ def test_records_that_the_target_refuses_are_noted_as_lost_and_the_rest_arrives(
         assert status is not None
         assert (status.lost_from, status.lost_to) == (max(offsets), max(offsets) + 1)
         assert f"lost {len(offsets)} source offset" in status.reason
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (1, "offsets 2 to 2 are damaged"),  # opened to be merged
+        (100, "source offset 200: CORRUPT_MESSAGE"),  # passed on as it is
+    ],
+)
+def test_what_is_damaged_in_the_sources_log_does_not_arrive_with_a_valid_checksum(
+    clusters: Mapping[str, KafkaBroker], batch: int, reason: str
+) -> None:
+    lab = _lab(clusters)
+    [p, other] = _topic(lab, 2)
+    for _ in range(3):
+        _send(lab, p, [100] * batch)
+    _send(lab, other, [100] * 3)
+    [segment] = (clusters["P"].home / "data" / f"{p.topic}-{p.partition}").glob("*.log")
+    with segment.open("r+b") as log:
+        at = log.seek(-2, os.SEEK_END)
+        [byte] = log.read(1)
+        log.seek(at)
+        log.write(bytes([byte ^ 1]))
+    lab.assign("0", [p, other])
+
+    with lab.running():
+        eventually(lambda: reason in getattr(lab.status(p), "reason", ""), "the damage is told")
+        lab.wait_until_copied([other])
+
+    assert len(read_log(clusters["B"].bootstrap, p.target_topic, 0)) == 2 * batch
+    lab.assert_equal([other])

@@ -12,6 +12,7 @@ from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
@@ -25,9 +26,31 @@ def _send(lab: CopyLab, p: AssignedPartition, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-@pytest.mark.parametrize(("grown_by", "policy"), [(50, "stop"), (50, "continue"), (10, "continue")])
+def _abort(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
+    producer = lab.producer(**{"transactional.id": p.topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(p.topic, b"aborted", partition=p.partition)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    place = TopicPartition(p.topic, p.partition)
+    eventually(lambda: lab.source.log_ends([place])[place] == offset + 2, "its marker is written")
+
+
+@pytest.mark.parametrize(
+    ("grown_by", "policy", "reports"),
+    [
+        (50, "stop", "kept"),
+        (10, "continue", "kept"),
+        (50, "continue", "lost"),
+    ],
+)
 def test_a_truncated_source_is_seen_and_the_map_goes_on_exactly(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, grown_by: int, policy: str
+    clusters: Mapping[str, KafkaBroker],
+    broker_factory: BrokerFactory,
+    grown_by: int,
+    policy: str,
+    reports: str,
 ) -> None:
     source = broker_factory("P")
     lab = CopyLab(source.bootstrap, clusters["B"].bootstrap, data_loss_policy=policy)
@@ -37,13 +60,17 @@ def test_a_truncated_source_is_seen_and_the_map_goes_on_exactly(
         for _ in range(3):
             _send(lab, p, 20)
             lab.wait_until_copied([p])
+        _abort(lab, p, 60)  # the run ends here, and its block is written once more
+        lab.wait_until_copied([p])
+    if reports == "lost":
+        lab.forget_reports()
     end = cut(source, p.topic, 0, share=0.5)
     assert end in {20, 40}
     before = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
     source.start()
     source.wait_ready()
     _send(lab, p, grown_by)
-    lost = (end, 60)
+    lost = (end, 62 if reports == "kept" else 60)
 
     with lab.running():
         if policy == "stop":

@@ -6,9 +6,14 @@ overwrite its own blocks, never its successor's, who may have found the same run
 
 Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
 producer id and epoch of the claim. Format 1 ends before the producer id, and is read.
-Value ``>B ? 16s H``: format (1), whether the last run is open, target topic id, length of the
+Value ``>B ? 16s H``: format (3), whether the last run is open, target topic id, length of the
 source topic's name; the name in UTF-8; ``>H`` number of producer ids, ``>q`` each; ``>i`` number
-of runs, ``>qqq`` each run.
+of runs, ``>qqq`` each run; ``>Bqqq`` 1 and the end of the key of the block before this one, 0
+for none; ``>i`` source leader epoch at the end of the last run. Format 2 ends before the epoch,
+format 1 before the block before; both are read.
+
+So the blocks of a partition are a chain, and one that is missing in the middle is found out: a map
+with a hole would take older offsets for later ones.
 """
 
 from __future__ import annotations
@@ -16,12 +21,13 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from srm.domain.offset_map import Run
 from srm.errors import IntegrityError
 
-FORMAT = 1
+FORMAT = 3
 KEY_FORMAT = 2
 RUNS_PER_BLOCK = 512
 MAP_PARTITIONS = 8
@@ -30,6 +36,9 @@ _KEY = struct.Struct(">B16siqqq")
 _KEY_1 = struct.Struct(">B16siq")
 _NO_OWNER = (-1, -1)
 _HEAD = struct.Struct(">B?16sH")
+_PREVIOUS = struct.Struct(">Bqqq")
+_EPOCH = struct.Struct(">i")
+_UNKNOWN_EPOCH = -1
 
 
 def topic_id_bytes(topic_id: str) -> bytes:
@@ -51,12 +60,30 @@ def map_partition(topic: str, partition: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockKey:
+    """What a record key says."""
+
+    topic_id: str
+    partition: int
+    target_start: int
+    owner: tuple[int, int]
+
+    def encode(self) -> bytes:
+        """Encode the record key."""
+        topic_id = topic_id_bytes(self.topic_id)
+        return _KEY.pack(KEY_FORMAT, topic_id, self.partition, self.target_start, *self.owner)
+
+
+@dataclass(frozen=True, slots=True)
 class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
     While ``open_end`` is set, the last run goes on up to the position that the slot reports: so a
     run that only grows is not written again and again. ``owner`` is producer id and epoch of the
-    claim; -1 and the target offset of its end for a run that was written without one.
+    claim; -1 and the target offset of its end for a run that was written without one. ``previous``
+    is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader
+    epoch of the source where the last run ends, as long as it is here: with it a truncation is seen
+    even when no report is left; -1 if not known.
     """
 
     topic: str
@@ -67,17 +94,23 @@ class MapBlock:
     runs: tuple[Run, ...]
     open_end: bool = True
     owner: tuple[int, int] = _NO_OWNER
+    previous: BlockKey | None = None
+    source_epoch: int = _UNKNOWN_EPOCH
+
+    @property
+    def block_key(self) -> BlockKey:
+        """What the record key says; the block must hold at least one run."""
+        return BlockKey(self.topic_id, self.partition, self.runs[0].target_start, self.owner)
 
     def key(self) -> bytes:
         """Encode the record key; the block must hold at least one run."""
-        first = self.runs[0].target_start
-        topic_id = topic_id_bytes(self.topic_id)
-        return _KEY.pack(KEY_FORMAT, topic_id, self.partition, first, *self.owner)
+        return self.block_key.encode()
 
     def value(self) -> bytes:
         """Encode the record value."""
         name = self.topic.encode()
         numbers = [n for run in self.runs for n in (run.source_start, run.target_start, run.count)]
+        before = self.previous
         return b"".join(
             (
                 _HEAD.pack(FORMAT, self.open_end, topic_id_bytes(self.target_topic_id), len(name)),
@@ -86,18 +119,12 @@ class MapBlock:
                     f">H{len(self.producer_ids)}q", len(self.producer_ids), *self.producer_ids
                 ),
                 struct.pack(f">i{len(numbers)}q", len(self.runs), *numbers),
+                _PREVIOUS.pack(1, before.target_start, *before.owner)
+                if before
+                else bytes(_PREVIOUS.size),
+                _EPOCH.pack(self.source_epoch),
             )
         )
-
-
-@dataclass(frozen=True, slots=True)
-class BlockKey:
-    """What a record key says."""
-
-    topic_id: str
-    partition: int
-    target_start: int
-    owner: tuple[int, int]
 
 
 def decode_block_key(key: bytes) -> BlockKey:
@@ -136,16 +163,26 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         at += 2 + 8 * id_count
         (run_count,) = struct.unpack_from(">i", value, at)
         numbers = struct.unpack_from(f">{3 * run_count}q", value, at + 4)
+        at += 4 + 24 * run_count
+        has_previous, start, *claim = (
+            (False, 0, 0, 0) if value_format == 1 else _PREVIOUS.unpack_from(value, at)
+        )
+        (epoch,) = (
+            (_UNKNOWN_EPOCH,)
+            if value_format in (1, 2)
+            else _EPOCH.unpack_from(value, at + _PREVIOUS.size)
+        )
     except (struct.error, UnicodeDecodeError) as error:
         raise IntegrityError(
             f"offset map record with key {key.hex()} is damaged: {error}"
         ) from error
-    if value_format != FORMAT:
+    if value_format not in (1, 2, FORMAT):
         raise IntegrityError(
             f"offset map record with key {key.hex()} has format {value_format}, "
             f"this version of srm knows {FORMAT}: upgrade srm"
         )
     runs = tuple(Run(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
+    before = BlockKey(found.topic_id, found.partition, start, (claim[0], claim[1]))
     return MapBlock(
         name,
         found.topic_id,
@@ -155,4 +192,21 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         runs,
         open_end,
         found.owner,
+        before if has_previous else None,
+        epoch,
     )
+
+
+def missing_before(last: MapBlock, blocks: Iterable[MapBlock]) -> BlockKey | None:
+    """Follow the chain back from the last block of a partition; return the first one missing.
+
+    A block off the chain (of an owner that was stopped, say) may miss what it likes.
+    """
+    known = {block.block_key: block for block in blocks}
+    before = last.previous
+    while before is not None:
+        block = known.pop(before, None)
+        if block is None:
+            return before
+        before = block.previous
+    return None

@@ -1,13 +1,14 @@
 """Records of the topic ``srm-replication.<SOURCE>.internal``: who copies what, and how far it is.
 
-==================  =============================  ==========================================
-key                 written by                     value
-==================  =============================  ==========================================
-driver              driver, every second           :class:`DriverHeartbeat`, JSON
-assignment:<slot>   driver, in a transaction       :class:`Assignment`, JSON
-slot:<slot>         slot, every second             :class:`SlotReport`, packed
-status:<topic>-<n>  slot, when it changes          :class:`PartitionStatus`, JSON
-==================  =============================  ==========================================
+====================  =============================  =====================================
+key                   written by                     value
+====================  =============================  =====================================
+driver                driver, every second           :class:`DriverHeartbeat`, JSON
+assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
+slot:<slot>           slot, every second             :class:`SlotReport`, packed
+status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
+notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
+====================  =============================  =====================================
 
 All in one partition, so that a reader sees them in one order.
 """

@@ -226,7 +226,7 @@ def _partitions(
 def _reason(status: PartitionStatus | None) -> str:
     if status is None:
         return ""
-    if status.lost_from is not None and status.lost_to is not None:
+    if status.state == "stopped" and status.lost_from is not None:
         return f"{status.reason} (offsets {status.lost_from} to {status.lost_to})"
     return status.reason
 

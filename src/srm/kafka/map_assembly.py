@@ -5,8 +5,8 @@ What makes a map wrong without looking wrong, and what is done about it here:
 - blocks of a topic that was deleted and created again, on either side: they carry both topic ids,
   only those of the current topics count;
 - a position from before either topic was created again: it carries both topic ids, too;
-- a block that cannot be read: a hole in the middle would translate to a later record, so the whole
-  partition is left out and reported.
+- a block that is missing or cannot be read: a hole in the middle would translate to a later record,
+  so the whole partition is left out and reported.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from srm.domain.map_records import MapBlock, decode_block, decode_block_key
+from srm.domain.map_records import MapBlock, decode_block, decode_block_key, missing_before
 from srm.domain.offset_map import OffsetMap, Position, Run
+from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
@@ -42,6 +43,25 @@ class ReplicationState:
     assignments: tuple[Assignment, ...] = ()
     reports: tuple[SlotReport, ...] = ()
     statuses: tuple[PartitionStatus, ...] = ()
+    notes: tuple[PartitionNotes, ...] = ()
+
+    def told(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
+        """Return the statuses of the partitions of some topics, with what slots have noted.
+
+        Args:
+            topic_ids: current id of each topic by its name: notes about a former one are left out.
+        """
+        found = {
+            TopicPartition(status.topic, status.partition): status
+            for status in self.statuses
+            if status.topic in topic_ids
+        }
+        noted = defaultdict[TopicPartition, list[PartitionNotes]](list)
+        for entry in self.notes:
+            if topic_ids.get(entry.topic) == entry.topic_id:
+                noted[TopicPartition(entry.topic, entry.partition)].append(entry)
+        told = {place: with_notes(found.get(place), noted[place]) for place in noted}
+        return found | {place: status for place, status in told.items() if status is not None}
 
     def assigned(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
         """Return the newest assignment of each partition, with its generation."""
@@ -60,6 +80,7 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
     assignments: list[Assignment] = []
     reports: list[SlotReport] = []
     statuses: list[PartitionStatus] = []
+    notes: list[PartitionNotes] = []
     for key, value in table.items():
         try:
             if key.startswith(b"assignment:"):
@@ -68,9 +89,11 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
                 reports.append(SlotReport.decode(key, value))
             elif key.startswith(b"status:"):
                 statuses.append(PartitionStatus.decode(value))
+            elif key.startswith(KEY_PREFIX):
+                notes.append(PartitionNotes.decode(value))
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
-    return ReplicationState(tuple(assignments), tuple(reports), tuple(statuses))
+    return ReplicationState(tuple(assignments), tuple(reports), tuple(statuses), tuple(notes))
 
 
 def newest_topic_ids(
@@ -152,12 +175,7 @@ def assemble(
             errors[partition] = str(error)
     for partition, reason in sorted(errors.items()):
         _logger.warning("the offset map of %s is not usable: %s", partition, reason)
-    statuses = {
-        TopicPartition(status.topic, status.partition): status
-        for status in state.statuses
-        if status.topic in topic_ids
-    }
-    return FlowMaps(maps, state.reports, statuses, errors)
+    return FlowMaps(maps, state.reports, state.told(topic_ids), errors)
 
 
 @dataclass(frozen=True)
@@ -172,8 +190,7 @@ class _Blocks:
     def collect(
         cls, names: Mapping[str, str], target_ids: Collection[str], blocks: Mapping[bytes, bytes]
     ) -> _Blocks:
-        runs: dict[PartitionId, list[Run]] = defaultdict(list)
-        last: dict[PartitionId, MapBlock] = {}
+        found: dict[PartitionId, list[MapBlock]] = defaultdict(list)
         errors: dict[TopicPartition, str] = {}
         for key, value in blocks.items():
             partition_id = _owner(key)
@@ -183,17 +200,27 @@ class _Blocks:
             if isinstance(block, IntegrityError):
                 errors[TopicPartition(names[partition_id[0]], partition_id[1])] = str(block)
             elif block.target_topic_id in target_ids:
-                runs[partition_id].extend(block.runs)
-                last[partition_id] = later(last.get(partition_id), block)
-        closed = frozenset(found for found, block in last.items() if not block.open_end)
-        return cls(runs, closed, errors)
+                found[partition_id].append(block)
+        closed: set[PartitionId] = set()
+        for partition_id, known in found.items():
+            last = last_block(known)
+            if not last.open_end:
+                closed.add(partition_id)
+            missing = missing_before(last, known)
+            if missing is not None:
+                errors[TopicPartition(names[partition_id[0]], partition_id[1])] = (
+                    f"the block from target offset {missing.target_start} on is missing; it is "
+                    "found again in the logs when the partition is claimed: restart the replicator"
+                )
+        runs = {
+            place: [run for block in known for run in block.runs] for place, known in found.items()
+        }
+        return cls(runs, frozenset(closed), errors)
 
 
-def later(known: MapBlock | None, block: MapBlock) -> MapBlock:
-    """Return the block whose last run ends further along the target: the end of the map."""
-    if known is None or block.runs[-1:] > known.runs[-1:]:
-        return block
-    return known
+def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
+    """Return the block that reaches furthest along the target, of the latest claim among equals."""
+    return max(blocks, key=lambda block: (block.runs[-1].target_end, block.owner))
 
 
 def _positions(

@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,6 +20,7 @@ from srm.domain.map_records import (
     decode_block,
     decode_block_key,
     map_partition,
+    missing_before,
 )
 from srm.domain.offset_map import OffsetMap, Run, coalesce
 from srm.domain.replication_records import (
@@ -33,12 +33,13 @@ from srm.domain.replication_records import (
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
-from srm.kafka.clients import STATE_RECORDS, ClientLog
+from srm.kafka.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.errors import kafka_errors, translate
-from srm.kafka.map_assembly import best_report, decode_state, later
+from srm.kafka.map_assembly import best_report, decode_state, last_block
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
+from srm.replication.slot import Former
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,9 @@ _ADMIN_S: Final = 20.0
 class KafkaStateLog:
     """Fire-and-forget writes through one idempotent producer (implements StateLog).
 
-    Some errors are the end of such a producer, a missing right among them: what it holds is lost,
-    :meth:`flush` and :meth:`failure` tell why, and the next write begins with a new one.
+    Some errors are the end of such a producer, a missing right among them, and so is being
+    stranded: what it holds is lost, :meth:`flush` and :meth:`failure` tell why, and the next write
+    begins with a new one.
     """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
@@ -63,10 +65,12 @@ class KafkaStateLog:
             "allow.auto.create.topics": False,
         }
         self._failure: SrmError | None = None
+        self._topic = ""
         self._producer = self._new_producer()
 
-    def write(self, topic: str, key: bytes, value: bytes, partition: int = 0) -> None:
+    def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
         """See the port."""
+        self._topic = topic
         try:
             self._producer.produce(
                 topic, value, key, partition=partition, on_delivery=self._delivered
@@ -88,12 +92,20 @@ class KafkaStateLog:
         if failure is not None:
             raise failure
         if left:
+            self._leave_stranded()
             raise UnavailableError(f"{self._where}: {left} records not acknowledged in time")
 
     def failure(self) -> SrmError | None:
         """See the port."""
         failure, self._failure = self._failure, None
+        if isinstance(failure, UnavailableError):
+            self._leave_stranded()
         return failure
+
+    def _leave_stranded(self) -> None:
+        if is_stranded(self._producer, self._topic):
+            self._producer.purge()
+            self._producer = self._new_producer()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -185,11 +197,14 @@ class KafkaStartReader:
                         damaged.append(decode_block_key(key))
         return starts(partitions, blocks, reports, damaged)
 
-    def former_positions(self, slot: str) -> Sequence[PartitionPosition]:
+    def former(self, slot: str) -> Former:
         """See the port."""
         table = self._target.compacted(internal_topics.replication(self._flow.source)).read()
-        reports = decode_state(table).reports
-        return [entry for report in reports if report.slot == slot for entry in report.positions]
+        state = decode_state(table)
+        return Former(
+            tuple(e for report in state.reports if report.slot == slot for e in report.positions),
+            tuple(entry for entry in state.notes if entry.slot == slot),
+        )
 
 
 def starts(
@@ -202,9 +217,9 @@ def starts(
 
     A position is only ever reported after the runs before it, so both a run's end and a position
     are safe places to start from; the one further along the target wins. Where the runs are lost,
-    resume has to begin before them and find them again: at the first ``damaged`` block, or at the
-    logs' starts where there is a position behind records but no block at all. A topic that was
-    created anew (another id) goes on behind what its former self left on the target.
+    resume has to begin before them and find them again: at the first block that is ``damaged`` or
+    missing, or at the logs' starts where there is a position behind records but no block at all. A
+    topic that was created anew (another id) goes on behind what its former self left on the target.
     """
     reported: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
     for report in reports:
@@ -240,9 +255,10 @@ def _start(
     producer_ids |= {report.producer_id for report in reports if report.producer_id >= 0}
     current = [b for b in same_target if b.topic_id == wanted.topic_id]
     newest = best_report(reports)
-    if damaged:
-        first = min(key.target_start for key in damaged)
-        current = [b for b in current if b.runs[0].target_start < first]
+    missing = missing_before(last_block(current), current) if current else None
+    if damaged or missing:
+        lost = (*damaged, *((missing,) if missing else ()))
+        current = _before(min(key.target_start for key in lost), current)
         newest = None
     elif newest is not None and not current and newest.position.target_next > (behind or 0):
         newest = None
@@ -250,26 +266,45 @@ def _start(
     if newest is not None:
         at = newest.position
         places.append((at.target_next, at.source_next, newest.source_leader_epoch))
-    found_run = None
+    found_run = last = None
     if current:
-        last = reduce(later, current)
+        last = last_block(current)
         written = coalesce(run for b in current for run in b.runs)
         position = newest.position if newest else None
         runs = OffsetMap.of(written, position, open_end=last.open_end).runs
-        places.extend((run.target_end, run.source_end, -1) for run in runs[-1:])
+        places.extend((run.target_end, run.source_end, _epoch(run, last)) for run in runs[-1:])
         found_run = _beyond(written[-1], runs[-1]) if runs else None
     if places:
         target_next, source_next, epoch = max(places)
         # Until a record of this topic id is known to be copied, those of a former one may follow.
         fresh = not current
         return Start(
-            source_next, target_next, producer_ids, found_run, epoch, fresh, damaged=damaged
+            source_next,
+            target_next,
+            producer_ids,
+            found_run,
+            epoch,
+            fresh,
+            damaged=damaged,
+            last_block=last.block_key if last else None,
         )
     if behind is not None:
         return Start(0, behind, producer_ids, fresh=True, damaged=damaged)
     if producer_ids or damaged:
         return Start(0, 0, producer_ids, fresh=True, has_position=False, damaged=damaged)
     return None
+
+
+def _before(target_offset: int, blocks: Sequence[MapBlock]) -> list[MapBlock]:
+    """Return the blocks that begin before an offset and miss nothing that comes before them."""
+    following: dict[BlockKey | None, list[MapBlock]] = defaultdict(list)
+    for block in blocks:
+        if block.runs[0].target_start < target_offset:
+            following[block.previous].append(block)
+    whole = following[None]  # grows while it is gone through, from the beginnings of chains on
+    for block in whole:
+        whole += following.pop(block.block_key, ())
+    return whole
 
 
 def _behind_former(
@@ -290,10 +325,15 @@ def _behind_former(
 
 def _end(blocks: Sequence[MapBlock], newest: PartitionPosition | None) -> int:
     """Return the target offset after the last copied record that is known of one topic id."""
-    last = reduce(later, blocks)
+    last = last_block(blocks)
     position = newest.position if newest else None
     runs = OffsetMap.of(last.runs, position, open_end=last.open_end).runs
     return max((run.target_end for run in runs), default=0)
+
+
+def _epoch(run: Run, last: MapBlock) -> int:
+    """Return the source's leader epoch at the end of the map's last run, if a block says it."""
+    return last.source_epoch if run.target_end == last.runs[-1].target_end else -1
 
 
 def _beyond(written: Run, extended: Run) -> Run | None:

@@ -12,6 +12,7 @@ UNEXPECTED_OFFSET: Final = -1001
 UNREADABLE: Final = -1002
 """Ours: the fetched bytes are not a batch that can be copied."""
 OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT: Final = 2
 TOPIC_RIGHT_MISSING: Final = 29
 NO_ACCESS: Final = 58
 """SASL_AUTHENTICATION_FAILED, and ours for whatever else keeps srm out of a cluster."""
@@ -32,7 +33,7 @@ TOPIC_GONE: Final = frozenset({3, 100, 103})
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID."""
 
 REFUSED: Final = {
-    2: "CORRUPT_MESSAGE",
+    2: "CORRUPT_MESSAGE: damaged on the source, or on the way: compare the source's replicas",
     10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the target topic",
     17: "INVALID_TOPIC_EXCEPTION",
     18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the target topic",

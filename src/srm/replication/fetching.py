@@ -14,19 +14,21 @@ from typing import Final
 from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.partition import PartitionCopy
-from srm.replication.ports import Fetched, FetchFrom, FetchSession
+from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
 from srm.replication.quota import Quota
 
 logger = logging.getLogger(__name__)
 
 _PARTITION_BYTES: Final = 1 << 20
-_LONG_WAY_PARTITION_BYTES: Final = 16 << 20
+_LONG_WAY_PARTITION_BYTES: Final = 32 << 20
 _LONG_WAY_S: Final = 0.025
-"""A poll that takes longer than this although it came back full is worth a larger one."""
+"""Where no poll comes back sooner, full ones are worth larger ones."""
 _RESPONSE_BYTES: Final = 8 << 20
-_WAITING_BYTES: Final = 64 << 20
-"""Bytes waiting for the target, over all partitions of a source broker, before fetches pause."""
-_IDLE_WAIT_MS: Final = 100
+_WAITING_BYTES: Final = 16 << 20
+"""Bytes waiting for the target, over all partitions of a source broker, before fetches pause: less
+than the processor's cache, as more only makes the memory cold. From far away two polls."""
+_IDLE_WAIT_MS: Final = 250
+"""Records end a poll at once; so long may a partition that comes anew wait to be in the next."""
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours is left out for the moment: it is to come back soon."""
 _RETRY_S: Final = 0.2
@@ -65,6 +67,7 @@ class SourceLoop:
         self._left_out: set[_Key] = set()
         self._waiting: dict[_Key, PartitionCopy] = {}
         self._partition_bytes = _PARTITION_BYTES
+        self._quickest_s = float("inf")
         self._wake = asyncio.Event()
 
     def add(self, copy: PartitionCopy) -> None:
@@ -131,7 +134,18 @@ class SourceLoop:
     def _is_full(self) -> bool:
         """Whether the target is so far behind that nothing more is to be fetched."""
         self._waiting = {k: copy for k, copy in self._waiting.items() if copy.waiting_bytes}
-        return sum(copy.waiting_bytes for copy in self._waiting.values()) >= _WAITING_BYTES
+        limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
+        return sum(copy.waiting_bytes for copy in self._waiting.values()) >= limit
+
+    def _accept(
+        self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
+    ) -> IntegrityError | None:
+        """Queue what was fetched; return what is wrong with it, behind what was queued."""
+        try:
+            copy.accept(part, owner, asked, read_committed=self._read_committed)
+        except IntegrityError as error:
+            return error
+        return None
 
     def _dispatch(self, fetched: Fetched, seconds: float) -> int:
         """Hand out what has arrived; return its size in bytes."""
@@ -147,10 +161,9 @@ class SourceLoop:
                     self._on_trouble(copy, part.error, "")
                 continue
             length = len(part.records)
-            try:
-                copy.accept(part, fetched.owner, asked, read_committed=self._read_committed)
-            except IntegrityError as error:
-                self._on_trouble(copy, codes.UNREADABLE, str(error))
+            damage = self._accept(copy, part, fetched.owner, asked)
+            if damage is not None and copy.is_drained:
+                self._on_trouble(copy, codes.UNREADABLE, str(damage))
                 continue
             if length:
                 size += length
@@ -158,6 +171,10 @@ class SourceLoop:
                 self._changed[key] = None
                 self._waiting[key] = copy
                 self._on_data(copy)
-        if seconds > _LONG_WAY_S and largest > self._partition_bytes // 2:
+            if damage is not None:
+                # What stands before it is copied first, unless a claim has begun anew.
+                copy.in_doubt = not copy.is_drained
+        self._quickest_s = min(self._quickest_s, seconds)
+        if self._quickest_s > _LONG_WAY_S and largest > self._partition_bytes // 2:
             self._partition_bytes = min(_LONG_WAY_PARTITION_BYTES, self._partition_bytes * 2)
         return size

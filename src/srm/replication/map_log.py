@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map import Position, Run
@@ -19,8 +19,10 @@ class MapLog:
     the run), the run can grow no more, and the block is written again, closed.
 
     ``found`` is the end of a former owner's open run that only its report tells of: written down at
-    once, because our own report replaces that one. ``damaged`` are blocks that cannot be read: once
-    the run that one began with is found again, a block of its first record takes its place.
+    once, because our own report replaces that one. ``damaged`` are blocks that cannot be read:
+    resume walks over what they held, so they can go once our own are written. Each block names the
+    one before it; ``previous`` is the last one of former owners. ``source_epoch`` is the source's
+    leader epoch at the end of ``found``.
     """
 
     def __init__(
@@ -29,23 +31,31 @@ class MapLog:
         producer_ids: Iterable[int],
         found: Run | None = None,
         damaged: Iterable[BlockKey] = (),
+        previous: BlockKey | None = None,
+        source_epoch: int = -1,
     ) -> None:
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._damaged = list(damaged)
+        self._previous = previous
         self._owner = (-1, found.target_end if found else -1)
         self._runs: list[Run] = []
         self._full: list[MapBlock] = []
-        self._mended: list[MapBlock] = []
         self._changed = False
         self._closed = False
+        self._epoch = -1
         if found is not None:
-            self.add(found)
+            self.add([found], source_epoch)
 
     @property
     def producer_ids(self) -> frozenset[int]:
         """Producer ids under which records of this partition were written."""
         return frozenset(self._producer_ids)
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether records are added under a claim, so that nobody else's follow them."""
+        return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:
         """Start a block of our own: blocks of former owners are left as they are."""
@@ -53,18 +63,25 @@ class MapLog:
         self.close_block()
         self._owner = producer.id, producer.epoch
 
-    def add(self, run: Run) -> None:
-        """Add acknowledged records, in target order."""
-        if self._damaged:
-            self._mend(run)
+    def add(self, runs: Sequence[Run], source_epoch: int = -1) -> None:
+        """Add acknowledged records, in target order, and the source's leader epoch at their end.
+
+        Only the first run may go on where the last one ends: the others begin behind holes.
+        """
         last = self._runs[-1] if self._runs else None
-        if last and last.target_end == run.target_start and last.shift == run.shift:
-            self._runs[-1] = Run(last.source_start, last.target_start, last.count + run.count)
-            return
-        if len(self._runs) >= RUNS_PER_BLOCK:
-            self.close_block()
-        self._runs.append(run)
-        self._changed = True
+        first = runs[0]
+        if last and last.target_end == first.target_start and last.shift == first.shift:
+            self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
+            runs = runs[1:]
+            self._epoch = source_epoch
+        while runs:
+            if len(self._runs) >= RUNS_PER_BLOCK:
+                self.close_block()
+            room = RUNS_PER_BLOCK - len(self._runs)
+            self._runs += runs[:room]
+            runs = runs[room:]
+            self._changed = True
+            self._epoch = source_epoch
 
     def changed_blocks(self, position: Position) -> list[MapBlock]:
         """Return the blocks to write before the position is reported.
@@ -72,8 +89,14 @@ class MapLog:
         What a crash loses of them is found again by resume.
         """
         blocks, self._full = self._full, []
-        mended, self._mended = self._mended, []
-        return [*blocks, *self._open_block(position), *mended]
+        return [*blocks, *self._open_block(position)]
+
+    def replaced_blocks(self) -> list[BlockKey]:
+        """Return the blocks to delete once :meth:`changed_blocks` are acknowledged."""
+        if not self.has_claim:
+            return []
+        replaced, self._damaged = self._damaged, []
+        return replaced
 
     def _open_block(self, position: Position) -> list[MapBlock]:
         if not self._runs:
@@ -86,17 +109,12 @@ class MapLog:
         self._closed = ended
         return [self._block(self._runs, self._owner, open_end=not ended)]
 
-    def _mend(self, run: Run) -> None:
-        for key in list(self._damaged):
-            if run.target_start <= key.target_start < run.target_end:
-                self._damaged.remove(key)
-                first = Run(key.target_start - run.shift, key.target_start, 1)
-                self._mended.append(self._block((first,), key.owner, open_end=False))
-
     def close_block(self) -> None:
         """End the open block with the final lengths of its runs."""
         if self._runs:
-            self._full.append(self._block(self._runs, self._owner, open_end=False))
+            block = self._block(self._runs, self._owner, open_end=False)
+            self._full.append(block)
+            self._previous = block.block_key
         self._runs = []
         self._changed = False
         self._closed = False
@@ -112,4 +130,6 @@ class MapLog:
             tuple(runs),
             open_end,
             owner,
+            self._previous,
+            self._epoch,
         )

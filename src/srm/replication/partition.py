@@ -15,6 +15,7 @@ and no guessing about what a lost answer may have meant.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -32,7 +33,7 @@ from srm.replication.resume import Resumed, Start
 from srm.replication.transform import Transform
 from srm.replication.units import Unit, units
 
-QUEUE_BYTES: Final = 16 << 20
+QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
 
 
@@ -107,6 +108,7 @@ class PartitionCopy:
     traffic: Traffic = field(default_factory=Traffic)
     run_start: RunStart | None = None
     last_copied: RunStart | None = None
+    checked: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -116,14 +118,18 @@ class PartitionCopy:
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
         self.cutting = Cutting()
-        self.map = MapLog(assigned, self.start.producer_ids, self.start.found, self.start.damaged)
-        self.fetch_offset = self.source_next = self.start.source_next
-        self.fetch_epoch = self.source_epoch = self.start.source_epoch
-        self.target_next = self.start.target_next
-        self.has_position = self.start.has_position
-        self._fresh = self.start.fresh
+        start = self.start
+        self.map = MapLog(
+            *(assigned, start.producer_ids, start.found, start.damaged, start.last_block),
+            start.source_epoch,
+        )
+        self.fetch_offset = self.source_next = start.source_next
+        self.fetch_epoch = self.source_epoch = start.source_epoch
+        self.target_next = start.target_next
+        self.has_position = start.has_position
+        self._fresh = start.fresh
+        self._truncated = False
         self._sequence = 0
-        self._expected = 0
         self._queue: deque[Unit] = deque()
         self._in_flight: deque[Unit] = deque()
         self._waiting_bytes = 0
@@ -191,13 +197,14 @@ class PartitionCopy:
 
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
-        self.map.add(Run(source_offset, self.target_next, 0))
+        self.map.add([Run(source_offset, self.target_next, 0)])
         self.go_back_to(source_offset)
+        self._truncated = True
 
-    def go_back_to(self, source_offset: int) -> None:
-        """Copy from another source offset on, of an epoch that is not known."""
+    def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
+        """Copy from another source offset on; -1 is an epoch that is not known."""
         self.fetch_offset = self.source_next = source_offset
-        self.fetch_epoch = self.source_epoch = -1
+        self.fetch_epoch = self.source_epoch = source_epoch
         self.in_doubt = False
 
     def send_next(self) -> Unit:
@@ -217,8 +224,7 @@ class PartitionCopy:
             return False
         self._in_flight.popleft()
         self._waiting_bytes -= len(unit.view)
-        for run in unit.runs(base_offset):
-            self._mapped(run)
+        self._mapped(unit.runs(base_offset), unit.leader_epoch)
         self.target_next = base_offset + unit.count
         if self.is_drained:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
@@ -245,12 +251,13 @@ class PartitionCopy:
         """Go on from the proven position."""
         self.claim = claim
         self.map.begin_claim(claim.producer)
-        for run in resumed.runs:
-            self._mapped(run)
+        if resumed.runs:
+            self._mapped(resumed.runs, resumed.source_epoch)
         if resumed.source_next != self.source_next:
-            self.go_back_to(resumed.source_next)
+            self.go_back_to(resumed.source_next, resumed.source_epoch)
         self.target_next = resumed.target_next
-        self._fresh = False
+        self.in_doubt = False
+        self._fresh = self._truncated = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -261,14 +268,20 @@ class PartitionCopy:
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
-        self.claim = None
+        self.claim = self.checked = None
         self.attempt += 1
         self.failures += 1
         self._forget()
 
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
-        return Start(self.source_next, self.target_next, self.map.producer_ids, fresh=self._fresh)
+        return Start(
+            self.source_next,
+            self.target_next,
+            self.map.producer_ids,
+            fresh=self._fresh,
+            truncated=self._truncated,
+        )
 
     def position(self) -> PartitionPosition:
         """Return the position for the slot's report."""
@@ -282,16 +295,17 @@ class PartitionCopy:
             self.claim.producer.epoch if self.claim else -1,
         )
 
-    def _mapped(self, run: Run) -> None:
-        last = self.last_copied
-        self.map.add(run)
+    def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
+        self.map.add(runs, source_epoch)
+        first, last, before = runs[0], runs[-1], self.last_copied
         if (
-            last is None
-            or run.source_start != last.upstream + 1
-            or run.target_start != last.downstream + 1
+            len(runs) > 1
+            or before is None
+            or first.source_start != before.upstream + 1
+            or first.target_start != before.downstream + 1
         ):
-            self.run_start = RunStart(run.source_start, run.target_start)
-        self.last_copied = RunStart(run.source_end - 1, run.target_end - 1)
+            self.run_start = RunStart(last.source_start, last.target_start)
+        self.last_copied = RunStart(last.source_end - 1, last.target_end - 1)
 
     def _forget(self) -> None:
         self._queue.clear()

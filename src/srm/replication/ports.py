@@ -178,8 +178,8 @@ class Wire(Protocol):
 class StateLog(Protocol):
     """Fire-and-forget writes to internal topics; :meth:`flush` waits for acknowledgements."""
 
-    def write(self, topic: str, key: bytes, value: bytes, partition: int = 0) -> None:
-        """Hand over one record."""
+    def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
+        """Hand over one record; None is a tombstone."""
         ...
 
     def flush(self, timeout_s: float) -> None:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 
 from srm.errors import IntegrityError
-from srm.replication.batch import BatchHeader
+from srm.replication.batch import BatchHeader, correct_checksum, header_checksum
 
 Header = tuple[str, bytes | None]
 
@@ -71,7 +72,7 @@ class Rebuilt:
 
 
 def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
-    """Decode the records of a batch from ``wanted_offset`` on.
+    """Decode the records of a batch, or of a run of them, from ``wanted_offset`` on.
 
     Records of a LogAppendTime batch have the time of the batch.
 
@@ -79,7 +80,10 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
         IntegrityError: the records cannot be decoded.
     """
     try:
-        records: list[Record] = list(DefaultRecordBatch(bytes(batch.view)))
+        stored = MemoryRecords(bytes(batch.view))
+        records: list[Record] = []
+        while (following := stored.next_batch()) is not None:
+            records += following
     except Exception as error:
         raise IntegrityError(
             f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
@@ -136,8 +140,10 @@ def _built(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) 
             headers = headers_of(record)
             append(index, record.timestamp - first, record.key, record.value, headers)
     view = memoryview(builder.build())
+    before = header_checksum(view)
     _, latest = _TIMESTAMPS.unpack_from(view, _TIMESTAMPS_AT)
     _TIMESTAMPS.pack_into(view, _TIMESTAMPS_AT, first, first + latest)
+    correct_checksum(view, before)
     return Rebuilt(view, len(records), stretches(records), first + latest)
 
 

@@ -1,7 +1,8 @@
 """What a slot writes down each second: map blocks, then positions, then what follows from them.
 
 The order matters to readers: a position is written only after the map blocks it rests on are
-acknowledged, so whoever sees a position finds every run before it. All positions and blocks of one
+acknowledged, so whoever sees a position finds every run before it. Notes come before the position,
+so none passes a loss that was not told. All positions and blocks of one
 report are taken at the same moment, between two steps of the event loop.
 """
 
@@ -10,14 +11,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.map_records import MapBlock, map_partition
+from srm.domain.map_records import BlockKey, MapBlock, map_partition
 from srm.domain.mm2_records import OffsetSync
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     PartitionPosition,
     PartitionStatus,
@@ -25,7 +27,6 @@ from srm.domain.replication_records import (
     State,
 )
 from srm.errors import AuthorizationError, NotFoundError, SrmError
-from srm.replication.notes import Notes
 from srm.replication.partition import PartitionCopy, Phase, RunStart, Traffic
 from srm.replication.ports import Clock, StateLog
 
@@ -71,9 +72,12 @@ class Reporter:
         other = config.flow.target if config.offset_syncs_location == "source" else source
         self._syncs_topic = internal_topics.offset_syncs(other, separator)
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
-        self._notes: dict[tuple[str, int], Notes] = {}
+        self._notes: dict[tuple[str, int], PartitionNotes] = {}
+        self._new_notes: dict[bytes, PartitionNotes] = {}
         self._unwritten: list[MapBlock] = []
+        self._replaced: list[tuple[str, BlockKey]] = []
         self._untold: list[PartitionStatus] = []
+        self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._metrics_at = time.monotonic()
         self._metrics_ms = now_ms()
@@ -83,6 +87,10 @@ class Reporter:
         """Name of the slot."""
         return self._slot
 
+    def remember(self, notes: Iterable[PartitionNotes]) -> None:
+        """Go on with the notes of this slot's predecessor, who had the same keys."""
+        self._notes = {(entry.topic, entry.partition): entry for entry in notes}
+
     @property
     def goes_on_after_loss(self) -> bool:
         """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
@@ -91,12 +99,12 @@ class Reporter:
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
         logger.error("%s: records %s to %s are lost: %s", copy.source, lost_from, lost_to, what)
-        self._notes_of(copy).lost(lost_from, lost_to, what)
+        self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
         """Note something about the logs that is no loss but should not be."""
         logger.error("%s: %s", copy.target, what)
-        self._notes_of(copy).strange(what)
+        self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
 
     def prepare(
         self,
@@ -119,25 +127,36 @@ class Reporter:
                 for block in copy.map.changed_blocks(copy.position().position)
             ),
         ]
+        replaced = [
+            *self._replaced,
+            *(
+                (copy.source.topic, key)
+                for copy in (*leaving, *copies)
+                for key in copy.map.replaced_blocks()
+            ),
+        ]
         positions = [copy.position() for copy in copies if copy.has_position]
         told = {(entry.topic_id, entry.partition) for entry in positions}
         positions += [entry for entry in kept if (entry.topic_id, entry.partition) not in told]
         report = SlotReport(self._slot, generation, now_ms, tuple(positions))
         changed = self._changed_statuses(copies, now_ms)
         statuses = [*self._untold, *changed]
+        notes, self._new_notes = {**self._untold_notes, **self._new_notes}, {}
         syncs = self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else []
         metrics = self._due_metrics(copies, now_ms)
 
         def write() -> None:
             # No position may be reported before its blocks are acknowledged, so a block whose fate
             # is unknown is written again first.
-            self._unwritten = blocks
-            self._untold = statuses
+            self._unwritten, self._replaced = blocks, replaced
+            self._untold, self._untold_notes = statuses, notes
             try:
                 self._write_blocks(blocks)
                 self._unwritten = []
-                self._write(report, statuses, syncs, metrics)
-                self._untold = []
+                self._delete_blocks(replaced)
+                self._replaced = []
+                self._write(notes, report, statuses, syncs, metrics)
+                self._untold, self._untold_notes = [], {}
             except SrmError as error:
                 logger.warning("slot %s: report is late: %s", self._slot, error)
 
@@ -160,13 +179,21 @@ class Reporter:
         if blocks:
             self._state.flush(_FLUSH_S)
 
+    def _delete_blocks(self, replaced: list[tuple[str, BlockKey]]) -> None:
+        for topic, key in replaced:
+            partition = map_partition(topic, key.partition)
+            self._state.write(self._map_topic, key.encode(), None, partition)
+
     def _write(
         self,
+        notes: Mapping[bytes, PartitionNotes],
         report: SlotReport,
         statuses: list[PartitionStatus],
         syncs: list[_Sync],
         metrics: list[tuple[bytes, bytes]],
     ) -> None:
+        for key, noted in notes.items():
+            self._state.write(self._replication_topic, key, noted.value())
         self._state.write(self._replication_topic, report.key(), report.value())
         for status in statuses:
             self._state.write(self._replication_topic, status.key(), status.value())
@@ -190,8 +217,15 @@ class Reporter:
             self._offset_syncs, self._syncs_topic = self._state, topic
             self._synced.clear()  # what was refused is written again
 
-    def _notes_of(self, copy: PartitionCopy) -> Notes:
-        return self._notes.setdefault((copy.source.topic, copy.source.partition), Notes())
+    def _notes_of(self, copy: PartitionCopy) -> PartitionNotes:
+        assigned = copy.assigned
+        notes = self._notes.get((assigned.topic, assigned.partition))
+        if notes is not None and notes.topic_id == assigned.topic_id:
+            return notes
+        return PartitionNotes(self._slot, assigned.topic, assigned.partition, assigned.topic_id)
+
+    def _note(self, notes: PartitionNotes) -> None:
+        self._notes[notes.topic, notes.partition] = self._new_notes[notes.key()] = notes
 
     def _changed_statuses(
         self, copies: Sequence[PartitionCopy], now_ms: int
@@ -199,10 +233,8 @@ class Reporter:
         changed = []
         for copy in copies:
             key = (copy.source.topic, copy.source.partition)
-            notes = self._notes_of(copy)
-            lost_from, lost_to = copy.blocked or (notes.lost_from, notes.lost_to)
-            reason = "; ".join(part for part in (copy.reason, notes.text) if part)
-            status = PartitionStatus(*key, _STATES[copy.phase], reason, lost_from, lost_to)
+            lost_from, lost_to = copy.blocked or (None, None)
+            status = PartitionStatus(*key, _STATES[copy.phase], copy.reason, lost_from, lost_to)
             if status != self._statuses.get(key):
                 self._statuses[key] = status
                 changed.append(replace(status, time_ms=now_ms))

@@ -14,9 +14,10 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from srm.config.model import FlowConfig
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
 from srm.errors import SrmError
 from srm.replication.claim import take
@@ -37,7 +38,8 @@ logger = logging.getLogger(__name__)
 _REPORT_EVERY_S: Final = 1.0
 _CLAIMS_AT_ONCE: Final = 16
 _STALE_ASSIGNMENT_S: Final = 3.0
-_POLL_S: Final = 0.25
+_POLL_S: Final = 0.5
+_FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 
 
@@ -63,6 +65,13 @@ class AssignmentFeed(Protocol):
         ...
 
 
+class Former(NamedTuple):
+    """What the predecessor of a slot has left behind."""
+
+    positions: tuple[PartitionPosition, ...]
+    notes: tuple[PartitionNotes, ...]
+
+
 class StartReader(Protocol):
     """Reads from the offset map where partitions were left. Calls block."""
 
@@ -70,8 +79,8 @@ class StartReader(Protocol):
         """Return where to start each partition; one without a map is left out."""
         ...
 
-    def former_positions(self, slot: str) -> Sequence[PartitionPosition]:
-        """Return what a slot of that name reported last."""
+    def former(self, slot: str) -> Former:
+        """Return what a slot of that name reported last, and has ever noted."""
         ...
 
 
@@ -126,15 +135,14 @@ class Slot:
         """
         loop = asyncio.get_running_loop()
         # Our first report replaces the last one of our predecessor, so it has to tell the same.
-        former = await loop.run_in_executor(
-            self._threads, self._starts.former_positions, self._reporter.slot
-        )
-        self._kept = {(entry.topic_id, entry.partition): entry for entry in former}
+        former = await loop.run_in_executor(self._threads, self._starts.former, self._reporter.slot)
+        self._kept = {(entry.topic_id, entry.partition): entry for entry in former.positions}
+        self._reporter.remember(former.notes)
         self.spawn(self._follow_assignments())
         self.spawn(self._report())
         try:
             while self._failure is None:
-                if await loop.run_in_executor(None, stop.wait, _POLL_S):
+                if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
                     break
         finally:
             for task in self._tasks:
@@ -212,7 +220,8 @@ class Slot:
     def _release(self, copy: PartitionCopy) -> None:
         self.unplace(copy)
         copy.stop(Phase.FENCED, "")
-        copy.map.close_block()
+        if copy.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
+            copy.map.close_block()
         self._leaving.append(copy)
         if copy.has_position:
             position = copy.position()

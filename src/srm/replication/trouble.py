@@ -78,8 +78,14 @@ class Trouble:
             reason = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
             if produced.error == codes.TOPIC_RIGHT_MISSING:
                 reason = codes.missing_right("Write", copy.target.topic, self._target.alias)
-            where = f"source offset {copy.source_next}"
-            self.stop(copy, f"target refused {copy.target} at {where}: {reason}", retriable=False)
+            unit = copy.oldest_in_flight
+            first = unit.stretches[0][0]
+            self.stop(
+                copy,
+                f"target refused {copy.target} at source offset {first}: {reason}",
+                retriable=False,
+                blocked=(first, unit.source_next) if produced.error == codes.CORRUPT else None,
+            )
         else:
             if produced.error in codes.LEADERSHIP or produced.error == codes.NO_ANSWER:
                 self._target.leaders_changed()
@@ -115,7 +121,8 @@ class Trouble:
             self.stop(
                 copy,
                 f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-                "deleted or created anew; the driver assigns it again if it exists",
+                f"deleted or created anew{_not_copied(copy)}; the driver assigns it again if it "
+                "exists",
                 retriable=False,
             )
         elif error == codes.TOPIC_RIGHT_MISSING:
@@ -150,7 +157,11 @@ class Trouble:
             return
         if copy.attempt != attempt:
             return
-        if at < start:
+        if at < start and copy.checked != (at, start):
+            # More may be on the target than the last report told of, or than this owner knows.
+            copy.checked = at, start
+            self._slot.claim(copy)
+        elif at < start:
             self._lost(copy, (at, start), "retention passed them")
         elif end < at:
             self._lost(copy, (end, at), "the source's log was truncated there")
@@ -206,3 +217,10 @@ class Trouble:
     def _retry(self, copy: PartitionCopy, attempt: int) -> None:
         if copy.attempt == attempt:
             self._slot.begin_again(copy)
+
+
+def _not_copied(copy: PartitionCopy) -> str:
+    """Say which records have gone with a topic; not as a range of the topic that has its name."""
+    if copy.source_end <= copy.source_next:
+        return ""
+    return f", with its records from offset {copy.source_next} to {copy.source_end} or later"

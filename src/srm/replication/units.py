@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from srm.domain.offset_map import Run
+from srm.errors import IntegrityError
 from srm.replication import legacy
 from srm.replication.batch import BatchHeader, Path, batches, verify
 from srm.replication.cutting import Cutting
@@ -43,11 +44,13 @@ class Unit:
     max_timestamp: int
     owner: object
 
-    def runs(self, target_start: int) -> Iterator[Run]:
+    def runs(self, target_start: int) -> list[Run]:
         """Say which source records stand where, if the batch begins at ``target_start``."""
+        runs = []
         for source_start, count in self.stretches:
-            yield Run(source_start, target_start, count)
+            runs.append(Run(source_start, target_start, count))
             target_start += count
+        return runs
 
     def offsets(self) -> list[int]:
         """Return the source offset of each record."""
@@ -84,40 +87,62 @@ def units(
         transform: what is done to records beside copying them.
 
     Raises:
-        IntegrityError: a batch is damaged, or cannot be read.
+        IntegrityError: a batch is damaged, or cannot be read; what is before it has been yielded.
     """
     if cutting is not None and not cutting.knows_something:
         cutting = None
     made = partial(_made, wanted_offset, owner, cutting, transform)
+    opens_all = cutting is not None or transform is not None
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
-    group: list[BatchHeader] = []
-    grows = passes = False
-    size = codec = 0
-    end = Dropped(wanted_offset, -1)
-    for batch in batches(fetched.records, legacy.convert):
-        path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
-        if path is Path.DROP:
-            end = Dropped(batch.last_offset + 1, batch.leader_epoch)
-            if not group:
-                yield end
-            continue
-        verify(batch)
-        tiny, length = batch.is_tiny, len(batch.view)
-        if group and not (
-            tiny and grows and batch.codec == codec and size + length < _MERGED_BYTES
-        ):
-            yield from made(group, end, passes=passes)
-            group = []
-        if group:
-            passes = False
-        else:
-            grows, size, codec = tiny, 0, batch.codec
-            passes = path is Path.PASS and (cutting is None or cutting.passes(batch))
-        group.append(batch)
-        size += length
-        end = Dropped(batch.last_offset + 1, batch.leader_epoch)
-    if group:
-        yield from made(group, end, passes=passes)
+    group = _Group(wanted_offset)
+    try:
+        for batch in batches(fetched.records, legacy.convert, run_bytes=_MERGED_BYTES):
+            path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
+            if path is Path.DROP:
+                group.pass_over(batch)
+                if not group.batches:
+                    yield group.end
+                continue
+            if opens_all or path is Path.REBUILD or batch.is_tiny:
+                verify(batch)
+            if group.batches and not group.has_room_for(batch):
+                yield from made(group)
+                group = _Group(wanted_offset)
+            group.add(batch, passes=path is Path.PASS and (not cutting or cutting.passes(batch)))
+    except IntegrityError:
+        if group.batches:
+            yield from made(group)
+        raise
+    if group.batches:
+        yield from made(group)
+
+
+class _Group:
+    """Batches that leave as one, and how far the source is passed with them."""
+
+    def __init__(self, wanted_offset: int) -> None:
+        self.batches: list[BatchHeader] = []
+        self.passes = False
+        self.end = Dropped(wanted_offset, -1)
+        self._size = 0
+
+    def has_room_for(self, batch: BatchHeader) -> bool:
+        first = self.batches[0]
+        return (
+            batch.is_tiny
+            and first.is_tiny
+            and batch.codec == first.codec
+            and self._size + len(batch.view) < _MERGED_BYTES
+        )
+
+    def add(self, batch: BatchHeader, *, passes: bool) -> None:
+        self.passes = passes and not self.batches
+        self.batches.append(batch)
+        self._size += len(batch.view)
+        self.pass_over(batch)
+
+    def pass_over(self, batch: BatchHeader) -> None:
+        self.end = Dropped(batch.last_offset + 1, batch.leader_epoch)
 
 
 def _made(
@@ -125,19 +150,17 @@ def _made(
     owner: object,
     cutting: Cutting | None,
     transform: Transform | None,
-    group: list[BatchHeader],
-    end: Dropped,
-    *,
-    passes: bool,
+    group: _Group,
 ) -> Iterator[Unit | Dropped]:
-    first = group[0]
+    first, end, passes = group.batches[0], group.end, group.passes
     headers_of = None if transform is None else transform.headers_of()
     if passes and (transform is None or not transform.drops_some) and headers_of is None:
         yield _passed(first, end, owner)
         return
-    records: Sequence[Record] = [r for batch in group for r in decode(batch, wanted_offset)]
-    if transform is not None:
-        records = transform.kept(records)
+    decoded = decode(first, wanted_offset)
+    for batch in group.batches[1:]:
+        decoded += decode(batch, wanted_offset)
+    records: Sequence[Record] = decoded if transform is None else transform.kept(decoded)
     if passes and headers_of is None and len(records) == first.record_count:
         yield _passed(first, end, owner)
         return

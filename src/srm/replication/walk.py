@@ -69,14 +69,22 @@ class SourceWalk:
     """Walks the source beside batches of ours on the target."""
 
     def __init__(
-        self, reader: LogReader, start: int, comparison: Comparison, *, fresh: bool = False
+        self,
+        reader: LogReader,
+        start: int,
+        comparison: Comparison,
+        *,
+        fresh: bool = False,
+        truncated: bool = False,
     ) -> None:
         self._reader = reader
         self._start = start
         self._comparison = comparison
         self._fresh = fresh
+        self._truncated = truncated
         self._former: list[int] = []
         self._next: int | None = None
+        self._epoch = -1
         self._units: deque[Unit] = deque()
         self._records: list[tuple[int, Record]] = []
         self._at = 0
@@ -102,6 +110,11 @@ class SourceWalk:
         # Each copied record took an offset of the source, so at least so many are passed.
         return self._start + self._passed
 
+    @property
+    def source_epoch(self) -> int:
+        """Leader epoch of the source before :attr:`source_next`, -1 if not known."""
+        return self._epoch
+
     async def match(self, batch: BatchHeader, wanted_offset: int) -> list[Run]:
         """Advance over the source records that a target batch holds, and say where they stand.
 
@@ -119,7 +132,7 @@ class SourceWalk:
             if _same_bytes(unit.view, batch.view, with_time=with_time):
                 self._units.popleft()
                 runs = self._found(unit.stretches[0][0])
-                self._next = unit.source_next
+                self._next, self._epoch = unit.source_next, unit.leader_epoch
                 return [*runs, *unit.runs(batch.base_offset)]
         runs = []
         for copied in decode(batch, wanted_offset):
@@ -130,7 +143,7 @@ class SourceWalk:
             runs += self._found(offset)
             runs.append(Run(offset, copied.offset, 1))
             self._skipped.pop(copied.key, None)
-            self._next = offset + 1
+            self._next, self._epoch = offset + 1, -1
         return runs
 
     def notes(self) -> list[str]:
@@ -216,7 +229,8 @@ class SourceWalk:
                 "undecidable, compare with 'srm verify'; data.loss.policy=continue goes on"
             )
         self._removed.append(copied.offset)
-        if compacted or before_the_first:  # but what was truncated has given its offset back
+        # What was compacted has passed an offset; what was truncated has given its own back.
+        if (compacted or before_the_first) and not self._truncated:
             self._passed += 1
 
     async def _decode_more(self) -> bool:

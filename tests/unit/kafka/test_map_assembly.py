@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.map_records import MapBlock
+from srm.domain.map_records import FORMAT, MapBlock
 from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
 from srm.domain.replication_records import (
     AssignedPartition,
@@ -108,12 +109,32 @@ def test_a_foreign_record_in_the_map_topic_says_nothing(caplog):
 
 def test_a_block_of_a_newer_format_makes_its_partition_unusable():
     newer = block(Run(5, 5, 5))
-    value = bytes([2]) + newer.value()[1:]
+    value = bytes([FORMAT + 1]) + newer.value()[1:]
 
     maps = load(table(block(Run(0, 0, 5))) | {newer.key(): value})
 
     assert not maps.maps
     assert "upgrade srm" in maps.errors[P0]
+
+
+def test_a_block_that_is_missing_in_the_middle_makes_its_partition_unusable():
+    first = block(Run(0, 0, 5))
+    second = replace(block(Run(6, 7, 5)), previous=first.block_key)
+    third = replace(block(Run(12, 14, 5)), previous=second.block_key)
+
+    assert load(table(first, second, third)).maps[P0].runs[0] == Run(0, 0, 5)
+    assert "target offset 7 on is missing" in load(table(first, third)).errors[P0]
+    assert "target offset 0 on is missing" in load(table(second, third)).errors[P0]
+
+
+def test_what_a_late_owner_missed_does_not_count_once_its_successor_has_found_it():
+    lost = block(Run(0, 0, 5))
+    late = replace(block(Run(6, 7, 5)), previous=lost.block_key, owner=(7, 1))
+    successor = replace(block(Run(0, 0, 5), Run(6, 7, 5)), owner=(7, 2))
+
+    maps = load(table(late, successor))
+
+    assert maps.maps[P0].runs == (Run(0, 0, 5), Run(6, 7, 5))
 
 
 def test_a_damaged_block_of_a_former_topic_harms_nobody():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from srm.domain.map_records import BlockKey, MapBlock
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
@@ -16,6 +18,10 @@ def block(*runs: Run, topic_id: str = NEW, target_id: str = TARGET, pid: int = 5
     return MapBlock("T", topic_id, 0, target_id, (pid,), runs)
 
 
+def key(target_start: int) -> BlockKey:
+    return BlockKey(NEW, 0, target_start, (-1, -1))
+
+
 def report(
     source_next: int,
     target_next: int,
@@ -28,6 +34,16 @@ def report(
     return SlotReport(slot, 1, 0, (entry,))
 
 
+def test_without_a_report_the_map_says_the_leader_epoch_where_it_ends() -> None:
+    written = replace(block(Run(0, 1, 10)), source_epoch=4)
+
+    [start] = starts([WANTED], [written], []).values()
+    assert (start.source_next, start.source_epoch) == (10, 4)
+
+    [start] = starts([WANTED], [written], [report(30, 31)]).values()
+    assert (start.source_next, start.source_epoch) == (30, -1), "of another place"
+
+
 def test_a_partition_that_was_never_copied_is_left_out() -> None:
     assert starts([WANTED], [], []) == {}
 
@@ -35,7 +51,7 @@ def test_a_partition_that_was_never_copied_is_left_out() -> None:
 def test_a_position_ahead_of_the_runs_is_the_start() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 40)])
 
-    assert found == {WANTED: Start(30, 40, frozenset({5}))}
+    assert found == {WANTED: Start(30, 40, frozenset({5}), last_block=key(1))}
 
 
 def test_where_all_blocks_are_lost_both_logs_are_walked_from_their_starts() -> None:
@@ -56,11 +72,25 @@ def test_a_position_before_any_record_needs_no_block() -> None:
 
 def test_the_walk_begins_before_the_first_block_that_cannot_be_read() -> None:
     before, after = block(Run(0, 1, 10)), block(Run(30, 40, 5))
-    key = BlockKey(NEW, 0, 20, (5, 0))
+    damaged = (BlockKey(NEW, 0, 20, (5, 0)),)
 
-    [start] = starts([WANTED], [before, after], [report(50, 60)], [key]).values()
+    [start] = starts([WANTED], [before, after], [report(50, 60)], damaged).values()
 
-    assert start == Start(10, 11, frozenset({5}), damaged=(key,))
+    assert start == Start(10, 11, frozenset({5}), damaged=damaged, last_block=key(1))
+
+
+def test_the_walk_begins_before_a_block_that_is_missing() -> None:
+    first = block(Run(0, 1, 10))
+    second = replace(block(Run(20, 22, 5)), previous=key(1))
+    third = replace(block(Run(30, 40, 5)), previous=key(22))
+    fourth = replace(block(Run(40, 50, 5)), previous=key(40))
+
+    [start] = starts([WANTED], [first, third, fourth], [report(50, 60)]).values()
+    assert start == Start(10, 11, frozenset({5}), last_block=key(1))
+
+    [start] = starts([WANTED], [second, third, fourth], [report(50, 60)]).values()
+    assert (start.source_next, start.target_next, start.has_position) == (0, 0, False)
+    assert start.last_block is None
 
 
 def test_a_walk_from_the_starts_mends_a_first_block_that_cannot_be_read() -> None:
@@ -75,7 +105,7 @@ def test_a_walk_from_the_starts_mends_a_first_block_that_cannot_be_read() -> Non
 def test_a_run_ahead_of_all_positions_is_the_start() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10)), block(Run(10, 12, 10), pid=6)], [report(5, 6)])
 
-    assert found == {WANTED: Start(20, 22, frozenset({5, 6}))}
+    assert found == {WANTED: Start(20, 22, frozenset({5, 6}), last_block=key(12))}
 
 
 def test_the_furthest_of_several_reports_counts() -> None:
@@ -115,4 +145,5 @@ def test_a_report_of_the_former_remote_topic_does_not_hide_one_of_the_current() 
 def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(500, 501)])
 
-    assert found == {WANTED: Start(500, 501, frozenset({5}), Run(10, 11, 490))}
+    start = Start(500, 501, frozenset({5}), Run(10, 11, 490), last_block=key(1))
+    assert found == {WANTED: start}

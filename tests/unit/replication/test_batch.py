@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, content, encode
 
 from srm.errors import IntegrityError
-from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite, seal
+from srm.replication.batch import MAX_SEQUENCE, Path, batches, next_sequence, rewrite, seal, verify
 from srm.replication.rebuild import decode
 
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
@@ -47,6 +47,8 @@ def at_offset(view: memoryview, base_offset: int, **fields: int) -> memoryview:
     if "count" in fields:
         struct.pack_into(">i", copy, 57, fields["count"])
     seal(memoryview(copy))
+    if "crc" in fields:
+        struct.pack_into(">I", copy, 17, fields["crc"])
     return memoryview(copy)
 
 
@@ -77,6 +79,27 @@ def test_a_rewritten_batch_is_valid_and_its_content_untouched(
     assert [content(r) for r in decode(batch)] == [content(r) for r in records]
 
 
+@given(contents, st.data())
+def test_a_batch_that_was_damaged_on_the_way_is_still_seen_to_be_when_it_is_ours(
+    raw: Raw, data: st.DataObject
+) -> None:
+    stored = at_offset(encode(records_of(raw), 0), 1000, attributes=0x10, producer_id=5)
+    at = data.draw(st.integers(17, len(stored) - 1))
+    stored[at] ^= data.draw(st.integers(1, 255))
+
+    rewrite(stored, 9, 3, 7)
+
+    assert not DefaultRecordBatch(bytes(stored)).validate_crc()
+
+
+def test_a_batch_of_several_megabytes_is_valid_when_it_is_ours() -> None:
+    stored = at_offset(encode(records_of([(None, bytes(2_500_000), [])]), 0), 1000, producer_id=5)
+
+    rewrite(stored, 9, 3, 7)
+
+    assert DefaultRecordBatch(bytes(stored)).validate_crc()
+
+
 @given(st.lists(contents, min_size=1, max_size=4), st.integers(0, 60))
 def test_only_whole_batches_are_cut(
     many: list[Raw],
@@ -90,6 +113,42 @@ def test_only_whole_batches_are_cut(
     whole = len(views) if missing == 0 else len(views) - 1
     assert [bytes(batch.view) for batch in found[:whole]] == [bytes(v) for v in views[:whole]]
     assert all(len(batch.view) == len(view) for batch, view in zip(found, views, strict=False))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 12),
+            st.sampled_from([{}, {}, {}, {"attributes": 0x10}, {"attributes": 0x08}, {"crc": 0}]),
+            st.integers(0, 3),
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 2000),
+)
+def test_a_run_holds_what_is_plain_and_tiny_and_whole_and_nothing_else(
+    log: list[tuple[int, dict[str, int], int]], run_bytes: int
+) -> None:
+    fetched, offset = b"", 5
+    for count, fields, hole in log:
+        fetched += at_offset(encode(records_of([(b"k", b"v", [])] * count), 0), offset, **fields)
+        offset += count + hole
+
+    found = list(batches(memoryview(bytearray(fetched)), run_bytes=run_bytes))
+
+    alone = list(batches(memoryview(bytearray(fetched))))
+    assert [again for batch in found for again in batches(batch.view)] == alone
+    for run in (batch for batch in found if batch.is_run):
+        held = list(batches(run.view))
+        assert len(held) > 1
+        assert len(run.view) <= run_bytes
+        assert run.path(0) is Path.REBUILD
+        assert run.record_count == sum(batch.record_count for batch in held)
+        assert (run.base_offset, run.last_offset) == (held[0].base_offset, held[-1].last_offset)
+        for batch in held:
+            verify(batch)
+            assert batch.is_tiny
+            assert batch.attributes == 0
 
 
 def test_the_header_decides_how_a_batch_travels() -> None:

@@ -335,6 +335,7 @@ def test_fetches_pause_while_too_much_waits_for_the_target(
         assert len(session.polls) == 1
 
     monkeypatch.setattr(fetching, "_WAITING_BYTES", 10)
+    monkeypatch.setattr(fetching, "_PARTITION_BYTES", 5)
     asyncio.run(scenario())
 
 
@@ -376,6 +377,24 @@ def test_full_answers_that_take_long_make_the_next_ones_larger(
 
     monkeypatch.setattr(fetching, "_PARTITION_BYTES", 6000)
     monkeypatch.setattr(fetching, "_LONG_WAY_S", 0.0)
+    asyncio.run(scenario())
+
+
+def test_a_source_that_was_quick_once_is_near_however_slow_it_is_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        copy = copying(0)
+        loop = Loop(Session())
+        loop.loop.add(copy)
+        loop.loop._tell_changes()
+
+        loop.loop._dispatch(Fetched(0, [], None), 0.001)
+        loop.loop._dispatch(Fetched(0, [fetched(copy, batch(0))], None), 1.0)
+
+        assert loop.loop._partition_bytes == 6000
+
+    monkeypatch.setattr(fetching, "_PARTITION_BYTES", 6000)
     asyncio.run(scenario())
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.map_records import RUNS_PER_BLOCK, MapBlock, decode_block_key
+from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
 from srm.domain.replication_records import AssignedPartition
+from srm.kafka.map_assembly import last_block
 from srm.replication.map_log import MapLog
 from srm.replication.ports import ProducerId
 
@@ -21,7 +22,7 @@ class Topic(dict[bytes, MapBlock]):
         self.update({block.key(): block for block in blocks})
 
     def read(self, position: Position) -> tuple[Run, ...]:
-        last = max(self.values(), key=lambda b: b.runs[-1])
+        last = last_block(self.values())
         runs = [run for b in self.values() for run in b.runs]
         return OffsetMap.of(runs, position, open_end=last.open_end).runs
 
@@ -44,7 +45,7 @@ def test_after_each_report_a_reader_knows_exactly_what_was_copied(
             log.begin_claim(ProducerId(9, len(runs)))
             target += 1
         runs.append(Run(source, target, count))
-        log.add(runs[-1])
+        log.add(runs[-1:])
         source, target = source + count + source_hole, target + count + target_hole
         position = Position(source, target, source)
 
@@ -57,10 +58,10 @@ def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> N
     """The successor found the same runs in the logs, and more, and went on."""
     late, successor, topic = MapLog(ASSIGNED, ()), MapLog(ASSIGNED, ()), Topic()
     late.begin_claim(ProducerId(9, 0))
-    late.add(Run(0, 1, 5))
+    late.add([Run(0, 1, 5)])
     successor.begin_claim(ProducerId(9, 1))
     for run in (Run(0, 1, 7), Run(7, 9, 3)):
-        successor.add(run)
+        successor.add([run])
 
     position = Position(10, 12, 10)
     topic.take(successor.changed_blocks(position))
@@ -78,25 +79,26 @@ def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
     assert len(keys) == 2
 
 
-def test_a_block_that_cannot_be_read_is_written_again_behind_what_makes_the_map_whole() -> None:
-    damaged = MapBlock("T", "A" * 22, 0, "B" * 22, (9,), (Run(4, 5, 20),), owner=(9, 0))
-    log, topic = MapLog(ASSIGNED, (), None, [decode_block_key(damaged.key())]), Topic()
+def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> None:
+    damaged = BlockKey("A" * 22, 0, 5, (9, 0))
+    log = MapLog(ASSIGNED, (), None, [damaged])
+    assert log.replaced_blocks() == []
+
     log.begin_claim(ProducerId(9, 1))
-    log.add(Run(0, 1, 30))
+    log.add([Run(0, 1, 30)])
 
-    blocks = log.changed_blocks(Position(30, 31, 30))
-    topic.take(blocks)
-
-    assert blocks[-1].key() == damaged.key()
-    assert topic.read(Position(30, 31, 30)) == (Run(0, 1, 30),)
+    [block] = log.changed_blocks(Position(30, 31, 30))
+    assert block.runs == (Run(0, 1, 30),)
+    assert log.replaced_blocks() == [damaged]
+    assert log.replaced_blocks() == []
 
 
 def test_a_run_that_only_grows_is_written_once() -> None:
     log = MapLog(ASSIGNED, ())
-    log.add(Run(0, 0, 10))
+    log.add([Run(0, 0, 10)])
     assert len(log.changed_blocks(Position(10, 10, 10))) == 1
 
-    log.add(Run(10, 10, 1000))
+    log.add([Run(10, 10, 1000)])
 
     assert log.changed_blocks(Position(1010, 1010, 1010)) == []
 
@@ -104,7 +106,7 @@ def test_a_run_that_only_grows_is_written_once() -> None:
 def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
     log = MapLog(ASSIGNED, (3,))
     for number in range(RUNS_PER_BLOCK + 1):
-        log.add(Run(2 * number, number, 1))
+        log.add([Run(2 * number, number, 1)])
     end = Position(2 * RUNS_PER_BLOCK + 1, RUNS_PER_BLOCK + 1, 0)
 
     first, second = log.changed_blocks(end)
@@ -114,9 +116,56 @@ def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
     assert log.changed_blocks(end) == []
 
 
+def test_each_block_names_the_one_before_it_across_owners() -> None:
+    former = BlockKey(ASSIGNED.topic_id, 0, 0, (3, 0))
+    log = MapLog(ASSIGNED, (3,), previous=former)
+    log.begin_claim(ProducerId(3, 1))
+    for number in range(2 * RUNS_PER_BLOCK + 1):
+        log.add([Run(2 * number, number, 1)])
+
+    first, second, third = log.changed_blocks(Position(9, 9, 9))
+    log.add([Run(9 * RUNS_PER_BLOCK, 9 * RUNS_PER_BLOCK, 1)])
+    [grown] = log.changed_blocks(Position(9, 9, 9))
+
+    assert first.previous == former
+    assert second.previous == first.block_key
+    assert third.previous == second.block_key == grown.previous
+
+
+def test_an_owner_that_never_claimed_does_not_end_a_run_that_may_go_on() -> None:
+    """It came and went while the former owner, who was not told, goes on copying."""
+    owner, passing, topic = MapLog(ASSIGNED, ()), MapLog(ASSIGNED, (), Run(10, 11, 5)), Topic()
+    owner.begin_claim(ProducerId(9, 1))
+    owner.add([Run(0, 1, 10)])
+    topic.take(owner.changed_blocks(Position(10, 11, 10)))
+    topic.take(passing.changed_blocks(Position(15, 16, 15)))
+    assert (passing.has_claim, owner.has_claim) == (False, True)
+
+    owner.add([Run(10, 11, 90)])
+    position = Position(100, 101, 100)
+    topic.take(owner.changed_blocks(position))
+
+    assert topic.read(position) == (Run(0, 1, 100),)
+
+
 def test_what_only_a_former_report_told_is_written_at_once() -> None:
     log = MapLog(ASSIGNED, (3,), found=Run(10, 10, 990))
 
     [block] = log.changed_blocks(Position(1000, 1000, 1000))
 
     assert block.runs == (Run(10, 10, 990),)
+
+
+def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() -> None:
+    log = MapLog(ASSIGNED, ())
+    log.begin_claim(ProducerId(9, 0))
+
+    log.add([Run(0, 1, 10)], 3)
+    [first] = log.changed_blocks(Position(10, 11, 10))
+    log.add([Run(10, 11, 10)], 4)
+    unchanged = log.changed_blocks(Position(20, 21, 20))
+    [closed] = log.changed_blocks(Position(25, 21, 25))
+
+    assert (first.runs[-1].source_end, first.source_epoch) == (10, 3)
+    assert unchanged == []
+    assert (closed.runs[-1].source_end, closed.source_epoch) == (20, 4)

@@ -143,9 +143,15 @@ def test_single_records_that_arrive_together_leave_together() -> None:
 
 
 @pytest.mark.parametrize("damaged", [17, 30, 65])
-def test_a_damaged_batch_is_not_made_valid_by_a_checksum_of_ours(damaged: int) -> None:
-    log = bytearray(data(0, 3) + data(3, 2))
-    log[damaged] ^= 1
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_a_damaged_batch_is_not_made_valid_by_a_checksum_of_ours(damaged: int, before: int) -> None:
+    sound = b"".join(data(offset, 1) for offset in range(before))
+    log = bytearray(sound + data(before, 3) + data(before + 3, 2))
+    log[len(sound) + damaged] ^= 1
 
-    with pytest.raises(IntegrityError, match="offsets 0 to 2 are damaged"):
-        list(units(fetched(bytes(log)), 0, None, read_committed=True))
+    copied = units(fetched(bytes(log)), 0, None, read_committed=True)
+    found: list[Unit | Dropped] = []
+    with pytest.raises(IntegrityError, match=f"offsets {before} to {before + 2} are damaged"):
+        found.extend(copied)
+
+    assert values(found) == [str(offset).encode() for offset in range(before)]

@@ -185,35 +185,37 @@ def test_a_target_that_retention_shortened_is_walked_from_where_it_begins() -> N
 
 
 def test_records_left_out_are_a_hole_and_told() -> None:
-    source, target, _ = source_and_copy([1] * 10, {}, 10, shift=0)
-    left = [Record(i, r.timestamp, r.key, r.value) for i, r in enumerate(target[:4] + target[6:])]
+    source, target, _ = source_and_copy([1] * 10, {}, 10, shift=1)
+    left = [
+        Record(i, r.timestamp, r.key, r.value) for i, r in enumerate(target[:4] + target[6:], 1)
+    ]
 
     found = walked(
-        log_of(source, [10], 10, -1), log_of(left, [8], 8, OURS), Start(0, 0), Comparison()
+        log_of(source, [10], 10, -1), log_of(left, [8], 9, OURS), Start(0, 0), Comparison()
     )
 
     assert found.source_next == 10
-    assert pairs(found) == {0: 0, 1: 1, 2: 2, 3: 3, 4: 6, 5: 7, 6: 8, 7: 9}
+    assert pairs(found) == {1: 0, 2: 1, 3: 2, 4: 3, 5: 6, 6: 7, 7: 8, 8: 9}
 
 
 def test_a_record_of_ours_that_the_source_never_held_is_undecidable() -> None:
-    source, target, _ = source_and_copy([1, 2, 3], {}, 3, shift=0)
-    wrong = [*target[:2], Record(2, 1, b"other", b"other")]
-    logs = log_of(source, [3], 3, -1), log_of(wrong, [3], 3, OURS)
+    source, target, _ = source_and_copy([1, 2, 3], {}, 3, shift=1)
+    wrong = [*target[:2], Record(3, 1, b"other", b"other")]
+    logs = log_of(source, [3], 3, -1), log_of(wrong, [3], 4, OURS)
 
-    with pytest.raises(IntegrityError, match=r"target offset 2 .* undecidable"):
+    with pytest.raises(IntegrityError, match=r"target offset 3 .* undecidable"):
         walked(*logs, Start(0, 0), Comparison())
 
     found = walked(*logs, Start(0, 0), Comparison(accepts_loss=True))
     assert found.source_next == 2
-    assert "target offsets 2 to 2 are gone from the source" in found.notes[0]
+    assert "target offsets 3 to 3 are gone from the source" in found.notes[0]
 
 
 def test_headers_that_srm_adds_and_times_that_the_target_gives_are_not_compared() -> None:
     source = [Record(0, 1000, b"k", b"v", [("a", b"1")]), Record(1, 1001, b"k", b"w")]
     target = [
-        Record(0, 1000, b"k", b"v", [("a", b"1"), ("origin", b"P")]),
-        Record(1, 1001, b"k", b"w", [("origin", b"P")]),
+        Record(1, 1000, b"k", b"v", [("a", b"1"), ("origin", b"P")]),
+        Record(2, 1001, b"k", b"w", [("origin", b"P")]),
     ]
     raw = bytearray(stored(target, producer_id=OURS))
     raw[22] |= 0x08
@@ -221,28 +223,41 @@ def test_headers_that_srm_adds_and_times_that_the_target_gives_are_not_compared(
 
     found = walked(
         log_of(source, [2], 2, -1),
-        Log([bytes(raw), marker(2, OURS, 3)]),
+        Log([marker(0, OURS, 2), bytes(raw), marker(3, OURS, 3)]),
         Start(0, 0),
         Comparison(added_headers={"origin"}),
     )
 
-    assert pairs(found) == {0: 0, 1: 1}
+    assert pairs(found) == {1: 0, 2: 1}
 
 
 def test_batches_of_others_are_a_hole_and_told() -> None:
-    source, target, _ = source_and_copy([1] * 4, {}, 2, shift=0)
+    source, target, _ = source_and_copy([1] * 4, {}, 2, shift=1)
     log = Log(
         [
+            marker(0, OURS, 2),
             stored(target, producer_id=OURS),
-            stored([Record(2, 1, b"x", b"x")], producer_id=FOREIGN),
-            marker(3, OURS, 3),
+            stored([Record(3, 1, b"x", b"x")], producer_id=FOREIGN),
+            marker(4, OURS, 3),
         ]
     )
 
     found = walked(log_of(source, [2], 4, -1), log, Start(0, 0), Comparison())
 
-    assert (found.source_next, found.target_next) == (2, 4)
-    assert found.notes == ("foreign records at target offsets 2 to 3",)
+    assert (found.source_next, found.target_next) == (2, 5)
+    assert found.notes == ("foreign records at target offsets 3 to 4",)
+
+
+def test_a_batch_that_was_on_its_way_to_a_deleted_remote_topic_is_no_copy_in_the_next_one() -> None:
+    """Taken for one, it would pass all records before it, which the new topic does not hold."""
+    source, _, _ = source_and_copy([1] * 6, {}, 6, shift=0)
+    stray = [Record(i, r.timestamp, r.key, r.value) for i, r in enumerate(source[4:])]
+    log = Log([stored(stray, producer_id=OURS), marker(2, OURS, 3)])
+
+    found = walked(log_of(source, [6], 6, -1), log, Start(0, 0, fresh=True), Comparison())
+
+    assert (found.source_next, found.target_next, found.runs) == (0, 3, ())
+    assert found.notes == ("foreign records at target offsets 0 to 2",)
 
 
 def test_a_claim_that_nobody_knows_of_any_more_is_told_by_its_marker() -> None:
@@ -269,40 +284,53 @@ def test_a_transaction_of_somebody_who_has_ended_another_one_is_foreign() -> Non
 
 
 def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_skipped() -> None:
-    _, former, _ = source_and_copy([1] * 4, {}, 4, shift=0)
+    _, former, _ = source_and_copy([1] * 4, {}, 4, shift=1)
     source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(3)]
-    copied = [Record(4, 5000, b"new", b"new")]
-    target = Log([stored(former, producer_id=OURS), marker(4, OURS, 3)])
+    copied = [Record(5, 5000, b"new", b"new")]
+    target = Log([stored(former, producer_id=OURS), marker(5, OURS, 3)])
 
     found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
 
-    assert (found.source_next, found.target_next, found.runs) == (0, 5, ())
+    assert (found.source_next, found.target_next, found.runs) == (0, 6, ())
     [note] = found.notes
-    assert note.startswith("4 records at target offsets 0 to 3 are of a topic that had the name")
+    assert note.startswith("4 records at target offsets 1 to 4 are of a topic that had the name")
 
     target = Log(
         [
             stored(former, producer_id=OURS),
             stored(copied, producer_id=OURS),
-            marker(5, OURS, 3),
+            marker(6, OURS, 3),
         ]
     )
 
     found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
 
-    assert (found.source_next, found.target_next) == (1, 6)
-    assert pairs(found) == {4: 0}
+    assert (found.source_next, found.target_next) == (1, 7)
+    assert pairs(found) == {5: 0}
 
 
 def test_records_that_the_source_was_truncated_of_have_given_their_offsets_back() -> None:
     """As many records as were lost would be skipped of those that took their places."""
-    _, copied, _ = source_and_copy([1] * 4, {}, 4, shift=0)
-    target = Log([stored(copied, producer_id=OURS), marker(4, OURS, 3)])
+    _, copied, _ = source_and_copy([1] * 4, {}, 4, shift=1)
+    target = Log([stored(copied, producer_id=OURS), marker(5, OURS, 3)])
     source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(9)]
 
     found = walked(log_of(source, [3], 9, -1), target, Start(0, 0), Comparison(accepts_loss=True))
 
-    assert (found.source_next, found.target_next) == (0, 5)
+    assert (found.source_next, found.target_next) == (0, 6)
+
+
+def test_keys_that_come_again_behind_a_truncation_are_no_sign_of_compaction() -> None:
+    _, copied, _ = source_and_copy([1] * 4, {}, 4, shift=1)
+    target = Log([stored(copied, producer_id=OURS), marker(5, OURS, 3)])
+    source = [Record(offset, 5000 + offset, b"1", b"new") for offset in range(9)]
+    accepts = Comparison(accepts_loss=True)
+
+    found = walked(log_of(source, [3], 9, -1), target, Start(0, 0, truncated=True), accepts)
+    assert (found.source_next, found.target_next) == (0, 6)
+
+    found = walked(log_of(source, [3], 9, -1), target, Start(0, 0), accepts)
+    assert found.source_next == 4
 
 
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:
