@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.faults.application import START_S, Application, load
-from tests.processes import slot_workers
 from tests.waiting import eventually
 
 from srm.stack.kafka import KafkaBroker
+from srm.testing.processes import slot_workers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(300)]
 
-SEEDS: Final = seeds_of(os.environ.get("SRM_FAULT_SEEDS", "4,5,9,12,16,17,18,20,21,22,25,26"))
+SEEDS: Final = seeds_of(os.environ.get("SRM_FAULT_SEEDS", "3,4,5,9,12,16,17,18,20,21,24,38"))
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import psutil
 import pytest
 from tests.faults.application import START_S, Application, load
 from tests.faults.standalone import Standalone, standalone
-from tests.processes import slot_workers
 from tests.waiting import eventually
 
 from srm.stack.kafka import KafkaBroker
+from srm.testing.processes import slot_workers
 
 logger = logging.getLogger(__name__)
 

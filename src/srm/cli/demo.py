@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -14,11 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from srm.cli.output import JsonOption, emit
-from srm.demo.display import Display
-from srm.demo.report import DemoReport
-from srm.demo.run import DEFAULT_HOME, DemoOptions, DemoResult, run_demo
 from srm.errors import IntegrityError
-from srm.stack.stack import StackStatus
+
+if TYPE_CHECKING:
+    from srm.demo.report import DemoReport
+    from srm.demo.run import DemoResult
+    from srm.stack.stack import StackStatus
+
+DEFAULT_HOME = Path("build/demo")
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +48,10 @@ def demo(
     srm_failover moves them to the other cluster and back. Writes report.json and report.html.
     Exit code 0 only if each application processed each payment exactly once.
     """
+    # What the demo needs takes longer to import than most other commands run.
+    from srm.demo.display import Display  # noqa: PLC0415
+    from srm.demo.run import DemoOptions, run_demo  # noqa: PLC0415
+
     signal.signal(signal.SIGTERM, _interrupt)
     with Display(Console(stderr=True)) as display:
         result = run_demo(DemoOptions(home, records, keep), display)

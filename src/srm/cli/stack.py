@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,7 +17,11 @@ from rich.live import Live
 from rich.table import Table
 
 from srm.cli.output import JsonOption, emit
-from srm.stack.stack import DEFAULT_HOME, OnProgress, Stack, StackOptions, StackStatus
+
+if TYPE_CHECKING:
+    from srm.stack.stack import OnProgress, Stack, StackStatus
+
+DEFAULT_HOME = Path("build/stack")
 
 app = typer.Typer(
     help="Embedded Kafka clusters, Airflow and Spark, left running to explore.",
@@ -43,7 +47,7 @@ def up(
     """Start what does not run yet, wait until all is ready, leave it running."""
     _stop_like_ctrl_c()
     with _progress() as report:
-        status = Stack(StackOptions(home=home, kafka_only=kafka_only)).up(report)
+        status = _stack(home, kafka_only=kafka_only).up(report)
     emit(status, as_json, lambda console: _render_up(console, status))
 
 
@@ -51,7 +55,7 @@ def up(
 def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Stop everything the stack started; its data stays for the next start."""
     with _progress() as report:
-        stopped = Stack(StackOptions(home=home)).down(report)
+        stopped = _stack(home).down(report)
     text = f"Stopped {len(stopped)} components." if stopped else "The stack was not running."
     emit(stopped, as_json, lambda console: console.print(text))
 
@@ -59,8 +63,15 @@ def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> Non
 @app.command(name="status")
 def show_status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Show each component with its state, address and log file."""
-    status = Stack(StackOptions(home=home)).status()
+    status = _stack(home).status()
     emit(status, as_json, lambda console: _render_status(console, status))
+
+
+def _stack(home: Path, *, kafka_only: bool = False) -> Stack:
+    # What starts Airflow takes longer to import than most other commands run.
+    from srm.stack.stack import Stack, StackOptions  # noqa: PLC0415
+
+    return Stack(StackOptions(home=home, kafka_only=kafka_only))
 
 
 def _render_up(console: Console, status: StackStatus) -> None:

@@ -27,7 +27,6 @@ from srm.stack.disk import disk_errors
 from srm.stack.jars import KAFKA_VERSION
 from srm.stack.stack import Stack, StackOptions, StackStatus
 
-DEFAULT_HOME: Final = Path("build/demo")
 KEPT_RATE: Final = 50.0
 """Payments per second that go on after the demo, with --keep."""
 _FEWEST: Final = 2_000
@@ -37,7 +36,7 @@ _FEWEST: Final = 2_000
 class DemoOptions:
     """What to run: ``records`` payments to start with, everything in ``home``."""
 
-    home: Path = DEFAULT_HOME
+    home: Path
     records: int = 100_000
     keep: bool = False
 

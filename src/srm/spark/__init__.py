@@ -1,1 +1,4 @@
 """Spark sessions, the replicator application, metrics and verification."""
+
+WORKER_DAEMON = "srm.spark.worker_daemon"
+"""Module of the process that Spark forks Python workers from."""

@@ -58,6 +58,7 @@ _CAUSE: Final = re.compile(
     r"(?:SparkException|^\w*Error): ([^\n]+?)(?: Consider setting|$)", re.MULTILINE
 )
 _TICK_S: Final = 0.25
+_ALIVE_S: Final = 1.0
 _JOIN_S: Final = 2.0
 _CONF: Final = {
     # A slot lives as long as its worker: nothing of an earlier slot may be left in it.
@@ -269,7 +270,7 @@ class Replicator:
 
     def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> None:
         goals = [CatchUp(work.driver, work.context.source) for work in self._work]
-        while not self._stop.wait(_TICK_S):
+        while not self._stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
             if not _is_alive(spark):
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             if until_caught_up and not [goal for goal in goals if not goal.done()]:

@@ -34,6 +34,8 @@ sys.stdin.read()
 end_processes(marked_processes(*sys.argv[1:]), timeout=0)
 """
 _QUICK: Final = {
+    # A broker that is killed forgets what was deleted since.
+    "log.flush.start.offset.checkpoint.interval.ms": "200",
     "log.cleaner.backoff.ms": "300",
     "log.segment.delete.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",

@@ -18,6 +18,7 @@ from srm.testing.logs import Log, LoggedRecord
 
 Pair = tuple[int, int]
 
+GONE = "not in the map"
 _SHOWN = 3
 
 
@@ -38,18 +39,26 @@ class Matched:
 
 
 def match(
-    history: TopicHistory, partition: int, target: Log, stranger: bytes, *, stopped: bool
+    history: TopicHistory,
+    partition: int,
+    target: Log,
+    stranger: bytes,
+    *,
+    stopped: bool,
+    strays: int = 0,
 ) -> Matched:
     """Find out which source record stands where, or say where the copies part.
 
-    A partition that has ``stopped`` for a loss may lack everything after it.
+    A partition that has ``stopped`` for a loss may lack everything after it. Target offsets below
+    ``strays`` are told to hold what was on its way to the remote topic that was deleted.
     """
     found = Matched([[] for _ in history.lives], [[] for _ in history.lives])
     where = f"{history.name}-{partition}"
     cursors = [_Cursor(life, partition, history) for life in history.lives]
     current = 0
     for offset, record in target:
-        if record.value is not None and record.value.startswith(stranger):
+        theirs = record.value is not None and record.value.startswith(stranger)
+        if theirs or offset < strays:
             found.foreign.append(offset)
             continue
         while True:
@@ -169,13 +178,19 @@ class _Cursor:
         return replace(left, timestamp=(0, 0)) == replace(right, timestamp=(0, 0))
 
 
+def _mapped(known: OffsetMap | None) -> list[Pair]:
+    """Every pair of offsets that the map tells of, in its order."""
+    runs = known.runs if known else ()
+    return [(r.source_start + i, r.target_start + i) for r in runs for i in range(r.count)]
+
+
 def check_map(where: str, known: OffsetMap | None, pairs: Sequence[Pair]) -> list[str]:
     """Compare the map of the current life with what stands where, in both directions."""
     if known is None:
         return [f"{where}: no map, but {len(pairs)} records are copied"] if pairs else []
-    mapped = [(r.source_start + i, r.target_start + i) for r in known.runs for i in range(r.count)]
+    mapped = _mapped(known)
     if mapped != list(pairs):
-        return [f"{where}: {_first_wrong(mapped, pairs)}"]
+        return [f"{where}: {_first_wrong(mapped, pairs)}; {known.position}"]
     problems = []
     for committed, expected in _forward(pairs):
         answer = known.forward(committed)
@@ -188,14 +203,22 @@ def check_map(where: str, known: OffsetMap | None, pairs: Sequence[Pair]) -> lis
     return problems[:_SHOWN]
 
 
+def without_gone(pairs: Sequence[Pair], known: OffsetMap | None, log_start: int) -> Sequence[Pair]:
+    """Leave out what the map may lack once that is told: what the source has deleted.
+
+    Nobody can read those records on the source, so an offset among them is as good as the next one
+    that is left.
+    """
+    mapped = set(_mapped(known))
+    return [pair for pair in pairs if pair[0] >= log_start or pair in mapped]
+
+
 def check_former_map(where: str, known: OffsetMap | None, pairs: Iterable[Pair]) -> list[str]:
     """A map that nobody completes any more may lack its end, but says nothing wrong."""
     right = set(pairs)
-    for run in known.runs if known else ():
-        for index in range(run.count):
-            pair = (run.source_start + index, run.target_start + index)
-            if pair not in right:
-                return [f"{where}: the map of a former topic id has {pair}, which was not copied"]
+    for pair in _mapped(known):
+        if pair not in right:
+            return [f"{where}: the map of a former topic id has {pair}, which was not copied"]
     return []
 
 
@@ -228,25 +251,36 @@ def check_losses(
     copied: Sequence[Pair],
     reported: Sequence[PartitionStatus],
     truncated_at: int | None = None,
+    deleted: int = 0,
 ) -> list[str]:
     """Each loss has to be reported with its range, and nothing that was copied as lost.
 
     A range begins after the last copied record at the earliest and at the first lost one at the
     latest, since markers may stand between; for the same reason it may end later. From where the
-    source was truncated on, other records have taken the offsets of the lost ones.
+    source was truncated on, other records have taken the offsets of the lost ones. What was copied
+    after the last report of an owner that was killed, and truncated or deleted before the next one
+    came, is told by its target offsets: where it stood on the source, nobody knows, so it may be
+    in a lost range that is told, and what was lost next to it is not told apart. What was deleted
+    before the first record was copied was never there for the copy, which begins where the source
+    does.
     """
+    told_gone = any(GONE in status.reason for status in reported)
     ranges = {(s.lost_from, s.lost_to) for s in reported if s.lost_from is not None}
     sources = [s for s, _ in copied if truncated_at is None or s < truncated_at]
     problems = []
     for first, end in lost:
         after = max((source + 1 for source in sources if source < first), default=0)
-        if not any(f is not None and after <= f <= first and (t or 0) >= end for f, t in ranges):
+        told_as_gone = told_gone and (first == truncated_at or end <= deleted)
+        if told_as_gone or end <= min(sources, default=0):
+            continue
+        earliest = 0 if told_gone else after
+        if not any(f is not None and earliest <= f <= first and (t or 0) >= end for f, t in ranges):
             problems.append(
                 f"{where}: records {first} to {end} are lost, reported: {ranges or '-'}"
             )
     for first, end in ranges:
         wrong = [source for source in sources if first is not None and first <= source < (end or 0)]
-        if wrong:
+        if wrong and not told_gone:
             problems.append(f"{where}: {first} to {end} reported as lost, but {wrong[0]} is copied")
     return problems
 
@@ -266,9 +300,9 @@ def check_compacted(
     A record that was copied after its owner's last report, and compacted on the source before the
     next owner came, stood nobody knows where: it may be missing from the map, and that is told.
     """
-    by_target = {}
-    for run in known.runs if known else ():
-        by_target.update((run.target_start + i, run.source_start + i) for i in range(run.count))
+    # A writer that began anew may not have heard where its last records are.
+    ids = {o: dict(r.headers).get("id") or b"" for o, r in source.items()} | dict(ids)
+    by_target = {target: source_offset for source_offset, target in _mapped(known)}
     problems = []
     left = {dict(record.headers).get("id") for record in source.values()}
     copied: dict[int, LoggedRecord] = {}

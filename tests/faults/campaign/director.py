@@ -164,7 +164,7 @@ class Director:
         )
         topic.partitions.append(new)
         self._slots.spread([new])
-        self._slots.publish()
+        _persistently("assign", self._slots.publish)
         self._workload.expand(topic.name, count)
 
     def _recreate(self, step: Step) -> None:
@@ -185,7 +185,7 @@ class Director:
         old = topic.partitions
         topic.begin_life(list(self._lab.assignable(topic.name)), same_target=same_target)
         self._slots.replace(old, topic.partitions)
-        self._slots.publish()
+        _persistently("assign", self._slots.publish)  # alone: there is one new topic, not two
 
     def _recompress(self, step: Step) -> None:
         topic = self._topics[step.topic]
@@ -229,10 +229,12 @@ class Director:
             topic.snapshot(self._pair.source.bootstrap)
             lowest = topic.life.deleted.get(number, 0)
             at = truncation.cut(self._pair.source, topic.name, number, step.share, lowest)
+            if at is not None:  # written down at once: what follows may fail and be tried again
+                self._note_truncation(topic, number, at)
             self._pair.source.start()
             self._pair.source.wait_ready()
-        if at is None:
-            return
+
+    def _note_truncation(self, topic: TopicHistory, number: int, at: int) -> None:
         records = topic.life.records.get(number, {})
         lost = {offset: record for offset, record in records.items() if offset >= at}
         for offset in lost:
@@ -250,6 +252,7 @@ class Director:
             map_damage.do(step.how, self._lab)
         finally:
             for name in self._slots.names:
+                self._slots.kill(name)  # another step may have started it, before the damage
                 self._slots.start(name)
 
     def _write_into_remote(self, step: Step) -> None:

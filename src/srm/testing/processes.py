@@ -6,13 +6,24 @@ from contextlib import suppress
 
 import psutil
 
+from srm.spark import WORKER_DAEMON
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Whether this is Spark's worker daemon for Python, or one of the workers it has forked.
+
+    Raises:
+        psutil.Error: the process is gone, or a zombie, which has no command line any more.
+    """
+    return WORKER_DAEMON in process.cmdline()
+
 
 def slot_workers(application: psutil.Process) -> list[psutil.Process]:
     """Python workers of slots: children of Spark's worker daemon, which forks one for each task."""
     daemons = []
     for process in application.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # a zombie has no command line
-            if "pyspark.daemon" in process.cmdline():
+        with suppress(psutil.NoSuchProcess):
+            if is_worker(process):
                 daemons.append(process)
     parents = {process.pid for process in daemons}
     return [process for process in daemons if process.ppid() in parents]
