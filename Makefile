@@ -76,6 +76,7 @@ $(BIN)/python:
 $(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
 	@echo "srm: setting up .venv (about 1.2 GB, the first time a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
+	    -r requirements-dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@

@@ -238,10 +238,17 @@ class Running:
         config = self.home / f"{self.route.alias}.properties"
         config.write_text(self.engine.properties(self.route))
         command = list(self.engine.command(config, self.route))
+        # A user's Python keeps byte code; without it each start would compile everything.
+        environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("w") as log:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, cwd=PROJECT
+                command,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=PROJECT,
+                env=environ,
             )
         self.tree = Tree(self._process.pid)
         return self

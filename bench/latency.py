@@ -19,7 +19,8 @@ from bench.data import copies
 from bench.errors import BenchError, wait
 from bench.results import Latency, Result, with_rates
 from bench.session import Meter, Session
-from bench.tree import PeakMemory, slot_workers
+from bench.tree import PeakMemory
+from srm.testing.processes import slot_workers
 
 RUN_IN_S: Final = 5.0
 _TOPIC_EVERY_S: Final = 3.0
@@ -201,7 +202,7 @@ def _wait_for_slots(current: Session, partitions: int) -> None:
 
 
 def _workers(current: Session) -> list[psutil.Process]:
-    workers = slot_workers(current.running.tree)
+    workers = slot_workers(current.running.tree.root)
     if not workers:
         raise BenchError("no worker of a slot is found")
     return workers

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 import psutil
+
+from srm.testing.processes import is_worker
 
 _SAMPLE_S: Final = 1.0
 
@@ -18,13 +19,13 @@ class Tree:
     """CPU time and memory of a process tree, including the time of processes that have ended."""
 
     def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
+        self.root = psutil.Process(pid)
         self._seen: dict[tuple[int, float], tuple[str, float]] = {}
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes that run now."""
         try:
-            return [self._root, *self._root.children(recursive=True)]
+            return [self.root, *self.root.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
 
@@ -67,20 +68,9 @@ def kind(process: psutil.Process) -> str:
     if process.name() == "java":
         return "java"
     try:
-        return "worker" if "pyspark.daemon" in process.cmdline() else "driver"
+        return "worker" if is_worker(process) else "driver"
     except psutil.ZombieProcess:  # it has no command line any more
         return "driver"
-
-
-def slot_workers(tree: Tree) -> list[psutil.Process]:
-    """Return the Python workers of Spark tasks: what the worker daemon has forked."""
-    daemons = []
-    for process in tree.processes():
-        with suppress(psutil.NoSuchProcess):
-            if kind(process) == "worker":
-                daemons.append(process)
-    pids = {process.pid for process in daemons}
-    return [process for process in daemons if process.ppid() in pids]
 
 
 class PeakMemory:
