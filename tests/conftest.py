@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,11 @@ from types import FrameType
 import psutil
 import pytest
 
+from srm.domain.internal_topics import HEARTBEATS
+from srm.domain.mm2_records import Heartbeat
+from srm.domain.topics import Flow
+from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import KAFKA_VERSION
 from srm.stack.kafka import KafkaBroker
 
@@ -64,7 +70,9 @@ def _session_lives(pid: str, created: str) -> bool:
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, KafkaBroker]]:
     """Two running one-node clusters, ``P`` and ``B``, shared by all tests of the session.
 
-    Tests use topics and groups of unique names, and neither stop nor kill these brokers.
+    Tests use topics and groups of unique names, and neither stop nor kill these brokers. The one
+    topic that has the same name for all is there from the start: whatever order tests run in,
+    each of them meets heartbeats of others.
     """
     _end_brokers_of_dead_sessions()
     home = tmp_path_factory.mktemp("clusters")
@@ -76,10 +84,20 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
             broker.start()
         for broker in brokers.values():
             broker.wait_ready()
+            _beat(broker)
         yield brokers
     finally:
         for broker in brokers.values():
             broker.kill()
+
+
+def _beat(broker: KafkaBroker) -> None:
+    servers = {"bootstrap.servers": broker.bootstrap}
+    with KafkaCluster(broker.alias, servers, servers, servers) as cluster:
+        cluster.create_topics([TopicSpec(HEARTBEATS, 1, 1, {"cleanup.policy": "compact"})])
+        for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
+            heartbeat = Heartbeat(flow, int(time.time() * 1000))
+            cluster.compacted(HEARTBEATS).write({heartbeat.key(): heartbeat.value()})
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ replication.factor = 1
 offset-syncs.topic.replication.factor = 1
 checkpoints.topic.replication.factor = 1
 heartbeats.topic.replication.factor = 1
+heartbeats.replication.enabled = false
 sync.group.offsets.enabled = true
 {b}->{p}.reverse.checkpointing.enabled = true
 {b}->{p}.reverse.checkpointed.topics = {p}\\\\.{tag}

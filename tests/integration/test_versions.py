@@ -126,7 +126,6 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
         f"topics = {topic}\n"
         f"groups = {group}\n"
         "sync.group.offsets.enabled = true\n"
-        # Other tests leave heartbeats on the broker they share.
         "heartbeats.replication.enabled = false\n"
         "replication.factor = 1\n"
         "offset-syncs.topic.replication.factor = 1\n"

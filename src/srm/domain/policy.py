@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HEARTBEATS_TOPIC = "heartbeats"
+from srm.domain.internal_topics import HEARTBEATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class DefaultReplicationPolicy:
 
     def is_heartbeats_topic(self, topic: str) -> bool:
         """Whether this is MM2's heartbeats topic, here or replicated from anywhere."""
-        return self.original_topic(topic) == HEARTBEATS_TOPIC
+        return self.original_topic(topic) == HEARTBEATS
 
     def is_internal_topic(self, topic: str) -> bool:
         """Whether MM2 and srm keep state in this topic, or Kafka itself does: never replicated."""

@@ -16,7 +16,7 @@ from tenacity import (
     retry_if_exception_type,
     retry_if_result,
     stop_after_delay,
-    wait_exponential_jitter,
+    wait_exponential,
 )
 
 from srm.errors import UnavailableError
@@ -27,8 +27,7 @@ from srm.kafka.wire.security_probe import refusal_of
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 _T = TypeVar("_T")
-_FIRST_WAIT_S: Final = 0.02
-_LONGEST_WAIT_S: Final = 1.0
+_WAIT: Final = wait_exponential(multiplier=0.02, max=1.0)
 _SHORTEST_REQUEST_S: Final = 1.0
 _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
 _LOOK_S: Final = 1.0
@@ -217,7 +216,7 @@ class Clients:
         retrying = Retrying(
             retry=retry_if_exception_type(UnavailableError),
             stop=_stop_at(deadline),
-            wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
+            wait=_WAIT,
             reraise=True,
         )
 
@@ -252,7 +251,7 @@ class Clients:
         retrying = Retrying(
             retry=retry_if_result(lambda held: not held),
             stop=stop_after_delay(limit_s),
-            wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
+            wait=_WAIT,
             retry_error_callback=lambda _state: False,
         )
         if not retrying(condition):
