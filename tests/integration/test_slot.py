@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from tests.waiting import eventually
 from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
+from srm.stack.jars import kafka_class_path
+from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
@@ -47,6 +50,17 @@ def _fill(producer: Producer, topic: str, count: int, partitions: int = 1, seed:
 
 def _newest(bootstrap: str, topic: str) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for _, record in read_log(bootstrap, topic, 0)}
+
+
+def _read_by_kafkas_own_consumer(
+    bootstrap: str, topic: str, count: int
+) -> list[tuple[bytes, bytes]]:
+    tool = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
+    tool += [kafka_class_path(), "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    tool += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
+    tool += ["--formatter-property", "print.key=true", "--max-messages", str(count)]
+    lines = subprocess.run(tool, check=True, timeout=60, capture_output=True).stdout.splitlines()
+    return [(key, value) for key, _, value in (line.partition(b"\t") for line in lines)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -103,12 +117,14 @@ def test_a_compacted_topic_with_holes_arrives_dense_and_mapped(lab: CopyLab) -> 
         for i in range(200):
             # Every twentieth record is the only one of its key: it stays, with holes around it.
             key = uuid.uuid4().hex if i % 20 == 0 else str(i % 50)
-            producer.produce(topic, os.urandom(50), key=key.encode(), partition=0)
+            producer.produce(topic, os.urandom(25).hex(), key=key.encode(), partition=0)
         assert producer.flush(30) == 0
         offsets = [offset for offset, _ in read_log(source, topic, 0)]
         return bool(offsets) and offsets[-1] - offsets[0] + 1 - len(offsets) > 300
 
     eventually(has_holes, "the cleaner has run", 60)
+    target, remote = lab.target_props["bootstrap.servers"], partitions[0].target_topic
+    lab.target.alter_topic_configs({remote: {"cleanup.policy": "delete"}})
     lab.assign("0", partitions)
 
     with lab.running():
@@ -118,9 +134,9 @@ def test_a_compacted_topic_with_holes_arrives_dense_and_mapped(lab: CopyLab) -> 
     assert len(runs) > 1
     assert sum(run.count for run in runs) < runs[-1].source_end
     # The cleaner may go on at any time, so both copies are compared by what they say per key.
-    assert _newest(source, topic) == _newest(
-        lab.target_props["bootstrap.servers"], partitions[0].target_topic
-    )
+    assert _newest(source, topic) == _newest(target, remote)
+    copied = [(record.key, record.value) for _, record in read_log(target, remote, 0)]
+    assert _read_by_kafkas_own_consumer(target, remote, len(copied)) == copied
 
 
 def test_a_broker_timestamp_of_the_source_becomes_the_record_timestamp(lab: CopyLab) -> None:

@@ -35,6 +35,7 @@ _CRC_FROM: Final = 21
 _ALL_ONES: Final = 0xFFFFFFFF
 _ZEROS: Final = memoryview(bytes(1 << 20))
 _ATTRIBUTES_AT: Final = 21
+_LAST_OFFSET_DELTA_AT: Final = 23
 _PRODUCER_AT: Final = 43
 
 _TINY_COUNT: Final = 8
@@ -51,6 +52,7 @@ _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhi")
 
 
@@ -59,6 +61,8 @@ class Path(Enum):
 
     PASS = "pass"  # noqa: S105 - not a password
     """Sent on as it is; only the header is rewritten."""
+    RENUMBER = "renumber"
+    """Sent on with its records renumbered in place: it has holes, and is not compressed."""
     REBUILD = "rebuild"
     """Decoded and encoded again: it has holes, or begins before the wanted offset."""
     DROP = "drop"
@@ -89,6 +93,11 @@ class BatchHeader(NamedTuple):
     def last_offset(self) -> int:
         """Offset of the last record, or of the last that was there before compaction."""
         return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no offset is missing, which brokers ask of what they are sent."""
+        return self.record_count == self.last_offset_delta + 1
 
     @property
     def is_run(self) -> bool:
@@ -126,10 +135,11 @@ class BatchHeader(NamedTuple):
         """Decide how the batch travels, given the first offset that is still to be copied."""
         if self.is_control or self.record_count == 0 or self.last_offset < wanted_offset:
             return Path.DROP
-        dense = self.record_count == self.last_offset_delta + 1
-        if not dense or self.base_offset < wanted_offset or self.has_log_append_time or self.is_run:
+        if self.base_offset < wanted_offset or self.has_log_append_time or self.is_run:
             return Path.REBUILD
-        return Path.PASS
+        if self.is_dense:
+            return Path.PASS
+        return Path.REBUILD if self.codec else Path.RENUMBER
 
 
 def batches(
@@ -266,6 +276,12 @@ def verify(batch: BatchHeader) -> None:
 def seal(view: memoryview) -> None:
     """Compute and write the checksum of a batch of our own making."""
     _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
+
+
+def make_dense(view: memoryview, count: int) -> None:
+    """Let the header say that no offset is missing, and compute the checksum anew."""
+    _LAST_OFFSET_DELTA.pack_into(view, _LAST_OFFSET_DELTA_AT, count - 1)
+    seal(view)
 
 
 def header_checksum(view: memoryview) -> int:

@@ -19,6 +19,7 @@ from srm.replication.batch import BatchHeader, Path, batches, verify
 from srm.replication.cutting import Cutting
 from srm.replication.ports import FetchedPartition
 from srm.replication.rebuild import NO_LIMIT, Record, decode, encode
+from srm.replication.renumber import renumber
 from srm.replication.transactions import AbortedTransactions
 from srm.replication.transform import Transform
 
@@ -28,7 +29,7 @@ _MERGED_BYTES: Final = 1 << 18
 
 @dataclass(slots=True)
 class Unit:
-    """One batch on its way: passed through, or rebuilt from one or several.
+    """One batch on its way: passed through, renumbered, or rebuilt from one or several.
 
     ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
     passes through has one. ``source_next`` is the source offset after the original batches and
@@ -103,12 +104,13 @@ def units(
                 if not group.batches:
                     yield group.end
                 continue
-            if opens_all or path is Path.REBUILD or batch.is_tiny:
+            if opens_all or path is not Path.PASS or batch.is_tiny:
                 verify(batch)
             if group.batches and not group.has_room_for(batch):
-                yield from made(group)
-                group = _Group(wanted_offset)
-            group.add(batch, passes=path is Path.PASS and (not cutting or cutting.passes(batch)))
+                full, group = group, _Group(wanted_offset)
+                yield from made(full)
+            passes = path is not Path.REBUILD and (not cutting or cutting.passes(batch))
+            group.add(batch, passes=passes)
     except IntegrityError:
         if group.batches:
             yield from made(group)
@@ -182,5 +184,5 @@ def _made(
 
 def _passed(batch: BatchHeader, end: Dropped, owner: object) -> Unit:
     count = batch.record_count
-    stretches = [(batch.base_offset, count)]
+    stretches = [(batch.base_offset, count)] if batch.is_dense else renumber(batch)
     return Unit(batch.view, count, stretches, *end, batch.max_timestamp, owner)
