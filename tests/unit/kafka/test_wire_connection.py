@@ -17,7 +17,7 @@ from tests.certificates import Authority
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
-from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.kafka.wire.security_access import Access
 
@@ -95,7 +95,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Security, ssl.S
 
 
 def echo(connection: Connection, parts: list[bytes]) -> asyncio.Future[PooledBuffer]:
-    return connection.request(ECHO, 0, parts, flexible=False)
+    return connection.request(ECHO, 0, parts, as_it_is, flexible=False)
 
 
 def digest(body: PooledBuffer) -> bytes:

@@ -38,7 +38,7 @@ from srm.kafka.rights import (
     on_transactional_id,
 )
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
-from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
     FETCH,
@@ -76,6 +76,10 @@ _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
 def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, SrmError) and error.retriable
+
+
+def _produced(body: PooledBuffer) -> ProduceAnswer:
+    return produce_response(memoryview(body.data))
 
 
 class WireCluster:
@@ -184,25 +188,13 @@ class WireCluster:
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
     ) -> asyncio.Future[ProduceAnswer]:
         """See the port."""
-        answer: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
         connection = self._connections.get(("produce", node))
         if connection is None or connection.closed:
-            answer.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
-            return answer
+            failed: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
+            failed.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
+            return failed
         parts = produce_request(batches, int(_REQUEST_TIMEOUT_S * 1000))
-        sent = connection.request(*PRODUCE, parts, flexible=False)
-
-        def done(future: asyncio.Future[PooledBuffer]) -> None:
-            if answer.done():
-                return
-            error = future.exception()
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(produce_response(memoryview(future.result().data)))
-
-        sent.add_done_callback(done)
-        return answer
+        return connection.request(*PRODUCE, parts, _produced, flexible=False)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
@@ -314,7 +306,7 @@ class WireCluster:
 
     async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> PooledBuffer:
         connection = await self._connection(purpose, node)
-        answer = connection.request(*FETCH, [body], flexible=True)
+        answer = connection.request(*FETCH, [body], as_it_is, flexible=True)
         return await self._answer(connection, answer, _REQUEST_TIMEOUT_S + max_wait_ms / 1000)
 
     async def _answer(

@@ -16,9 +16,9 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
@@ -42,9 +42,27 @@ _TLS_ALERT: Final = 0x1503
 _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
 _LOG_IN_TIMEOUT_S: Final = 30.0
+_WAKE_BYTES: Final = 1 << 19
+"""Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
 
-_Answer = asyncio.Future[PooledBuffer]
-_Request = tuple[_Answer, int, int, Sequence[Part], bool]
+_T = TypeVar("_T")
+_Request = tuple["_Answer", int, int, Sequence[Part], bool]
+
+
+class _Answer(NamedTuple):
+    """An answer that is due, and what makes of its bytes what the future is to hold."""
+
+    future: asyncio.Future[Any]
+    decode: Callable[[PooledBuffer], Any]
+
+    def fail(self, reason: SrmError | None) -> None:
+        if not self.future.done():
+            self.future.set_exception(UnavailableError(str(reason)))
+
+
+def as_it_is(body: PooledBuffer) -> PooledBuffer:
+    """Decode nothing."""
+    return body
 
 
 class Connection:
@@ -74,6 +92,7 @@ class Connection:
         self._body: PooledBuffer | None = None
         self._body_size = 0
         self._got = 0
+        self._wake_bytes = 1
         self._end: SrmError | None = None
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -108,14 +127,22 @@ class Connection:
         return self._end is not None
 
     def request(
-        self, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
-    ) -> asyncio.Future[PooledBuffer]:
-        """Send one request; the future holds the response body after its header.
+        self,
+        api_key: int,
+        version: int,
+        body: Sequence[Part],
+        decode: Callable[[PooledBuffer], _T],
+        *,
+        flexible: bool,
+    ) -> asyncio.Future[_T]:
+        """Send one request; the future holds what ``decode`` makes of the answer's bytes.
 
-        The parts are sent as they are, without a copy: do not change them before the answer. The
-        future fails with UnavailableError, whatever ends the connection.
+        Those begin with the correlation id. The parts are sent as they are, without a copy: do not
+        change them before the answer. The future fails with UnavailableError, whatever ends the
+        connection.
         """
-        answer: _Answer = self._loop.create_future()
+        future: asyncio.Future[_T] = self._loop.create_future()
+        answer = _Answer(future, decode)
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
         elif self._loop.time() < self._log_in_at or self.closed:
@@ -123,7 +150,7 @@ class Connection:
         else:
             self._held = deque([(answer, api_key, version, body, flexible)])
             self._login = self._loop.create_task(self._log_in_again())
-        return answer
+        return future
 
     async def ask(self, request: Any) -> Any:
         """Send a request of aiokafka's protocol (not a flexible one), past those that are held.
@@ -131,10 +158,10 @@ class Connection:
         Raises:
             SrmError: what ended the connection.
         """
-        answer: _Answer = self._loop.create_future()
+        answer = _Answer(self._loop.create_future(), as_it_is)
         self._send(answer, request.API_KEY, request.API_VERSION, [request.encode()], flexible=False)
         try:
-            body = await answer
+            body = await answer.future
         except UnavailableError:
             if self._end is not None:
                 raise self._end from None
@@ -154,10 +181,10 @@ class Connection:
         self._sock.close()
         self._outgoing.clear()
         for _, answer in self._waiting:
-            self._fail(answer)
+            answer.fail(reason)
         self._waiting.clear()
         for held in self._held or ():
-            self._fail(held[0])
+            held[0].fail(reason)
         self._held = None
         if self._login is not None:
             self._login.cancel()
@@ -187,7 +214,7 @@ class Connection:
         self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> None:
         if self.closed:
-            self._fail(answer)
+            answer.fail(self._end)
             return
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         header = struct.pack(">hhih", api_key, version, self._next_id, 3) + b"srm"
@@ -199,10 +226,6 @@ class Connection:
         self._outgoing.extend(memoryview(part) for part in body)
         if not self._writing:
             self._flush()
-
-    def _fail(self, answer: _Answer) -> None:
-        if not answer.done():
-            answer.set_exception(UnavailableError(str(self._end)))
 
     def _flush(self) -> None:
         try:
@@ -279,13 +302,25 @@ class Connection:
             self.close("the broker closed the connection")
             return False
         self._got += count
-        if count < len(view):
+        missing = len(view) - count
+        self._wake_at(missing)
+        if missing:
             return self._tls  # which may hold decrypted bytes that no event announces
         if self._body is None:
             return self._begin_body()
         body, self._body, self._got = self._body, None, 0
         self._answer(body)
         return True
+
+    def _wake_at(self, missing: int) -> None:
+        """Have the next event when a good part of what is missing is there (SO_RCVLOWAT).
+
+        Else each piece of an answer of megabytes would be an event, as soon as it has arrived.
+        """
+        count = min(max(1, missing), _WAKE_BYTES)
+        if count != self._wake_bytes and isinstance(self._sock, socket.socket):
+            self._wake_bytes = count
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def _begin_body(self) -> bool:
         (self._body_size,) = _SIZE.unpack(self._size_bytes)
@@ -303,8 +338,8 @@ class Connection:
         if correlation_id != expected:
             self._waiting.appendleft((expected, answer))
             self.close(f"answer {correlation_id} came where {expected} was due")
-        elif not answer.done():
-            answer.set_result(body)
+        elif not answer.future.done():
+            answer.future.set_result(answer.decode(body))
 
     def _break(self, error: OSError) -> None:
         """Close after an error; a broker tells what it thinks of a certificate in an alert."""

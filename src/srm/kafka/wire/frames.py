@@ -27,7 +27,7 @@ _FETCH_PARTITION: Final = struct.Struct(">iiqiqib")
 _FETCHED_HEAD: Final = struct.Struct(">ihi")
 _FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
-_PRODUCED: Final = struct.Struct(">ihqqq")
+_PRODUCED: Final = struct.Struct(">ihqqqi")
 _EMPTY: Final = memoryview(b"")
 
 
@@ -187,13 +187,12 @@ def produce_response(body: memoryview) -> ProduceAnswer:
     for _ in range(reader.number(">i")):
         topic = reader.text()
         for _ in range(reader.number(">i")):
-            index, error, base_offset, _, _ = reader.take(_PRODUCED)
-            refused, notes = [], []
-            for _ in range(max(0, reader.number(">i"))):
-                refused.append(reader.number(">i"))
-                notes.append(reader.text())
-            notes = [reader.text(), *notes[:1]]
+            index, error, base_offset, _, _, refused = reader.take(_PRODUCED)
+            records = [(reader.number(">i"), reader.text()) for _ in range(refused)]
+            message = reader.text()
+            if records:
+                message = "; ".join(filter(None, (message, records[0][1])))
             answers[TopicPartition(topic, index)] = Produced(
-                error, base_offset, "; ".join(note for note in notes if note), tuple(refused)
+                error, base_offset, message, tuple([at for at, _ in records])
             )
     return ProduceAnswer(answers, throttle_ms=reader.number(">i"))
