@@ -32,6 +32,7 @@ class Broker:
     password: str = "secret"
     lifetime_ms: int = 0
     answer_bytes: int = 0
+    piece_bytes: int = 1 << 30
     pace: Callable[[], float] = lambda: 0.0
     keys: list[int] = field(default_factory=list)
     first_bytes: bytes = b""
@@ -43,12 +44,15 @@ class Broker:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
                 request = await reader.readexactly(size)
-                await asyncio.sleep(self.pace())
                 key, _, correlation_id = struct.unpack_from(">hhi", request)
                 self.keys.append(key)
                 answer = struct.pack(">i", correlation_id) + self._answer(key, request[13:])
-                writer.write(struct.pack(">i", len(answer)) + answer)
-                await writer.drain()
+                answer = struct.pack(">i", len(answer)) + answer
+                await asyncio.sleep(self.pace())
+                for at in range(0, len(answer), self.piece_bytes):
+                    writer.write(answer[at : at + self.piece_bytes])
+                    await writer.drain()
+                    await asyncio.sleep(self.pace())
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             writer.close()
 
@@ -126,6 +130,27 @@ def test_pipelined_requests_of_any_size_arrive_whole_and_are_answered_in_order(
             return [digest(body) for body in answers]
 
     assert asyncio.run(run()) == [hashlib.sha256(b"".join(r)).digest() for r in requests]
+
+
+def test_an_answer_that_comes_in_pieces_is_an_event_per_half_megabyte(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces, events = 64, 0
+    broker = Broker(answer_bytes=pieces << 16, piece_bytes=1 << 16, pace=lambda: 0.001)
+    receive = Connection._receive
+
+    def counted(connection: Connection) -> None:
+        nonlocal events
+        events += 1
+        receive(connection)
+
+    async def run() -> bytes:
+        monkeypatch.setattr(Connection, "_receive", counted)
+        async with connected(broker, Security("P")) as connection:
+            return digest(await echo(connection, [b"1"]))
+
+    assert asyncio.run(run()) == hashlib.sha256(b"1").digest()
+    assert events < pieces // 4
 
 
 def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:
