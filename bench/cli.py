@@ -3,7 +3,7 @@
     make bench                                   short mode, under 3 minutes
     make bench BENCH_ARGS=--full                 all cases, about 25 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
-    make bench BENCH_ARGS=--scale                many topics and partitions, srm alone
+    make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, about 12 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 
 Results go to build/bench/*.json, one object each, and stay until they are measured again; logs of
@@ -91,7 +91,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         chosen = all_cases.short_cases()
     chosen = [case.sized(options.fraction) for case in all_cases.available(chosen)]
     engines = options.engines or [*all_cases.ENGINE_NAMES, all_cases.SOCKET_COPY]
-    is_short = not (options.full or options.cases)
+    is_short = not (options.full or options.cases or options.scale)
     fraction = options.fraction * (all_cases.SHORT_FRACTION if is_short else 1.0)
     return Plan(tuple(chosen), tuple(engines), options.repeat, fraction, scale=options.scale)
 
