@@ -3,7 +3,7 @@
     make bench                                   short mode, under 3 minutes
     make bench BENCH_ARGS=--full                 all cases, about 25 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
-    make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, about 12 minutes
+    make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 
 Results go to build/bench/*.json, one object each, and stay until they are measured again; logs of
