@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from tests.unit.engine.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
-from srm.config.model import FlowConfig
+from srm.config.model import Config, FlowConfig
 from srm.domain.offset_map import Position, Run
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext
@@ -128,3 +129,13 @@ def sites(new_sites: Callable[[], TwoSites]) -> TwoSites:
     made.copy("P->B", claim=1)
     made.copy("B->P")
     return made
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return config_in(tmp_path_factory.mktemp("move"))
+
+
+@pytest.fixture
+def world(config: Config) -> World:
+    return busy_world(config)

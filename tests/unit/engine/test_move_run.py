@@ -6,23 +6,12 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.moving import REQUEST, World, busy_world, config_in
+from tests.unit.engine.moving import REQUEST, World
 
 from srm.cli.failover_view import MoveView, render_plan, render_report
-from srm.config.model import Config
 from srm.engine import move
 from srm.engine.move import MoveReport, RunEvent
 from srm.errors import ConflictError, GateClosedError, UnavailableError
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    return config_in(tmp_path_factory.mktemp("move"))
-
-
-@pytest.fixture
-def world(config: Config) -> World:
-    return busy_world(config)
 
 
 class Clients:
