@@ -1,7 +1,7 @@
 """Copy cost, latency and footprint of srm beside MirrorMaker 2: same brokers, same data, one run.
 
     make bench                                   short mode, under 3 minutes
-    make bench BENCH_ARGS=--full                 all cases, about 25 minutes
+    make bench BENCH_ARGS=--full                 all cases, about 20 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
