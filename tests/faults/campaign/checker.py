@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from tests.faults.campaign.history import Life, Records, TopicHistory
 
@@ -143,7 +144,9 @@ class _Cursor:
         return pairs if at is None else [pair for pair in pairs if pair[0] < at]
 
     def has(self, record: LoggedRecord) -> bool:
-        return any(self._same(expected, record) for _, expected in self._records)
+        """Whether the record is of this life, before or after it was truncated."""
+        known = chain(self._records, self._now)
+        return any(self._same(expected, record) for _, expected in known)
 
     def rest(self) -> list[int]:
         """Return the offsets that never arrived and are not accounted for."""
@@ -169,7 +172,8 @@ class _Cursor:
 
     def _skip(self, index: int) -> None:
         if index > self._at:
-            self.lost.append((self._records[self._at][0], self._deleted))
+            # Not to where the source begins in the end: it may have lost more after that.
+            self.lost.append((self._records[self._at][0], self._records[index - 1][0] + 1))
 
     def _same(self, left: LoggedRecord, right: LoggedRecord) -> bool:
         if self._keeps_timestamps:
