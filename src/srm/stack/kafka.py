@@ -190,15 +190,14 @@ class KafkaBroker:
             StackError: the broker ended, or is not ready after ``timeout`` seconds.
         """
         self._process.wait_until(lambda: answers(self.port), timeout, "listening")
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self._process.wait_until(lambda: self._is_listed(client), timeout, "ready")
+        self._process.wait_until(self._is_listed, timeout, "ready")
 
     @property
     def ready(self) -> bool:
         """Whether the broker answers metadata requests now, with itself in the list."""
         if not self.running or not answers(self.port):
             return False
-        return self._is_listed(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}))
+        return self._is_listed()
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """Shut the broker down in order; SIGKILL after ``timeout`` seconds."""
@@ -214,7 +213,10 @@ class KafkaBroker:
         self.start()
         self.wait_ready()
 
-    def _is_listed(self, client: AdminClient) -> bool:
+    def _is_listed(self) -> bool:
+        # A client of its own for each look: one that was told of no broker at all, as by one that
+        # was frozen, may never find any again (librdkafka issue 5301).
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
             return self.node_id in client.list_topics(timeout=_METADATA_SECONDS).brokers
         except KafkaException:
