@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,10 +19,11 @@ import pytest
 from srm.domain.internal_topics import HEARTBEATS
 from srm.domain.mm2_records import Heartbeat
 from srm.domain.topics import Flow
-from srm.engine.ports import TopicSpec
+from srm.engine.compacted import compacted_spec
 from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import KAFKA_VERSION
 from srm.stack.kafka import KafkaBroker
+from srm.wiring import now_ms
 
 OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""
@@ -94,9 +94,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
 def _beat(broker: KafkaBroker) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}
     with KafkaCluster(broker.alias, servers, servers, servers) as cluster:
-        cluster.create_topics([TopicSpec(HEARTBEATS, 1, 1, {"cleanup.policy": "compact"})])
+        cluster.create_topics([compacted_spec(HEARTBEATS, 1)])
         for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
-            heartbeat = Heartbeat(flow, int(time.time() * 1000))
+            heartbeat = Heartbeat(flow, now_ms())
             cluster.compacted(HEARTBEATS).write({heartbeat.key(): heartbeat.value()})
 
 

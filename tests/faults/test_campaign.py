@@ -45,8 +45,6 @@ _A_CAMPAIGN = """
 import os, subprocess, sys
 from pathlib import Path
 from tests.faults.campaign.brokers import Brokers
-from tests.faults.campaign.checker import match
-from tests.faults.campaign.history import Life, TopicHistory
 brokers = Brokers(Path(sys.argv[1]))
 stands_for_a_broker = ["sleep", "60"]
 environ = {**os.environ, **brokers.environ}

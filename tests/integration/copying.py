@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 from tests.flows import flow_config
 from tests.waiting import eventually
 
@@ -34,6 +36,13 @@ from srm.testing.logs import first_difference, read_log
 
 def _properties(cluster: str | Mapping[str, str]) -> dict[str, str]:
     return {"bootstrap.servers": cluster} if isinstance(cluster, str) else dict(cluster)
+
+
+def delete_before(cluster: str | Mapping[str, str], topic: str, offset: int) -> None:
+    """Delete the records of partition 0 before an offset, as retention would."""
+    admin = AdminClient(_properties(cluster))
+    [deleted] = admin.delete_records([KafkaPartition(topic, 0, offset)]).values()
+    assert deleted.result(10).low_watermark == offset
 
 
 class CopyLab:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
+from tests.integration.copying import delete_before
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -290,17 +290,11 @@ def test_an_operators_rewind_on_the_source_is_followed_and_not_undone(copied: Co
 
 def test_records_deleted_on_the_replica_are_counted_as_lost(copied: Copied) -> None:
     _read_and_leave(copied, copied.sites.there.source, "classic", 10)
-    _delete_before(copied.sites.bootstrap(copied.sites.there.target), copied.replica, 30)
+    delete_before(copied.sites.bootstrap(copied.sites.there.target), copied.replica, 30)
 
     [outcome] = checkpoints.compute(copied.forward)
 
     assert (outcome.downstream_offset, outcome.lost) == (30, 30 - SHIFT - 10)
-
-
-def _delete_before(bootstrap: str, topic: str, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [deleted] = admin.delete_records([KafkaPartition(topic, 0, offset)]).values()
-    assert deleted.result(20).low_watermark == offset
 
 
 def test_the_commands_say_the_same_as_the_engine(copied: Copied) -> None:

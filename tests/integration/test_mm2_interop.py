@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.integration.kafka_tools import run_tool
 
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import first_difference, read_log
 
@@ -82,21 +81,8 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
         is None
     )
 
-    probe = subprocess.run(
-        [
-            str(find_java().program),
-            "-cp",
-            kafka_class_path(),
-            str(PROBE),
-            clusters["B"].bootstrap,
-            source,
-            group,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    place = clusters["B"].bootstrap, source, group
+    probe = run_tool(str(PROBE), *place, check=False, timeout_s=120)
     seen = set(probe.stdout.splitlines())
     # The claim's marker stands before the first copied record, so 700 is 701 on the target.
     assert {

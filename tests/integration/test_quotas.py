@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
 from tests.integration.copying import CopyLab
+from tests.integration.kafka_tools import run_tool
 
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -50,16 +48,13 @@ def test_a_flow_with_a_limit_copies_no_faster(clusters: Mapping[str, KafkaBroker
 @contextmanager
 def _client_quota(broker: KafkaBroker, quota: str) -> Iterator[None]:
     """Limit the clients named srm on a broker, by Kafka's own tool."""
-    tool = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
-    tool += [kafka_class_path(), "kafka.admin.ConfigCommand", "--bootstrap-server"]
-    tool += [broker.bootstrap, "--entity-type", "clients", "--entity-name", "srm", "--alter"]
-    change = ["--add-config", f"{quota}={BROKER_RATE}"]
-    subprocess.run([*tool, *change], check=True, timeout=60, capture_output=True)
+    tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap]
+    tool += ["--entity-type", "clients", "--entity-name", "srm", "--alter"]
+    run_tool(*tool, "--add-config", f"{quota}={BROKER_RATE}")
     try:
         yield
     finally:
-        undo = ["--delete-config", quota]
-        subprocess.run([*tool, *undo], check=True, timeout=60, capture_output=True)
+        run_tool(*tool, "--delete-config", quota)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from tests.integration.copying import CopyLab
+from confluent_kafka import Producer
+from tests.integration.copying import CopyLab, delete_before
+from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
 from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
@@ -55,11 +52,9 @@ def _newest(bootstrap: str, topic: str) -> dict[bytes | None, bytes | None]:
 def _read_by_kafkas_own_consumer(
     bootstrap: str, topic: str, count: int
 ) -> list[tuple[bytes, bytes]]:
-    tool = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
-    tool += [kafka_class_path(), "org.apache.kafka.tools.consumer.ConsoleConsumer"]
-    tool += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
-    tool += ["--formatter-property", "print.key=true", "--max-messages", str(count)]
-    lines = subprocess.run(tool, check=True, timeout=60, capture_output=True).stdout.splitlines()
+    tool = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap]
+    tool += ["--topic", topic, "--from-beginning", "--max-messages", str(count)]
+    lines = run_tool(*tool, "--formatter-property", "print.key=true").stdout.encode().splitlines()
     return [(key, value) for key, _, value in (line.partition(b"\t") for line in lines)]
 
 
@@ -249,12 +244,6 @@ def test_records_of_somebody_else_are_a_hole_and_reported(lab: CopyLab) -> None:
     assert len(runs) == 2
 
 
-def _delete_before(lab: CopyLab, topic: str, offset: int) -> None:
-    admin = AdminClient(lab.source_props)
-    [deleted] = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
-    deleted.result(10)
-
-
 def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab) -> None:
     """A killed slot had copied more than it told of, and the source has deleted it since."""
     [p] = lab.topic()
@@ -271,7 +260,7 @@ def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab)
     with lab.running():
         lab.wait_until_copied([p])
     before = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
-    _delete_before(lab, p.topic, 70)
+    delete_before(lab.source_props, p.topic, 70)
     state.write(told)
     blocks.write({**dict.fromkeys(blocks.read()), **written})
     _fill(lab.producer(), p.topic, 10, seed=100)
@@ -293,7 +282,7 @@ def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLa
     with lab.running():
         lab.wait_until_copied(partitions)
     _fill(lab.producer(), partitions[0].topic, 200, 2, seed=200)
-    _delete_before(lab, partitions[0].topic, 150)
+    delete_before(lab.source_props, partitions[0].topic, 150)
 
     with lab.running():
         lab.wait_until_copied(partitions[1:])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from tests.integration.kafka_tools import run_tool
 
 from srm.cli.control import main
 from srm.config.loader import load_config
@@ -19,8 +20,6 @@ from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.compacted import ensure_compacted
 from srm.engine.control_lists import ListPair, load
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_cluster, open_flow
 
@@ -226,11 +225,5 @@ def test_kafkas_own_tool_takes_the_exported_offsets(
 
 def _consumer_groups(broker: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    java = str(find_java().program)
-    return subprocess.run(
-        [java, "-cp", kafka_class_path(), tool, "--bootstrap-server", broker.bootstrap, *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    where = "--bootstrap-server", broker.bootstrap
+    return run_tool(tool, *where, *arguments, check=False, timeout_s=90)

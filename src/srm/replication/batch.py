@@ -64,7 +64,8 @@ class Path(Enum):
     RENUMBER = "renumber"
     """Sent on with its records renumbered in place: it has holes, and is not compressed."""
     REBUILD = "rebuild"
-    """Decoded and encoded again: it has holes, or begins before the wanted offset."""
+    """Decoded and encoded again: it begins before the wanted offset, say, or is compressed and has
+    holes."""
     DROP = "drop"
     """Holds nothing that is copied: markers, or a batch that compaction has emptied."""
 

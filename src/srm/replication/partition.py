@@ -120,7 +120,11 @@ class PartitionCopy:
         self.cutting = Cutting()
         start = self.start
         self.map = MapLog(
-            *(assigned, start.producer_ids, start.found, start.damaged, start.last_block),
+            assigned,
+            start.producer_ids,
+            start.found,
+            start.damaged,
+            start.last_block,
             start.source_epoch,
         )
         self.fetch_offset = self.source_next = start.source_next

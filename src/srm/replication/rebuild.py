@@ -1,9 +1,10 @@
 """The rebuild path: decode batches and encode them again, for what cannot pass through.
 
-Brokers accept only dense batches, so one with holes (compaction) is written anew; a batch that
-begins before the wanted offset loses its head; LogAppendTime becomes an explicit timestamp; tiny
-batches become one, and one that is too large becomes several. Records are decoded and encoded by
-aiokafka's native code, about 0.7 us for each.
+Brokers accept only dense batches, so a compressed one with holes (compaction) is written anew (for
+others see :mod:`srm.replication.renumber`); a batch that begins before the wanted offset loses its
+head; LogAppendTime becomes an explicit timestamp; tiny batches become one, and one that is too
+large becomes several. Records are decoded and encoded by aiokafka's native code, about 0.7 us for
+each.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from srm.testing.logs import Log, LoggedRecord
 
 Pair = tuple[int, int]
 
-GONE = "not in the map"
+_GONE = "not in the map"
 _SHOWN = 3
 
 
@@ -37,6 +37,11 @@ class Matched:
     stood: list[Pair] | None = None
     foreign: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+
+def told_gone(reported: Iterable[PartitionStatus]) -> bool:
+    """Whether it is told that copied records are gone from the source, and not in the map."""
+    return any(_GONE in status.reason for status in reported)
 
 
 def match(
@@ -268,23 +273,23 @@ def check_losses(
     before the first record was copied was never there for the copy, which begins where the source
     does.
     """
-    told_gone = any(GONE in status.reason for status in reported)
+    some_gone = told_gone(reported)
     ranges = {(s.lost_from, s.lost_to) for s in reported if s.lost_from is not None}
     sources = [s for s, _ in copied if truncated_at is None or s < truncated_at]
     problems = []
     for first, end in lost:
         after = max((source + 1 for source in sources if source < first), default=0)
-        told_as_gone = told_gone and (first == truncated_at or end <= deleted)
+        told_as_gone = some_gone and (first == truncated_at or end <= deleted)
         if told_as_gone or end <= min(sources, default=0):
             continue
-        earliest = 0 if told_gone else after
+        earliest = 0 if some_gone else after
         if not any(f is not None and earliest <= f <= first and (t or 0) >= end for f, t in ranges):
             problems.append(
                 f"{where}: records {first} to {end} are lost, reported: {ranges or '-'}"
             )
     for first, end in ranges:
         wrong = [source for source in sources if first is not None and first <= source < (end or 0)]
-        if wrong and not told_gone:
+        if wrong and not some_gone:
             problems.append(f"{where}: {first} to {end} reported as lost, but {wrong[0]} is copied")
     return problems
 
@@ -297,7 +302,7 @@ def check_compacted(
     known: OffsetMap | None,
     stranger: bytes,
     *,
-    told_gone: bool,
+    some_gone: bool,
 ) -> list[str]:
     """A source that is compacted meanwhile: compare through the map, by the records' own ids.
 
@@ -314,7 +319,7 @@ def check_compacted(
         if record.value is not None and record.value.startswith(stranger):
             continue
         at = by_target.pop(offset, None)
-        if at is None and told_gone and dict(record.headers).get("id") not in left:
+        if at is None and some_gone and dict(record.headers).get("id") not in left:
             continue
         if at is None:
             problems.append(f"{where}: target offset {offset} {_cut(record)} is not in the map")

@@ -249,10 +249,8 @@ class Run:
                         {offset: name for (n, offset), name in ids.items() if n == p.partition},
                         maps[topic.life.topic_id].maps.get(place),
                         STRANGER,
-                        told_gone=any(
-                            (s.topic, s.partition) == (p.topic, p.partition)
-                            and checker.GONE in s.reason
-                            for s in statuses
+                        some_gone=checker.told_gone(
+                            s for s in statuses if (s.topic, s.partition) == (p.topic, p.partition)
                         ),
                     )
                 else:
@@ -279,7 +277,10 @@ class Run:
         stopped = any(_stopped_for_loss(topic.life, status) for status in told)
         ends = [int(end) for status in told for end in _STRAYS.findall(status.reason)]
         found = checker.match(
-            *(topic, partition.partition, target, STRANGER),
+            topic,
+            partition.partition,
+            target,
+            STRANGER,
             stopped=stopped,
             strays=max(ends, default=0),
         )
@@ -294,7 +295,7 @@ class Run:
             known = maps[life.topic_id].maps.get(place)
             if life is topic.life and not undecidable:
                 stood = pairs if found.stood is None else found.stood
-                if any(checker.GONE in status.reason for status in told):
+                if checker.told_gone(told):
                     deleted = life.deleted.get(partition.partition, 0)
                     stood = checker.without_gone(stood, known, deleted)
                 problems += checker.check_map(str(place), known, stood)
