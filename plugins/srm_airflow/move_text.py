@@ -9,9 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from srm.domain.move import MovePlan
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_report import MoveReport
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.report import MoveReport
 
 LOG_WIDTH: Final = 150
 SHOWN_REASONS: Final = 5

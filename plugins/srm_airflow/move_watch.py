@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from srm.config.loader import load_config
-from srm.domain.move_gate import SyncStatus
+from srm.domain.move.gate import SyncStatus
 from srm.domain.topics import Flow
 from srm.engine import move
 from srm.engine.control_lists import effective, load
-from srm.engine.move_store import MoveContext
+from srm.engine.move.store import MoveContext
 from srm_airflow.settings import wiring
 
 

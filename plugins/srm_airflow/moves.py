@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from srm.domain.move import MovePlan, MoveRequest
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.request import MoveRequest
 from srm.engine import move
-from srm.engine.move_store import MoveContext
+from srm.engine.move.store import MoveContext
 from srm.errors import ConflictError, NotFoundError, UsageError
 from srm_airflow.move_text import note_text, plan_text, reasons_text, report_text
 from srm_airflow.move_watch import opened_move

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from srm.domain.move_gate import SyncStatus
+from srm.domain.move.gate import SyncStatus
 from srm.errors import SrmError
 from srm_airflow.move_text import progress_line, progress_summary
 from srm_airflow.move_watch import MoveWatch

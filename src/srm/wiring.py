@@ -10,7 +10,7 @@ from functools import partial
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
-from srm.engine.move_store import MoveContext
+from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster, FlowContext
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader

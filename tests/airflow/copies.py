@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.move.routes import group_subject, routes_of, topic_subject
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import PartitionPosition, SlotReport
-from srm.domain.routing import group_subject, routes_of, topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, TopicSpec

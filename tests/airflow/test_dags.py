@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from srm.domain.move import MoveRequest
+from srm.domain.move.request import MoveRequest
 
 pytestmark = pytest.mark.airflow
 

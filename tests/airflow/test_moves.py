@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from srm.domain.move import GroupPlan, MovePlan, MoveRequest
-from srm.domain.move_positions import PartitionMove
-from srm.domain.move_report import GroupReport, MoveReport
+from srm.domain.move.plan import GroupPlan, MovePlan
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.report import GroupReport, MoveReport
+from srm.domain.move.request import MoveRequest
 from srm.errors import UnavailableError, UsageError
 from srm_airflow import moves
 from srm_airflow.move_text import note_text, plan_text, reasons_text, report_text

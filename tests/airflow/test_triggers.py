@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
 
-from srm.domain.move_gate import GroupSync, SyncStatus
+from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.errors import NotFoundError, UnavailableError
 from srm_airflow import triggers
 from srm_airflow.triggers import MoveWaitTrigger

@@ -18,8 +18,9 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
-from srm.domain.routing import acks_of
-from srm.engine.move_store import Redirect, ensure_topics, redirect
+from srm.domain.move.routes import acks_of
+from srm.engine.move.routes import Redirect, redirect
+from srm.engine.move.store import ensure_topics
 from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log

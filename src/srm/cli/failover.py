@@ -18,9 +18,10 @@ from rich.table import Table
 from srm.cli.failover_view import MoveView, render_plan, render_report
 from srm.cli.output import ConfigOption, JsonOption, emit
 from srm.config.loader import load_config
-from srm.domain.move import MovePlan, MoveRequest
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_progress import MoveProgress, MoveStep
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress, MoveStep
+from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore
 from srm.errors import ConflictError, UsageError

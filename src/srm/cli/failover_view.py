@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.move import MovePlan
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_report import MoveReport
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.report import MoveReport
 from srm.engine.move import RunEvent, VerifyStatus
 
 _STEPS = ("hold", "wait", "apply", "go", "verify", "report")

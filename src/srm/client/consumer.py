@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from srm.client.routing import RoutingWatcher, default_client_id, now_ms
 from srm.config.model import Config
-from srm.domain.routing import Ack, Route, group_subject
+from srm.domain.move.routes import Ack, Route, group_subject
 from srm.domain.topics import Flow
 from srm.errors import ConflictError, UsageError
 from srm.kafka.clients import ClientLog

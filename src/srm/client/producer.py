@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from srm.client.routing import RoutingWatcher, default_client_id, now_ms
 from srm.config.model import Config
-from srm.domain.routing import Ack, AckState, Route, topic_subject
+from srm.domain.move.routes import Ack, AckState, Route, topic_subject
 from srm.errors import ConflictError, SrmError, UnavailableError, UsageError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import kafka_errors, translate

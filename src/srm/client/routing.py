@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, Producer
 
 from srm.config.model import Config
 from srm.domain import internal_topics
-from srm.domain.routing import Ack, Route, decode_route, home_route, is_subject, merge
+from srm.domain.move.routes import Ack, Route, decode_route, home_route, is_subject, merge
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog
 from srm.kafka.tail import KafkaTopicTail

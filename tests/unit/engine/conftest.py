@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.moving import World, busy_world, config_in
+from tests.unit.engine.move.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
-from srm.domain.move_gate import ReplicationFacts
-from srm.domain.move_positions import Direction, PartitionFacts, PartitionMove, partition_move
+from srm.domain.move.gate import ReplicationFacts
+from srm.domain.move.positions import Direction, PartitionFacts, PartitionMove, partition_move
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
-from srm.engine.move_store import MoveContext, RoutingTables
+from srm.engine.move.routes import RoutingTables
+from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowMaps, GroupDescription, GroupState, TopicDescription
 
 # A group that a cluster did not describe may have members: it blocks.

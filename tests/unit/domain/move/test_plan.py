@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.move import GroupPlan, MovePlan, MoveRequest, fingerprint
-from srm.domain.move_positions import PartitionMove
-from srm.domain.move_progress import GroupResume, MoveProgress, Observation
-from srm.domain.move_report import MoveReport, build_report
+from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.progress import GroupResume, MoveProgress, Observation
+from srm.domain.move.report import MoveReport, build_report
+from srm.domain.move.request import MoveRequest
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}

@@ -12,15 +12,17 @@ their groups are not synchronised.
 
 from __future__ import annotations
 
-from srm.domain.move import MovePlan, MoveRequest
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_progress import MoveProgress
-from srm.domain.move_report import MoveReport
-from srm.engine.move_plan import new_move_id, plan
-from srm.engine.move_report import VerifyStatus, report, report_html, verify
-from srm.engine.move_run import RunEvent, carry_out
-from srm.engine.move_steps import apply, go, hold, release, wait_status
-from srm.engine.move_store import MoveContext, MoveStore
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress
+from srm.domain.move.report import MoveReport
+from srm.domain.move.request import MoveRequest
+from srm.engine.move.plan import new_move_id, plan
+from srm.engine.move.report import report, report_html
+from srm.engine.move.run import RunEvent, carry_out
+from srm.engine.move.steps import apply, go, hold, release, wait_status
+from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.verify import VerifyStatus, verify
 
 __all__ = [
     "MoveContext",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from srm.config.loader import load_config
 from srm.config.model import Config
+from srm.domain.move.routes import Route, routes_of
 from srm.domain.offset_map import Position, Run
-from srm.domain.routing import Route, routes_of
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest

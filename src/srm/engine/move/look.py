@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srm.domain.move import MovePlan
-from srm.domain.move_gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
-from srm.domain.move_progress import MoveProgress, Observation
-from srm.domain.routing import group_subject, topic_subject
+from srm.domain.move.gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress, Observation
+from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
-from srm.engine.move_facts import MoveFacts, read_facts
-from srm.engine.move_store import MoveContext, MoveStore
+from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.store import MoveContext, MoveStore
 
 
 def subjects(plan: MovePlan) -> tuple[str, ...]:

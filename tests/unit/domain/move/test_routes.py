@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.routing import (
+from srm.domain.move.routes import (
     Ack,
     Route,
     acks_of,

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
-from srm.domain.move import GroupPlan, MovePlan, MoveRequest, fingerprint, position_problem
-from srm.domain.routing import Route, group_subject, topic_subject
-from srm.engine.move_facts import MoveFacts, read_facts
-from srm.engine.move_store import MoveContext, MoveStore, ensure_topics
+from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
 

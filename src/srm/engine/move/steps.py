@@ -11,23 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from srm.domain import internal_topics
-from srm.domain.move import MovePlan
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_progress import DECIDED, MoveProgress, Observation
-from srm.domain.routing import Route
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import DECIDED, MoveProgress, Observation
+from srm.domain.move.routes import Route
 from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
-from srm.engine.move_facts import partitions
-from srm.engine.move_look import Look, by_name, look, passed, subjects
-from srm.engine.move_plan import compute_plan, config_fingerprint
-from srm.engine.move_store import (
-    MoveContext,
-    MoveStore,
-    Redirect,
-    RoutingTables,
-    is_set,
-    redirect,
-)
+from srm.engine.move.facts import partitions
+from srm.engine.move.look import Look, by_name, look, passed, subjects
+from srm.engine.move.plan import compute_plan, config_fingerprint
+from srm.engine.move.routes import Redirect, RoutingTables, is_set, redirect
+from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import ConflictError, GateClosedError
 
 log = logging.getLogger(__name__)

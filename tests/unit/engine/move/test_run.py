@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.moving import REQUEST, World
+from tests.unit.engine.move.moving import REQUEST, World
 
 from srm.cli.failover_view import MoveView, render_plan, render_report
 from srm.engine import move

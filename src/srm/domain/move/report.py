@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from srm.domain.move import MovePlan, Operation
-from srm.domain.move_progress import GroupResume, MoveProgress, MoveStep
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import GroupResume, MoveProgress, MoveStep
+from srm.domain.move.request import Operation
 from srm.errors import IntegrityError
 
 

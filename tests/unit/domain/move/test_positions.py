@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.move_positions import PartitionFacts, partition_move
+from srm.domain.move.positions import PartitionFacts, partition_move
 from srm.domain.offset_map import OffsetMap, Position, Run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.moving import REQUEST, World, held, planned
+from tests.unit.engine.move.moving import REQUEST, World, held, planned
 
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.move import MoveRequest
-from srm.domain.move_gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
-from srm.domain.move_positions import PartitionMove
-from srm.domain.routing import Route
+from srm.domain.move.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import Route
 
 REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)
 HELD = Route(5, "P", "hold", "m1")

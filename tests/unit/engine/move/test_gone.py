@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.engine.moving import REQUEST, Killed, World, busy_world, held, planned
+from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world, held, planned
 
 from srm.config.model import Config
 from srm.domain.ledger import Ledger
-from srm.domain.routing import Ack
+from srm.domain.move.routes import Ack
 from srm.domain.topics import TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest, MoveStore

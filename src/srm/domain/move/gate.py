@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from srm.domain.move import MoveRequest, position_problem
-from srm.domain.move_positions import PartitionMove
-from srm.domain.routing import Route, group_subject, topic_subject
+from srm.domain.move.plan import position_problem
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import Route, group_subject, topic_subject
 
 # States a group may be in while offsets are written for it; any other, also an unknown one, counts
 # as active.

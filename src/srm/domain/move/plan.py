@@ -1,84 +1,17 @@
-"""A move of consumer groups and producers from cluster X (source) to Y (target): request and plan.
-
-Failover and failback are the same algorithm; the words tell people which way is home.
-"""
+"""Plan of a move: computed once, shown before anything is done."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from srm.domain.move_positions import PartitionMove
-from srm.domain.topics import Flow
-from srm.errors import IntegrityError, UsageError
-
-Operation = Literal["failover", "failback"]
-
-
-@dataclass(frozen=True, slots=True)
-class MoveRequest:
-    """What to move, as asked for.
-
-    ``topics`` are original names (``Payments``, never ``P.Payments``); empty means every topic the
-    flows replicate. Empty ``groups`` means every group the flow selects that has offsets on them.
-
-    ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
-    groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
-    still before its writers count as stopped. ``redirect`` is how clients are told.
-    ``accept_skips`` allows a move although the target has dropped records a group has still to
-    read; ``overwrite`` lets srm's translation replace a consumer's own, later commit on the target.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    operation: Operation
-    source: str
-    target: str
-    topics: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    redirect: Literal["routing"] = "routing"
-    wait_seconds: float = 600.0
-    resume_seconds: float = 120.0
-    quiet_seconds: float = 1.0
-    accept_skips: bool = False
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        Flow.parse(f"{self.source}->{self.target}")
-        for name in ("wait_seconds", "resume_seconds", "quiet_seconds"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} of the move is negative: give seconds, e.g. 600")
-        for name in ("topics", "groups"):
-            values = getattr(self, name)
-            if len(set(values)) != len(values) or not all(values):
-                raise UsageError(f"{name} of the move has an empty or repeated name: {values}")
-
-    @property
-    def flow(self) -> Flow:
-        """The flow from the side that is left to the side that takes over."""
-        return Flow(self.source, self.target)
-
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> MoveRequest:
-        """Build a request from a form or JSON object.
-
-        Raises:
-            UsageError: a key is unknown or missing, or a value cannot be used.
-        """
-        try:
-            return _REQUEST.validate_python(dict(settings))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "request"
-            if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-                known = ", ".join(field.name for field in fields(cls))
-                raise UsageError(f"move has no setting {where!r}: known are {known}") from None
-            raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.request import MoveRequest
+from srm.errors import IntegrityError
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +80,6 @@ class MovePlan:
             ) from error
 
 
-_REQUEST = TypeAdapter(MoveRequest)
 _PLAN = TypeAdapter(MovePlan)
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from srm.domain.move import MovePlan
-from srm.domain.move_gate import SyncStatus
-from srm.domain.move_report import MoveReport
-from srm.engine.move_report import VerifyStatus, report, verify
-from srm.engine.move_steps import apply, go, hold, release, wait_status
-from srm.engine.move_store import MoveContext, MoveStore
+from srm.domain.move.gate import SyncStatus
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.report import MoveReport
+from srm.engine.move.report import report
+from srm.engine.move.steps import apply, go, hold, release, wait_status
+from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""A move, pure: request, plan, positions, gate, routes, progress, report."""
