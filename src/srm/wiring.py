@@ -65,18 +65,14 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
     with (
-        open_cluster(config, flow.source) as left,
-        open_cluster(config, flow.target) as taken,
+        open_cluster(config, flow.source) as from_cluster,
+        open_cluster(config, flow.target) as to_cluster,
     ):
+        forward = control_lists.effective(forward, control_lists.load(to_cluster, flow))
+        reverse = control_lists.effective(reverse, control_lists.load(from_cluster, flow.reversed))
         yield MoveContext(
-            flow_context(
-                control_lists.effective(forward, control_lists.load(taken, flow)), left, taken
-            ),
-            flow_context(
-                control_lists.effective(reverse, control_lists.load(left, flow.reversed)),
-                taken,
-                left,
-            ),
+            flow_context(forward, from_cluster, to_cluster),
+            flow_context(reverse, to_cluster, from_cluster),
         )
 
 

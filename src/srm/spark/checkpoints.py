@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.checkpoints import CheckpointSummary, emit
-from srm.spark.groups import FlowOpener, over_groups, selected_groups
+from srm.spark.groups import over_groups, selected_groups
+from srm.wiring import open_flow
 
 
-def emit_spread(
-    spark: SparkSession, config: Config, flow: Flow, open_flow: FlowOpener
-) -> CheckpointSummary:
+def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSummary:
     """Write a flow's checkpoints; see :func:`srm.engine.checkpoints.emit`.
 
     Raises:
@@ -29,7 +28,7 @@ def emit_spread(
         if start.skipped:
             return start
         groups = selected_groups(context)
-    parts, errors = over_groups(spark, config, flow, open_flow, groups, emit)
+    parts, errors = over_groups(spark, config, flow, groups, emit)
     return merge(start, parts, errors)
 
 

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.group_sync import GroupSyncSummary, sync
-from srm.spark.groups import FlowOpener, over_groups, selected_groups
+from srm.spark.groups import over_groups, selected_groups
+from srm.wiring import open_flow
 
 
-def sync_spread(
-    spark: SparkSession, config: Config, flow: Flow, open_flow: FlowOpener
-) -> GroupSyncSummary:
+def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSummary:
     """Bring a flow's idle groups on; see :func:`srm.engine.group_sync.sync`.
 
     Raises:
@@ -29,7 +28,7 @@ def sync_spread(
         if start.skipped:
             return start
         groups = selected_groups(context)
-    parts, errors = over_groups(spark, config, flow, open_flow, groups, sync)
+    parts, errors = over_groups(spark, config, flow, groups, sync)
     return merge(start, parts, errors)
 
 

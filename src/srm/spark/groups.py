@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
@@ -14,11 +13,9 @@ from srm.domain.topics import Flow
 from srm.engine.checkpoints import selection_of
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
+from srm.wiring import open_flow
 
 logger = logging.getLogger(__name__)
-
-FlowOpener = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
-"""``srm.wiring.open_flow``; handed in, because the wiring knows Spark and not the other way."""
 
 _S = TypeVar("_S")
 _TASKS_PER_CORE = 2
@@ -41,7 +38,6 @@ def over_groups(
     spark: SparkSession,
     config: Config,
     flow: Flow,
-    open_flow: FlowOpener,
     groups: Collection[str],
     call: Callable[[FlowContext, Collection[str]], _S],
 ) -> tuple[list[_S], dict[str, str]]:
@@ -51,7 +47,6 @@ def over_groups(
         spark: the session.
         config: the whole configuration, as the tasks need it to open the flow.
         flow: the flow.
-        open_flow: ``srm.wiring.open_flow``.
         groups: the groups to spread.
         call: an importable engine call; runs on the executors.
 
@@ -67,7 +62,7 @@ def over_groups(
 
     def run(part: Iterable[tuple[str, ...]]) -> Iterator[tuple[_S | None, dict[str, str]]]:
         for hand in part:
-            yield _run_hand(config, flow, open_flow, hand, call)
+            yield _run_hand(config, flow, hand, call)
 
     done = scheduler.parallelize(hands, len(hands)).mapPartitions(run).collect()
     errors = {group: reason for _, failed in done for group, reason in failed.items()}
@@ -77,7 +72,6 @@ def over_groups(
 def _run_hand(
     config: Config,
     flow: Flow,
-    open_flow: FlowOpener,
     groups: tuple[str, ...],
     call: Callable[[FlowContext, Collection[str]], _S],
 ) -> tuple[_S | None, dict[str, str]]:
