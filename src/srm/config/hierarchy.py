@@ -18,6 +18,7 @@ from srm.config.client_keys import CLIENT_KEYS
 from srm.config.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, ConfigKey, find_key
 from srm.config.model import ClientKind
 from srm.config.properties import Property
+from srm.config.secrets import shown
 from srm.domain.topics import Flow
 
 Side = Literal["source", "target"]
@@ -72,7 +73,7 @@ class Setting:
         return self.written.key.removesuffix(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Candidate:
     """One value that was considered: its level, the key as written, and the line (0: none)."""
 
@@ -80,6 +81,10 @@ class Candidate:
     key: str
     value: str
     line: int
+
+    def __repr__(self) -> str:
+        value = shown(self.key, self.value)
+        return f"Candidate({self.level!r}, {self.key!r}, {value!r}, {self.line})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from typing import Final
 from srm.errors import ConfigError
 
 _OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
+_MODULE: Final = re.compile(
+    r"\s*(?:\w+\.)*(\w+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE
+)
 _UNSECURED: Final = "unsecuredLogin"
 _PEM_BREAK: Final = re.compile(r"\\n")
 
@@ -79,7 +82,8 @@ def _translate_jaas(settings: dict[str, str]) -> None:
     jaas = settings.pop("sasl.jaas.config", None)
     if jaas is None:
         return
-    module = jaas.split(maxsplit=1)[0].rpartition(".")[2] if jaas.split() else ""
+    named = _MODULE.match(jaas)
+    module = named[1] if named else ""
     options = {
         name: double.replace('\\"', '"') or single or bare
         for name, double, single, bare in _OPTION.findall(jaas)

@@ -202,11 +202,9 @@ class Replicator:
         config, flow_config = self._config, self._config.flow(flow)
         context = stack.enter_context(open_flow(config, flow))
         slots = [str(number) for number in range(flow_config.tasks_max)]
-        log = KafkaDriverLog(
-            flow,
-            config.flow_client(flow, flow.target, "consumer"),
-            config.flow_client(flow, flow.target, "producer"),
-        )
+        source = config.cluster_clients(flow.source, flow)
+        target = config.cluster_clients(flow.target, flow)
+        log = KafkaDriverLog(flow, target.consumer, target.producer)
         refresh_s = flow_config.refresh_topics_interval.total_seconds()
         driver = FlowDriver(
             flow,
@@ -216,8 +214,6 @@ class Replicator:
             identity=self._identity,
             timing=self._timing or Timing(refresh_s=refresh_s),
         )
-        source = config.flow_client(flow, flow.source, "admin")
-        target = config.flow_client(flow, flow.target, "admin")
         specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
         return _FlowWork(context, driver, specs)
 
