@@ -182,6 +182,8 @@ def resolve_client(
 ) -> dict[str, Resolved]:
     """Resolve every setting of one kind of client of one cluster, by the name it is written with.
 
+    In the order of the deciding lines, weak to strong.
+
     With a flow the lines of that replication count too: its ``consumer.`` lines reach the
     consumer on its source, its ``producer.`` lines the producer on its target, its ``admin.``
     lines both (MirrorConnectorConfig), and ``source.`` or ``target.`` names the side itself.
@@ -192,7 +194,9 @@ def resolve_client(
     )
     resolved: dict[str, Resolved] = {}
     for line in lines:
-        trace = resolved[line.name].trace if line.name in resolved else ()
+        # Taken out and put in again: the order is that of the deciding lines, weak to strong.
+        earlier = resolved.pop(line.name, None)
+        trace = earlier.trace if earlier is not None else ()
         resolved[line.name] = Resolved(line.name, (*trace, _candidate(line)))
     return resolved
 

@@ -86,7 +86,7 @@ class Config:
     clusters: tuple[str, ...]
     flow_configs: Mapping[Flow, FlowConfig]
     clients: Mapping[tuple[str, ClientKind], ClientProperties]
-    stack: Mapping[str, str] = field(default_factory=dict)
+    stack: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     flow_clients: Mapping[tuple[Flow, str, ClientKind], ClientProperties] = field(
         default_factory=dict

@@ -19,6 +19,9 @@ _PEM_BREAK: Final = re.compile(r"\\n")
 def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     """Replace the settings that only the Java clients know; the others stay as they are.
 
+    ``given`` is in the order of the deciding lines, weak to strong: a password that was set for one
+    replication wins over the ``sasl.jaas.config`` of all clusters.
+
     Raises:
         ConfigError: a key store of a format librdkafka cannot read, or an unknown login module.
     """
@@ -79,9 +82,11 @@ def _translate_truststore(settings: dict[str, str]) -> None:
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:
+    names = list(settings)
     jaas = settings.pop("sasl.jaas.config", None)
     if jaas is None:
         return
+    stronger = frozenset(names[names.index("sasl.jaas.config") :])
     named = _MODULE.match(jaas)
     module = named[1] if named else ""
     options = {
@@ -94,7 +99,8 @@ def _translate_jaas(settings: dict[str, str]) -> None:
             f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; known "
             f"are {', '.join(sorted(_LOGIN_MODULES))}"
         )
-    settings.update(translate(options))
+    translated = translate(options)
+    settings.update({n: value for n, value in translated.items() if n not in stronger})
 
 
 def _translate_tokens(settings: dict[str, str]) -> None:
