@@ -43,6 +43,8 @@ class FlowConfig:
     emit_checkpoints_enabled: bool
     emit_checkpoints_interval: timedelta
     sync_group_offsets_enabled: bool
+    sync_group_offsets_interval: timedelta | None
+    refresh_groups_interval: timedelta | None
     emit_heartbeats_enabled: bool
     emit_heartbeats_interval: timedelta
     heartbeats_replication_enabled: bool

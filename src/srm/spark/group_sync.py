@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
+from srm.engine.group_listing import selected_groups
 from srm.engine.group_sync import GroupSyncSummary, sync
-from srm.spark.groups import over_groups, selected_groups
+from srm.spark.groups import over_groups
 from srm.wiring import open_flow
 
 
@@ -27,7 +28,7 @@ def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSum
         start = sync(context, ())
         if start.skipped:
             return start
-        groups = selected_groups(context)
+        groups = selected_groups(context, remember=True)
     parts, errors = over_groups(spark, config, flow, groups, sync)
     return merge(start, parts, errors)
 

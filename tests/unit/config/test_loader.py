@@ -131,8 +131,6 @@ class TestMirrorMakerFile:
         assert warned == {
             "groups.blacklist",
             "offset.storage.replication.factor",
-            "refresh.groups.interval.seconds",
-            "sync.group.offsets.interval.seconds",
             "status.storage.replication.factor",
             "config.storage.replication.factor",
             "offset.lag.max",
@@ -144,6 +142,9 @@ class TestMirrorMakerFile:
             "us-west.exactly.once.source.support",
             "us-west.producer.buffer.memory",
             "us-east->us-west.consumer.max.poll.records",
+            "us-east->us-west.consumer.fetch.max.wait.ms",
+            "us-east->us-west.producer.override.compression.type",
+            "us-west.producer.linger.ms",
         }
         assert any(
             re.search(r"properties line \d+: offset\.lag\.max: has no meaning here: \w", text)
