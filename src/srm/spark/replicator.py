@@ -140,6 +140,8 @@ class Replicator:
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
             raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
         slot_function(function)
+        for warning in config.warnings:
+            logger.warning("%s", warning)
         self._config = config
         self._flows = tuple(dict.fromkeys(flows))
         self._master = master

@@ -72,3 +72,13 @@ def test_sparks_last_cause_is_said_about_a_worker_that_was_killed():
     )
 
     assert _one_line(RuntimeError(text)) == "Python worker exited unexpectedly (crashed)."
+
+
+def test_what_the_file_says_without_effect_is_told_at_the_start(tmp_path, caplog):
+    file = tmp_path / "srm.properties"
+    file.write_text(PROPERTIES + "P->B.consumer.auto.offset.reset = latest\n")
+    config = load_config(file)
+
+    Replicator(config, config.flows)
+
+    assert "P->B.consumer.auto.offset.reset: does not steer the copy: a partition is" in caplog.text
