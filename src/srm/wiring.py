@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
-from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.move.store import MoveContext
@@ -28,12 +27,13 @@ def open_cluster(config: Config, alias: str) -> Iterator[Cluster]:
     Raises:
         ConfigError: the configuration does not list the alias.
     """
-    with _cluster(alias, partial(config.client, alias)) as cluster:
+    with kafka_cluster(alias, config.cluster_clients(alias)) as cluster:
         yield cluster
 
 
-def _cluster(alias: str, properties: Callable[[ClientKind], dict[str, str]]) -> KafkaCluster:
-    return KafkaCluster(alias, properties("admin"), properties("consumer"), properties("producer"))
+def kafka_cluster(alias: str, clients: ClusterClients) -> KafkaCluster:
+    """Return a cluster that is connected to when first used; the caller closes it."""
+    return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer)
 
 
 @contextmanager
@@ -46,8 +46,8 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
     """
     configured = config.flow(flow)
     with (
-        _cluster(flow.source, partial(config.flow_client, flow, flow.source)) as source,
-        _cluster(flow.target, partial(config.flow_client, flow, flow.target)) as target,
+        kafka_cluster(flow.source, config.cluster_clients(flow.source, flow)) as source,
+        kafka_cluster(flow.target, config.cluster_clients(flow.target, flow)) as target,
     ):
         effective = control_lists.effective(configured, control_lists.load(target, flow))
         yield flow_context(effective, source, target)
@@ -65,18 +65,14 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
     with (
-        open_cluster(config, flow.source) as left,
-        open_cluster(config, flow.target) as taken,
+        open_cluster(config, flow.source) as from_cluster,
+        open_cluster(config, flow.target) as to_cluster,
     ):
+        forward = control_lists.effective(forward, control_lists.load(to_cluster, flow))
+        reverse = control_lists.effective(reverse, control_lists.load(from_cluster, flow.reversed))
         yield MoveContext(
-            flow_context(
-                control_lists.effective(forward, control_lists.load(taken, flow)), left, taken
-            ),
-            flow_context(
-                control_lists.effective(reverse, control_lists.load(left, flow.reversed)),
-                taken,
-                left,
-            ),
+            flow_context(forward, from_cluster, to_cluster),
+            flow_context(reverse, to_cluster, from_cluster),
         )
 
 

@@ -70,6 +70,31 @@ def test_group_offset_sync_starts_when_checkpoints_of_either_flow_are_emitted(ba
     assert type(condition).__name__ == "AssetAny"
 
 
+@pytest.mark.parametrize(
+    ("lines", "timetable"),
+    [
+        ("sync.group.offsets.interval.seconds = 45\n", "DeltaDataIntervalTimetable"),
+        ("P->B.sync.group.offsets.interval.seconds = 45\n", "AssetOrTimeSchedule"),
+    ],
+)
+def test_group_offset_sync_runs_by_its_own_interval_where_one_is_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: str, timetable: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(Path(os.environ["SRM_CONFIG"]).read_text() + lines)
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+
+    bag = DagBag(str(DAGS / "srm_group_offset_sync.py"))
+
+    assert bag.import_errors == {}
+    found = bag.dags["srm_group_offset_sync"].timetable
+    assert type(found).__name__ == timetable
+    if timetable == "AssetOrTimeSchedule":
+        assert found.asset_condition.name == "srm_checkpoints B->P"
+        found = found.timetable
+    assert found.delta == timedelta(seconds=45)
+
+
 def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:
     (task,) = bag.dags["srm_replication"].tasks
 

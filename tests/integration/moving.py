@@ -89,7 +89,7 @@ class Site:
         def work(flow: Flow) -> None:
             try:
                 sides = [
-                    self.config.client(alias, "consumer") for alias in (flow.source, flow.target)
+                    self.config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)
                 ]
                 run_slot(SlotSpec(self.config.flow(flow), "0", *sides), stop)
             except BaseException as error:  # noqa: BLE001 -- the test reports it

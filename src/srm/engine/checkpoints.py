@@ -27,6 +27,7 @@ from srm.domain.filters import NameFilter
 from srm.domain.ledger import Ledger
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.compacted import ensure_compacted
+from srm.engine.group_listing import selected_groups
 from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader
 from srm.errors import SrmError, UnavailableError
 
@@ -106,7 +107,7 @@ def emit(
     if not (config.emit_checkpoints_enabled or dry_run):
         skipped = f"{config.flow}.emit.checkpoints.enabled is false"
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
-    found = survey(context, groups)
+    found = survey(context, groups, remember=not dry_run)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     table = context.target.compacted(topic)
     existing = table.read()
@@ -147,15 +148,18 @@ def compute(
     return found.outcomes
 
 
-def survey(context: FlowContext, groups: Collection[str] | None = None) -> Survey:
+def survey(
+    context: FlowContext, groups: Collection[str] | None = None, *, remember: bool = False
+) -> Survey:
     """Translate the commits of all selected (or the given) groups; errors are kept by group.
+
+    ``remember`` keeps the listing of groups for ``refresh.groups.interval.seconds``.
 
     Raises:
         UnavailableError: a cluster does not answer.
     """
     selection = selection_of(context.config)
-    # A broker does not list groups that srm may not see: those with a name are asked for.
-    listed = {*context.source.groups(), *selection.groups.names} if groups is None else groups
+    listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
     commits, errors = per_group(wanted, context.source.committed)
     if groups is not None:

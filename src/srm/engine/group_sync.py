@@ -69,7 +69,7 @@ def sync(
     if not (context.config.sync_group_offsets_enabled or dry_run):
         skipped = f"{flow}.sync.group.offsets.enabled is false"
         return GroupSyncSummary(flow, now_ms, skipped=skipped)
-    found = survey(context, groups)
+    found = survey(context, groups, remember=not dry_run)
     ledger = read_ledger(context.target)
     decisions, errors = _decide(context, found.outcomes, ledger)
     if not dry_run:

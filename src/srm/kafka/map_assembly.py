@@ -26,6 +26,7 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowMaps
 from srm.errors import IntegrityError
@@ -125,23 +126,6 @@ def newest_topic_ids(
     return ids
 
 
-def best_report(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
-    """Choose among the positions that several slots report for one partition.
-
-    Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
-    expires after a week without a claim, and an idle partition is not claimed at all) say nothing
-    about each other: of those the one that is furthest counts, as both logs only grow.
-    """
-    owners: dict[int, PartitionPosition] = {}
-    for candidate in candidates:
-        known = owners.get(candidate.producer_id)
-        if known is None or _claim_order(candidate) > _claim_order(known):
-            owners[candidate.producer_id] = candidate
-    if not owners:
-        return None
-    return max(owners.values(), key=_distance)
-
-
 def assemble(
     topic_ids: Mapping[str, str],
     target_ids: Collection[str],
@@ -229,23 +213,11 @@ def _positions(
     state: ReplicationState,
 ) -> dict[PartitionId, Position]:
     candidates: dict[PartitionId, list[PartitionPosition]] = defaultdict(list)
-    for report in state.reports:
-        for entry in report.positions:
-            if entry.topic_id in names and entry.target_topic_id in target_ids:
-                candidates[entry.topic_id, entry.partition].append(entry)
-    chosen = {partition_id: best_report(found) for partition_id, found in candidates.items()}
-    return {
-        partition_id: entry.position for partition_id, entry in chosen.items() if entry is not None
-    }
-
-
-def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
-    position = entry.position
-    return position.target_next, position.source_next, position.source_end
-
-
-def _claim_order(entry: PartitionPosition) -> tuple[int, int, int]:
-    return entry.producer_epoch, entry.position.target_next, entry.position.source_next
+    for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
+        if topic_id in names and target_id in target_ids:
+            candidates[topic_id, number] += entries
+    chosen = {place: newest_position(entries) for place, entries in candidates.items()}
+    return {place: entry.position for place, entry in chosen.items() if entry is not None}
 
 
 def _owner(key: bytes) -> PartitionId | None:

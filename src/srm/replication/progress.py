@@ -15,6 +15,7 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
 
 _NO_CLAIM = (-1, -1)
@@ -53,6 +54,7 @@ class ProgressBook:
         self._lock = threading.Lock()
         self._alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
+        self._told: dict[CopyId, dict[str, PartitionPosition]] = {}
         self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
@@ -84,6 +86,7 @@ class ProgressBook:
             self._counted = {k: v for k, v in self._counted.items() if k in self._partitions}
             names = {TopicPartition(p.topic, p.partition) for p in partitions}
             self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
+            self._told = {k: v for k, v in self._told.items() if k in self._partitions}
             self._statuses = {k: v for k, v in self._statuses.items() if k in names}
             self._rates = {k: v for k, v in self._rates.items() if k in names}
 
@@ -93,10 +96,16 @@ class ProgressBook:
             self._alive = len(slots)
 
     def report(self, report: SlotReport) -> None:
-        """Take in one slot report."""
+        """Take in one slot report; a position counts only if no other slot's is newer."""
         with self._lock:
             for entry in report.positions:
-                self._position(entry)
+                if entry.copy_id not in self._partitions:
+                    continue
+                told = self._told.setdefault(entry.copy_id, {})
+                told[report.slot] = entry
+                newest = newest_position(told.values())
+                if newest is entry:
+                    self._position(entry)
 
     def status(self, status: PartitionStatus) -> None:
         """Take in one status."""
@@ -157,8 +166,6 @@ class ProgressBook:
 
     def _position(self, entry: PartitionPosition) -> None:
         key = entry.copy_id
-        if key not in self._partitions:
-            return
         self._positions[key] = entry.position
         claim = (entry.producer_id, entry.producer_epoch)
         reached = entry.position.target_next

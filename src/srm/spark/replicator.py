@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -47,10 +47,9 @@ from srm.replication.progress import FlowProgress
 from srm.replication.slot import SlotSpec
 from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
+from srm.wiring import open_flow
 
 logger = logging.getLogger(__name__)
-
-OpenFlow = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
 
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
 _OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
@@ -117,7 +116,6 @@ class Replicator:
         self,
         config: Config,
         flows: Sequence[Flow],
-        open_flow: OpenFlow,
         *,
         master: str | None = None,
         function: str = DEFAULT_SLOT,
@@ -128,7 +126,6 @@ class Replicator:
         Args:
             config: the resolved configuration.
             flows: the flows to copy, at least one.
-            open_flow: connects both clusters of a flow (:func:`srm.wiring.open_flow`).
             master: Spark master; spark-submit's wins, a local one is given enough cores.
             function: the slot function, ``module:function``, importable on the executors.
             timing: intervals of the drivers; from the configuration where nothing is said.
@@ -143,9 +140,10 @@ class Replicator:
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
             raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
         slot_function(function)
+        for warning in config.warnings:
+            logger.warning("%s", warning)
         self._config = config
         self._flows = tuple(dict.fromkeys(flows))
-        self._open_flow = open_flow
         self._master = master
         self._function = function
         self._timing = timing
@@ -204,13 +202,11 @@ class Replicator:
 
     def _prepare(self, stack: ExitStack, flow: Flow) -> _FlowWork:
         config, flow_config = self._config, self._config.flow(flow)
-        context = stack.enter_context(self._open_flow(config, flow))
+        context = stack.enter_context(open_flow(config, flow))
         slots = [str(number) for number in range(flow_config.tasks_max)]
-        log = KafkaDriverLog(
-            flow,
-            config.flow_client(flow, flow.target, "consumer"),
-            config.flow_client(flow, flow.target, "producer"),
-        )
+        source = config.cluster_clients(flow.source, flow)
+        target = config.cluster_clients(flow.target, flow)
+        log = KafkaDriverLog(flow, target.consumer, target.producer)
         refresh_s = flow_config.refresh_topics_interval.total_seconds()
         driver = FlowDriver(
             flow,
@@ -220,8 +216,6 @@ class Replicator:
             identity=self._identity,
             timing=self._timing or Timing(refresh_s=refresh_s),
         )
-        source = config.flow_client(flow, flow.source, "admin")
-        target = config.flow_client(flow, flow.target, "admin")
         specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
         return _FlowWork(context, driver, specs)
 
