@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
-from srm.engine.checkpoints import selection_of
+from srm.engine.checkpoints import groups_with_offsets, selection_of
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 
@@ -28,7 +28,7 @@ _GROUPS_PER_TASK = 20
 def selected_groups(context: FlowContext) -> tuple[str, ...]:
     """Return the source's groups that the flow's lists select, in order."""
     selection = selection_of(context.config)
-    return tuple(sorted(g for g in context.source.groups() if selection.groups.matches(g)))
+    return tuple(g for g in groups_with_offsets(context.source) if selection.groups.matches(g))
 
 
 def deal(groups: Collection[str], hands: int) -> list[tuple[str, ...]]:
