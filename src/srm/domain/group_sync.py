@@ -101,6 +101,16 @@ def _action(
         return "not-translated", ": ".join(p for p in (outcome.state, outcome.reason) if p)
     if _is_echo(outcome, flow, upstream_entry):
         return "own-write", f"srm wrote this offset, {flow.target} knows it already"
+    return _onto(outcome, offset, current, entry, flow)
+
+
+def _onto(
+    outcome: CheckpointOutcome,
+    offset: int,
+    current: int | None,
+    entry: LedgerEntry | None,
+    flow: Flow,
+) -> tuple[SyncAction, str]:
     if current is None:
         return "write", "the group has no offset here"
     if current == offset:
@@ -113,9 +123,7 @@ def _action(
 
 
 def _is_echo(outcome: CheckpointOutcome, flow: Flow, entry: LedgerEntry | None) -> bool:
-    return (
-        entry is not None and entry.origin == flow.target and entry.owns(outcome.upstream_offset)
-    )
+    return entry is not None and entry.origin == flow.target and entry.owns(outcome.upstream_offset)
 
 
 def _lower(

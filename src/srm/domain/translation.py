@@ -203,24 +203,29 @@ class Translation:
 
 def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     """Translate one offset, None where nothing is committed."""
+    own, log = facts.upstream_log, facts.downstream_log
+    never_read = facts.never_copied and (offset is None or (own is not None and offset <= own.end))
+    if never_read and log is not None:
+        # Nothing was read of the original, so its first record is the next one, commit or not.
+        return Translation("translated", log.start, offset)
+    if offset is None:
+        return Translation("no-commit")
     if facts.damage:
         why = f"the offset map of {facts.original} cannot be used: {facts.damage}"
         return Translation("damaged-map", reason=why)
-    if facts.downstream_log is None:
+    if log is None:
         where = f"{facts.downstream} does not exist on {facts.target}"
         return Translation("no-target", reason=where)
-    own = facts.upstream_log
-    if facts.never_copied and (offset is None or (own is not None and offset <= own.end)):
-        # Nothing was read of the original, so its first record is the next one, commit or not.
-        return Translation("translated", facts.downstream_log.start, offset)
-    if offset is None:
-        return Translation("no-commit")
+    return _through_map(facts, log, offset)
+
+
+def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
     found = _ask(facts, offset)
     if isinstance(found, NoMap):
         return Translation("no-map", reason=f"{facts.original} was never copied, as the map knows")
     if isinstance(found, NotCopiedYet):
-        return _unfinished(facts, facts.downstream_log, offset, found.remaining)
-    return _within(facts, facts.downstream_log, Translation("translated", found.offset, offset))
+        return _unfinished(facts, log, offset, found.remaining)
+    return _within(facts, log, Translation("translated", found.offset, offset))
 
 
 def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
@@ -234,7 +239,9 @@ def _unfinished(facts: PartitionFacts, log: Log, offset: int, remaining: int) ->
     own = facts.upstream_log
     if own is not None and offset > own.end:
         reason = f"the commit {offset} is past the end {own.end} of {facts.upstream}"
-        return Translation("past-end", reason=f"{reason}: was the topic truncated or created again?")
+        return Translation(
+            "past-end", reason=f"{reason}: was the topic truncated or created again?"
+        )
     state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
     reason = f"{remaining} offsets up to the commit are not in the map yet"
     if own is not None and offset > own.stable_end:
@@ -260,7 +267,9 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
     kept = _ask(facts, start) if start > reached else None
     first = offset if isinstance(kept, None | NoMap | NotCopiedYet) else max(offset, kept.offset)
     copied = facts.offset_map
-    count = copied.records_between if facts.direction == "forward" else copied.source_records_between
+    count = (
+        copied.records_between if facts.direction == "forward" else copied.source_records_between
+    )
     dropped = count(first, log.start)
     refused, uncopied = _never_copied(facts, start)
     parts = (

@@ -30,8 +30,10 @@ logger = logging.getLogger(__name__)
 
 _THREADS = 8  # a group's offsets cost one short request to its coordinator
 _GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
-_WITHOUT_OFFSETS: frozenset[GroupKind] = frozenset({"share", "other"})
 _T = TypeVar("_T")
+
+WITHOUT_OFFSETS: frozenset[GroupKind] = frozenset({"share", "other"})
+"""Kinds of groups that srm does not translate: they commit no offsets of topics."""
 
 Commits = Mapping[TopicPartition, int]
 
@@ -180,7 +182,7 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
         SrmError: the cluster does not answer.
     """
     found = cluster.groups().values()
-    return tuple(sorted(group.name for group in found if group.kind not in _WITHOUT_OFFSETS))
+    return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
 
 
 def per_group(

@@ -11,7 +11,7 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
-from srm.domain.transactions import OpenTransaction as OpenTransaction
+from srm.domain.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
