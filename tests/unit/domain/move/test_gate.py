@@ -70,7 +70,10 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         (at(position("no-target", None, reason="no P.T-0")), "no P.T-0; create it"),
         (at(position("past-end", None, reason="ends at 5")), "ends at 5; reset that offset"),
         (at(position("conflict", 10, 20)), "ahead of the translated 10"),
-        (at(position(skipped=4, reason="as noted")), "would skip 4 records it has still to read (as"),
+        (
+            at(position(skipped=4, reason="as noted")),
+            "would skip 4 records it has still to read (as",
+        ),
         (replace(OPEN, moving={"T": 7}), "still written to on P (7 offsets since the hold)"),
         (replace(OPEN, moving={"T": 0}), "has to stand still on P"),
         (replace(OPEN, routes={"group:g": HELD}), "topic:T is not held by this move"),
