@@ -264,12 +264,11 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
         return Translation("past-end", reason=f"{reason}: was it truncated or created again?")
     # What retention has taken upstream as well could not be read there either.
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
-    kept = _ask(facts, start) if start > reached else None
+    known, forward = facts.offset_map, facts.direction == "forward"
+    end = known.known_source_end if forward else known.known_target_end
+    kept = _ask(facts, min(start, end or 0)) if start > reached else None
     first = offset if isinstance(kept, None | NoMap | NotCopiedYet) else max(offset, kept.offset)
-    copied = facts.offset_map
-    count = (
-        copied.records_between if facts.direction == "forward" else copied.source_records_between
-    )
+    count = known.records_between if forward else known.source_records_between
     dropped = count(first, log.start)
     refused, uncopied = _never_copied(facts, start)
     parts = (

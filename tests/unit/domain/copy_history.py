@@ -62,7 +62,7 @@ class History:
     @property
     def offset_map(self) -> OffsetMap:
         position = Position(self.copied, self.reported, self.stable)
-        return OffsetMap.of([Run(*pair, 1) for pair in self.pairs], position)
+        return OffsetMap.of([Run(*p, 1) for p in self.pairs], position, open_end=False)
 
     @property
     def original_log(self) -> Log:
