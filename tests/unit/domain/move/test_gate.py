@@ -23,6 +23,12 @@ def position(state="translated", resume=10, there=10, **more):
 
 TRANSACTION = OpenTransaction(TopicPartition("T", 0), 60, 7, 0, "someone", 12_000)
 HELD_BACK = ReplicationFacts("T", 0, 60, 0, 100, stable_end=60, transactions=(TRANSACTION,))
+TRANSACTION_REASON = (
+    "40 records of T-0 on P cannot be copied: a transaction is open from offset 60 on "
+    "(producer id 7, transactional id 'someone', age 12 s): end it, on P with "
+    "'kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic T --partition 0 "
+    "--start-offset 60', or ask for accept_open_transactions"
+)
 GROUP = GroupFacts("g", "empty", (), "dead", (), (position(),))
 OPEN = GateFacts(
     move_id="m1",
@@ -103,10 +109,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         ),
         (
             replace(OPEN, replication=(HELD_BACK,)),
-            "40 records of T-0 on P cannot be copied: a transaction is open from offset 60 on "
-            "(producer id 7, transactional id 'someone', age 12 s): end it, on P with "
-            "'kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic T --partition 0 "
-            "--start-offset 60', or ask for accept_open_transactions",
+            TRANSACTION_REASON,
         ),
         (
             replace(OPEN, replication=(replace(HELD_BACK, transactions=(), hidden="no right"),)),
