@@ -144,7 +144,14 @@ PARAMS = {
         default=False,
         type="boolean",
         title="Accept skipped records",
-        description="Move a group although the target no longer has records it has still to read.",
+        description="Move a group although the target lacks records it has still to read.",
+        section="Details",
+    ),
+    "accept_open_transactions": Param(
+        default=False,
+        type="boolean",
+        title="Accept open transactions",
+        description="Move without the records that open transactions on the source hold back.",
         section="Details",
     ),
     "overwrite": Param(

@@ -35,7 +35,7 @@ PLAN = MovePlan(
                     partition=0,
                     target_topic="P.Payments",
                     direction="forward",
-                    state="ready",
+                    state="translated",
                     committed=1000,
                     lag=50,
                     resume=990,
@@ -117,7 +117,7 @@ def test_the_plan_table_shows_where_each_group_goes_on() -> None:
         "990",
         "0",
         "0",
-        "ready",
+        "translated",
     ]
     assert "warning: replication of Payments is 3 records behind" in text
 

@@ -63,7 +63,14 @@ MoveIdOption = Annotated[
     typer.Option("--move-id", help="Id of the move; made up by default. Again: go on with it."),
 ]
 AcceptSkipsOption = Annotated[
-    bool, typer.Option("--accept-skips", help="Move although the target has dropped records.")
+    bool, typer.Option("--accept-skips", help="Move although the target lacks unread records.")
+]
+AcceptOpenOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-open-transactions",
+        help="Move without the records that open transactions on the source hold back.",
+    ),
 ]
 OverwriteOption = Annotated[
     bool,
@@ -81,6 +88,7 @@ def plan(
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
+    accept_open_transactions: AcceptOpenOption = False,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -94,6 +102,7 @@ def plan(
             group,
             timeout,
             accept_skips=accept_skips,
+            accept_open_transactions=accept_open_transactions,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, dry_run=True)
@@ -110,6 +119,7 @@ def run(
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
+    accept_open_transactions: AcceptOpenOption = False,
     overwrite: OverwriteOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     move_id: MoveIdOption = None,
@@ -130,6 +140,7 @@ def run(
             group,
             timeout,
             accept_skips=accept_skips,
+            accept_open_transactions=accept_open_transactions,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, move_id, dry_run=dry_run)

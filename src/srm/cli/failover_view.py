@@ -37,7 +37,7 @@ def render_plan(console: Console, plan: MovePlan) -> None:
     for group in plan.groups:
         name = group.group
         for position in group.positions:
-            if position.state == "no_commit" and not position.lag:
+            if position.state == "no-commit" and not position.lag:
                 continue
             table.add_row(
                 name,
@@ -48,7 +48,7 @@ def render_plan(console: Console, plan: MovePlan) -> None:
                 _number(position.resume),
                 f"{position.re_read:,}",
                 f"{position.skipped:,}",
-                position.state.replace("_", " "),
+                position.state,
             )
             name = ""
     console.print(table)

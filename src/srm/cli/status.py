@@ -90,7 +90,7 @@ def _groups(flow: FlowStatus, console: Console) -> Table:
     table.add_column(f"on {flow.flow.target}")
     table.add_column("partitions")
     table.add_column("remaining", justify="right")
-    table.add_column("lost", justify="right")
+    table.add_column("skipped", justify="right")
     for group in cut(flow.groups, console):
         table.add_row(
             escape(group.group),
@@ -98,6 +98,6 @@ def _groups(flow: FlowStatus, console: Console) -> Table:
             group.target_state,
             counts(group.partitions),
             f"{group.remaining:,}",
-            f"{group.lost:,}",
+            f"{group.skipped:,}",
         )
     return table

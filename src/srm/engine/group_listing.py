@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Final
@@ -16,9 +15,12 @@ from typing import Final
 from srm.domain import internal_topics
 from srm.domain.filters import NameFilter
 from srm.engine.compacted import ensure_compacted
-from srm.engine.ports import FlowContext
+from srm.engine.ports import Cluster, FlowContext, GroupKind
 
 GROUPS_KEY: Final = b"groups"
+WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"share", "other"})
+"""Kinds of groups that keep no committed offsets of the kind that srm carries over."""
+
 _MS: Final = timedelta(milliseconds=1)
 _logger = logging.getLogger(__name__)
 
@@ -76,7 +78,17 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     return groups
 
 
+def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
+    """List the groups of a cluster that keep committed offsets: share groups do not.
+
+    Raises:
+        SrmError: the cluster does not answer.
+    """
+    found = cluster.groups().values()
+    return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
+
+
 def _listed(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
     # A broker does not list groups that srm may not see: those with a name are asked for.
-    found: Collection[str] = {*context.source.groups(), *wanted.names}
+    found = {*groups_with_offsets(context.source), *wanted.names}
     return tuple(sorted(name for name in found if wanted.matches(name)))

@@ -68,14 +68,17 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One selected group: its state on both clusters and its partitions by checkpoint state."""
+    """One selected group: its state on both clusters and its partitions by checkpoint state.
+
+    ``skipped`` are records it has still to read on the source and would not find on the target.
+    """
 
     group: str
     source_state: str
     target_state: str
     partitions: Mapping[str, int]
     remaining: int
-    lost: int
+    skipped: int
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,7 @@ def _groups(context: FlowContext, found: Survey) -> tuple[GroupStatus, ...]:
             _state_of(target, group),
             dict(sorted(Counter(outcome.state for outcome in outcomes).items())),
             sum(outcome.remaining for outcome in outcomes),
-            sum(outcome.lost for outcome in outcomes),
+            sum(outcome.skipped for outcome in outcomes),
         )
         for group, outcomes in sorted(by_group.items())
     )

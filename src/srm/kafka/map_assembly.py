@@ -57,12 +57,19 @@ class ReplicationState:
             for status in self.statuses
             if status.topic in topic_ids
         }
-        noted = defaultdict[TopicPartition, list[PartitionNotes]](list)
-        for entry in self.notes:
-            if topic_ids.get(entry.topic) == entry.topic_id:
-                noted[TopicPartition(entry.topic, entry.partition)].append(entry)
+        noted = self.noted(topic_ids)
         told = {place: with_notes(found.get(place), noted[place]) for place in noted}
         return found | {place: status for place, status in told.items() if status is not None}
+
+    def noted(
+        self, topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
+        """Return what slots have noted of the partitions of the topics with these ids."""
+        noted = defaultdict[TopicPartition, tuple[PartitionNotes, ...]](tuple)
+        for entry in self.notes:
+            if topic_ids.get(entry.topic) == entry.topic_id:
+                noted[TopicPartition(entry.topic, entry.partition)] += (entry,)
+        return dict(noted)
 
     def assigned(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
         """Return the newest assignment of each partition, with its generation."""
@@ -159,7 +166,8 @@ def assemble(
             errors[partition] = str(error)
     for partition, reason in sorted(errors.items()):
         _logger.warning("the offset map of %s is not usable: %s", partition, reason)
-    return FlowMaps(maps, state.reports, state.told(topic_ids), errors)
+    told, noted = state.told(topic_ids), state.noted(topic_ids)
+    return FlowMaps(maps, state.reports, told, errors, noted)
 
 
 @dataclass(frozen=True)

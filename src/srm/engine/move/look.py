@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srm.domain.move.gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
+from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress, Observation
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
-from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.facts import read_facts
 from srm.engine.move.store import MoveContext, MoveStore
 
 
@@ -24,7 +24,7 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Look:
-    """What the gate was asked with, its answer, the move's progress, and X's log ends by name."""
+    """What the gate was asked with, its answer, progress, and the source's high watermarks."""
 
     facts: GateFacts
     status: SyncStatus
@@ -34,7 +34,7 @@ class Look:
 
 def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and remember what the next look needs."""
-    clusters = read_facts(context, plan.topics, plan.group_names)
+    clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now = context.now_ms()
     held = progress.step in {"holding", "held", "applied", "going"}
     seen = Observation(plan.move_id, now)
@@ -46,7 +46,7 @@ def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveP
         move_id=plan.move_id,
         request=plan.request,
         topics=plan.topics,
-        groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
+        groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
         moving=_moving(plan, progress, seen),
@@ -56,13 +56,6 @@ def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveP
         samples=seen.samples,
     )
     return Look(facts, decide(facts), progress, seen.log_ends)
-
-
-def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
-    here, there = clusters.source_group(group), clusters.target_group(group)
-    return GroupFacts(
-        group, here.state, here.members, there.state, there.members, clusters.positions(group)
-    )
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:

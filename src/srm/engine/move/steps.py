@@ -188,7 +188,7 @@ def _begin_hold(
     if progress.step == "released":
         progress = replace(MoveProgress(plan.move_id), revision=progress.revision)
     here = partitions(context.source.topics(), plan.topics)
-    now, ends = context.now_ms(), by_name(context.source.log_ends(here))
+    now, ends = context.now_ms(), by_name(context.source.high_watermarks(here))
     store.save_observation(
         Observation(plan.move_id, now, ends, dict.fromkeys({tp.topic for tp in here}, now))
     )
@@ -241,7 +241,8 @@ def _decision(context: MoveContext, seen: Look) -> MoveProgress:
         "going",
         context.now_ms(),
         log_ends_at_go=seen.log_ends,
-        rpo_records=seen.status.remaining_records,
+        rpo_records=seen.status.rpo_records,
+        missing=seen.status.missing,
         intended={
             group.group: {
                 f"{p.target_topic}-{p.partition}": p.resume

@@ -180,7 +180,7 @@ class _MapSides:
 def _residue(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> dict[str, int]:
     """Count what was written to the source after go; the source may be away."""
     try:
-        ends = context.source.log_ends(partitions(context.source.topics(), plan.topics))
+        ends = context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
     except UnavailableError as error:
         log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
         return dict(progress.residue)
