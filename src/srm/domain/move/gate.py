@@ -14,11 +14,11 @@ from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.silence import is_silent
 
 # States a group may be in while offsets are written for it; any other, also an unknown one, counts
 # as active.
 _MEMBERLESS = frozenset({"empty", "dead"})
-_STALE_REPORT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,7 @@ def _replication_reasons(facts: GateFacts) -> tuple[str, ...]:
         f"replication of {topic} from {facts.request.source} is {remaining} records behind"
         for topic, remaining in sorted(behind.items())
     ]
-    silent = facts.report_age_ms is None or facts.report_age_ms > _STALE_REPORT_MS
-    if behind and silent:
+    if behind and is_silent(facts.report_age_ms):
         age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
         reasons.append(
             f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
