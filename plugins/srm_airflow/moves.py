@@ -21,10 +21,9 @@ from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move.store import MoveContext
 from srm.errors import ConflictError, NotFoundError, UsageError
-from srm_airflow.move_text import note_text, plan_text, reasons_text, report_text
-from srm_airflow.move_watch import opened_move
+from srm.pages.moves import as_text, plan_view, reasons_text, report_line, report_view
+from srm_airflow.engine_calls import opened_move
 from srm_airflow.outcome import as_json, engine_errors
-from srm_airflow.settings import config_path
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +44,9 @@ def plan(params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str) -> dic
         dry_run = bool(params.get(DRY_RUN))
         request = MoveRequest.parse({k: v for k, v in params.items() if k != DRY_RUN})
         move_id = move_id_of(request, run_id)
-        with opened_move(str(config_path()), request.source, request.target) as context:
+        with opened_move(request.source, request.target) as context:
             planned = move.plan(context, request, move_id, dry_run=dry_run)
-        logger.info("The plan:\n%s", plan_text(planned))
+        logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not dry_run:
             raise ConflictError(
                 f"the move cannot start, nothing was touched: {reasons_text(planned.blocking)}"
@@ -179,8 +178,8 @@ def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
         return dict(planned), f"dry run of {planned['move_id']}: {verdict}"
     with _opened(planned) as context:
         result = move.report(context, planned["move_id"])
-    logger.info("The report:\n%s", report_text(result))
-    return as_json(result), note_text(result)
+    logger.info("The report:\n%s", as_text(report_view(result)))
+    return as_json(result), report_line(result)
 
 
 def require_ok(result: Mapping[str, Any]) -> None:
@@ -195,8 +194,5 @@ def require_ok(result: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _opened(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
-    with (
-        engine_errors(),
-        opened_move(str(config_path()), planned["source"], planned["target"]) as context,
-    ):
+    with engine_errors(), opened_move(planned["source"], planned["target"]) as context:
         yield context

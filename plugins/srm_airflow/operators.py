@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -14,23 +16,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk import BaseOperator, ResumableJobMixin, conf
+from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.errors import UnavailableError
-from srm_airflow import replication
-from srm_airflow.move_text import progress_line, progress_summary, reasons_text
+from srm.engine import supervision
+from srm.engine.ports import CompactedTopic
+from srm.engine.supervision import Watch
+from srm.errors import SrmError, UnavailableError
+from srm.pages.moves import progress_line, progress_summary, reasons_text
+from srm.spark.application import Application, new_log, start, tail
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.rest import PROGRESS_KEY
-from srm_airflow.settings import SPARK_CONNECTION, spark_job, wiring
+from srm_airflow.settings import SPARK_CONNECTION, spark_job
 from srm_airflow.triggers import MoveWaitTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+APPLICATION_KEY: Final = "replicator"
 LOOK_EVERY_S: Final = 5.0
 LOG_EVERY_S: Final = 60.0
 DEADLINE_SLACK_S: Final = 30.0
@@ -39,13 +45,14 @@ STOP_GRACE_S: Final = 2.0
 """Airflow kills a task 5 s after asking it to end; the copy is crash-safe, so be quick."""
 
 
-class ReplicationOperator(ResumableJobMixin, BaseOperator):
+class ReplicationOperator(BaseOperator):
     """Keep one replicator application running and show how it does.
 
     The application is a detached spark-submit, built from an Airflow connection by the Spark
     provider. It is found again by its driver heartbeat in Kafka, so a task that was killed goes on
-    supervising the same application in its next try. A try that ends in failure lasts at least
-    ``shortest_try`` seconds, because Airflow repeats ``@continuous`` runs without any pause.
+    supervising the same application in its next try. A task that is cleared or marked ends it, by a
+    request in Kafka, so on any host. A try that ends in failure lasts at least ``shortest_try``
+    seconds, because Airflow repeats ``@continuous`` runs without any pause.
 
     Args:
         flows: replication flows as ``A->B``, all copied by one application.
@@ -54,7 +61,6 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         shortest_try: seconds.
     """
 
-    external_id_key = "replicator"
     template_fields: Sequence[str] = ("config_path",)
     ui_color = "#d5f0e3"
 
@@ -74,92 +80,101 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         self.shortest_try = shortest_try
         self._killed = False
         self._child: subprocess.Popen[bytes] | None = None
-        self._application: replication.Application | None = None
+        self._application: Application | None = None
 
-    def execute(self, context: Context) -> Any:
-        """Start or find the application and stay with it until it ends."""
+    def execute(self, context: Context) -> None:
+        """Find or start the application and stay with it until it ends."""
         began = time.monotonic()
         try:
-            with engine_errors():
-                return self.execute_resumable(context)
+            with engine_errors(), self._topics() as topics:
+                self._application = self._known(context) or self._arrive(topics, context)
+                if self._application is not None:
+                    _keep(context, APPLICATION_KEY, asdict(self._application))
+                    self._supervise(self._application, topics, context)
         except Exception:
             self._throttle(began)
             raise
 
-    def submit_job(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        """Start the application, unless one drives all flows already."""
-        with ExitStack() as stack:
-            watch = self._watch(stack)
-            if watch.seen_alive(within_s=4.0):
-                driver = next(sign.driver for sign in watch.look() if sign.driver)
-                self.log.info(
-                    "Replicator %s on %s already drives %s: supervising it, not starting another",
-                    driver.application_id,
-                    driver.host,
-                    ", ".join(self.flows),
-                )
-                return asdict(replication.Application.found(driver))
-        log = replication.new_log(Path(conf.get("logging", "base_log_folder")), "replicator")
-        command, env = self._command()
-        self._child = replication.start(command, env, log)
+    def on_kill(self) -> None:
+        """End the application, wherever it runs and whoever has started it."""
+        self._killed = True
+        if self._application is not None:
+            self._end(self._application)
+
+    def _known(self, context: Context) -> Application | None:
+        """Return the application of an earlier try, which may not have sent a heartbeat yet."""
+        stored = (context.get("task_state_store") or {}).get(APPLICATION_KEY)
+        application = Application(**stored) if stored else None
+        return application if application and application.process() else None
+
+    def _arrive(self, topics: supervision.StateTopics, context: Context) -> Application | None:
+        """Find the application that drives all flows, or start one; None where none may start."""
+        watch, said = Watch.over(topics, time.monotonic()), False
+        while not self._killed:
+            watch = watch.after(supervision.look(topics), time.monotonic())
+            step = watch.next_step(time.monotonic())
+            if step == "supervise":
+                return self._found(watch)
+            if step == "start":
+                return self._start()
+            if step == "stay-stopped" and watch.stopped_by is not None:
+                if not said:
+                    said = True
+                    self.log.warning(
+                        "%s has stopped the replicator: nothing is copied until "
+                        "'srm replicator restart'",
+                        watch.stopped_by.by,
+                    )
+                self._show(context, "stopped", None, watch)
+            time.sleep(supervision.POLL_S)
+        return None
+
+    def _found(self, watch: Watch) -> Application | None:
+        driver = next(sign.driver for sign in watch.signs if sign.driver)
+        self.log.info(
+            "Replicator %s on %s already drives %s: supervising it, not starting another",
+            *(driver.application_id, driver.host, ", ".join(self.flows)),
+        )
+        return Application.found(driver)
+
+    def _start(self) -> Application:
+        log = new_log(Path(conf.get("logging", "base_log_folder")), "replicator")
+        self._child = start(self._command(), os.environ, log)
         self.log.info("Started the replicator as process %s, its log is %s", self._child.pid, log)
-        return asdict(replication.Application.started(self._child, log))
+        return Application.started(self._child, log)
 
-    def get_job_status(self, external_id: Any, context: Context) -> str:  # noqa: ARG002
-        """Return ``running`` while there is a process of ours or a heartbeat, else ``lost``."""
-        application = replication.Application(**external_id)
-        if application.process() is not None:
-            return "running"
-        with ExitStack() as stack:
-            return "running" if self._watch(stack).seen_alive(within_s=4.0) else "lost"
-
-    def is_job_active(self, status: str) -> bool:
-        """Whether a new try should supervise instead of starting."""
-        return status == "running"
-
-    def is_job_succeeded(self, status: str) -> bool:  # noqa: ARG002
-        """Replication has no end that a later try could find."""
-        return False
-
-    def get_job_result(self, external_id: Any, context: Context) -> None:
-        """Return nothing: replication runs until it is stopped."""
-
-    def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Supervise: report progress, end with the application.
+    def _supervise(
+        self, application: Application, topics: supervision.StateTopics, context: Context
+    ) -> None:
+        """Report progress, end with the application.
 
         Raises:
             UnavailableError: the application failed or its heartbeats stopped; a retry restarts it.
         """
-        self._application = application = replication.Application(**external_id)
-        with ExitStack() as stack:
-            watch = self._watch(stack)
-            logged = float("-inf")
-            while not self._ended(application):
-                signs = watch.look()
-                verdict = watch.verdict()
-                self._show(context, verdict, application, signs)
-                if time.monotonic() - logged > LOG_EVERY_S:
-                    logged = time.monotonic()
-                    self._log_progress(verdict, signs)
-                if verdict == "lost":
-                    self._stop()
-                    raise UnavailableError(
-                        f"the replicator of {', '.join(self.flows)} no longer sends heartbeats "
-                        f"(process {application.pid} on {application.host}); it is started again, "
-                        f"look into {application.log or 'its own log'} for the cause"
-                    )
-                self._wait_for_end(application, LOOK_EVERY_S)
+        watch = Watch.over(topics, time.monotonic(), application.driver)
+        logged = float("-inf")
+        while not self._killed and not (application.local and application.process() is None):
+            watch = watch.after(supervision.look(topics), time.monotonic())
+            verdict = watch.verdict(time.monotonic())
+            self._show(context, verdict, application, watch)
+            if time.monotonic() - logged > LOG_EVERY_S:
+                logged = time.monotonic()
+                lines = "\n".join(sign.line() for sign in watch.signs)
+                self.log.info("Replicator is %s\n%s", verdict, lines)
+            if verdict == "ended":
+                self.log.info("The replicator has ended in good order")
+                return
+            if verdict == "lost":
+                self._end(application)
+                raise UnavailableError(
+                    f"the replicator of {', '.join(self.flows)} no longer sends heartbeats "
+                    f"(process {application.pid} on {application.host}); it is started again, "
+                    f"look into {application.log or 'its own log'} for the cause"
+                )
+            self._wait_for_end(application, LOOK_EVERY_S)
         self._judge_end(application)
 
-    def on_kill(self) -> None:
-        """Stop the application that this task or an earlier try of it has started."""
-        self._killed = True
-        self._stop()
-
-    def _ended(self, application: replication.Application) -> bool:
-        return self._killed or (application.local and application.process() is None)
-
-    def _wait_for_end(self, application: replication.Application, timeout_s: float) -> None:
+    def _wait_for_end(self, application: Application, timeout_s: float) -> None:
         # A child must be waited for by its own object: psutil would take its exit code away.
         waits = self._child or application.process()
         if waits is None:
@@ -168,7 +183,7 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         with suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
             waits.wait(timeout_s)
 
-    def _judge_end(self, application: replication.Application) -> None:
+    def _judge_end(self, application: Application) -> None:
         code = self._child.poll() if self._child else None
         if self._killed or code == 0:
             self.log.info("The replicator has ended")
@@ -176,18 +191,25 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         raise UnavailableError(
             f"the replicator (process {application.pid}) ended with "
             f"{'an unknown exit code' if code is None else f'exit code {code}'}; it is started "
-            f"again, its log is {application.log}\n{replication.tail(application.log)}"
+            f"again, its log is {application.log}\n{tail(application.log)}"
         )
 
-    def _stop(self) -> None:
-        application = self._application
-        if application is None and self._child is not None:
-            application = replication.Application.started(self._child, Path())
-        if application is None or not application.ours:
-            self.log.warning("The replicator was not started by this task, so it is left running")
-            return
-        self.log.info("Stopping the replicator, process %s", application.pid)
-        replication.stop(application, STOP_GRACE_S)
+    def _end(self, application: Application) -> None:
+        """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
+        self.log.info("Ending the replicator, process %s on %s", application.pid, application.host)
+        asking = threading.Thread(target=self._ask_to_end, daemon=True)
+        asking.start()
+        application.stop(STOP_GRACE_S)
+        asking.join(STOP_GRACE_S)
+
+    def _ask_to_end(self) -> None:
+        # With clients of its own: those of the task may be in the call that was interrupted.
+        by, now_ms = f"srm_replication on {socket.gethostname()}", time.time_ns() // 1_000_000
+        try:
+            with self._topics() as topics:
+                supervision.request_end(topics, "restart", by, now_ms)
+        except SrmError as error:
+            self.log.warning("The replicator could not be asked to end: %s", error)
 
     def _throttle(self, began: float) -> None:
         rest = self.shortest_try - (time.monotonic() - began)
@@ -197,16 +219,20 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         while time.monotonic() < deadline and not self._killed:
             time.sleep(0.2)
 
-    def _watch(self, stack: ExitStack) -> replication.Watch:
+    @contextmanager
+    def _topics(self) -> Iterator[Mapping[Flow, CompactedTopic]]:
+        from srm.wiring import open_cluster  # noqa: PLC0415 - brings the Kafka clients along
+
         config = load_config(self.config_path)
         flows = [Flow.parse(flow) for flow in self.flows]
-        clusters = {
-            alias: stack.enter_context(wiring().open_cluster(config, alias))
-            for alias in {flow.target for flow in flows}
-        }
-        return replication.Watch.over(clusters, flows)
+        with ExitStack() as stack:
+            clusters = {
+                alias: stack.enter_context(open_cluster(config, alias))
+                for alias in {flow.target for flow in flows}
+            }
+            yield {flow: supervision.topic_on(clusters[flow.target], flow) for flow in flows}
 
-    def _command(self) -> tuple[list[str], dict[str, str]]:
+    def _command(self) -> list[str]:
         named = [part for flow in self.flows for part in ("--flow", flow)]
         arguments = ["--config", self.config_path, *named]
         hook = SparkSubmitHook(
@@ -214,39 +240,15 @@ class ReplicationOperator(ResumableJobMixin, BaseOperator):
         )
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.
         command = hook._build_spark_submit_command(spark_job("replicator"))  # noqa: SLF001
-        return command, dict(os.environ)
+        return list(command)
 
     def _show(
-        self,
-        context: Context,
-        verdict: str,
-        application: replication.Application,
-        signs: Sequence[replication.FlowSigns],
+        self, context: Context, state: str, application: Application | None, watch: Watch
     ) -> None:
-        store = context.get("task_state_store")
-        if store is not None:
-            store.set(
-                PROGRESS_KEY,
-                {
-                    "state": verdict,
-                    "pid": application.pid,
-                    "host": application.host,
-                    "log": application.log,
-                    "flows": [sign.summary() for sign in signs],
-                },
-            )
-
-    def _log_progress(self, verdict: str, signs: Sequence[replication.FlowSigns]) -> None:
-        self.log.info("Replicator is %s", verdict)
-        for sign in signs:
-            self.log.info(
-                "%s: %d slots, %d partitions, %d offsets to copy%s",
-                sign.flow,
-                sign.slots,
-                sign.partitions,
-                sign.remaining,
-                f", STOPPED: {'; '.join(sign.stopped)}" if sign.stopped else "",
-            )
+        found = asdict(application) if application else {}
+        where = {key: found.get(key) for key in ("pid", "host", "log")}
+        flows = [sign.summary() for sign in watch.signs]
+        _keep(context, PROGRESS_KEY, {"state": state, **where, "flows": flows})
 
 
 class MoveWaitOperator(BaseOperator):
@@ -333,7 +335,7 @@ class MoveWaitOperator(BaseOperator):
                 self.log.warning("%s", error)
             else:
                 answer = progress_summary(status)
-                self._show(context, answer)
+                _keep(context, PROGRESS_KEY, answer)
                 if status.ready:
                     self.log.info("%s", progress_line(status))
                     return answer
@@ -344,7 +346,8 @@ class MoveWaitOperator(BaseOperator):
                 return None
             time.sleep(self.poll_s)
 
-    def _show(self, context: Context, answer: Any) -> None:
-        store = context.get("task_state_store")
-        if store is not None:
-            store.set(PROGRESS_KEY, answer)
+
+def _keep(context: Context, key: str, value: Any) -> None:
+    store = context.get("task_state_store")
+    if store is not None:
+        store.set(key, value)

@@ -25,8 +25,8 @@ from srm.domain.replication_records import (
 )
 from srm.domain.silence import LOOK_S, LOST_S, SILENT_S, STARTUP_S
 from srm.domain.topics import Flow
-from srm.engine.ports import CompactedTopic, FlowContext
-from srm.errors import IntegrityError, UnavailableError
+from srm.engine.ports import Cluster, CompactedTopic, FlowContext
+from srm.errors import IntegrityError, SrmError, UnavailableError
 
 KEPT_REASONS: Final = 20
 POLL_S: Final = 0.5
@@ -148,7 +148,12 @@ def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
 
 def state_topic(context: FlowContext) -> CompactedTopic:
     """Return the state topic of a flow."""
-    return context.target.compacted(internal_topics.replication(context.config.flow.source))
+    return topic_on(context.target, context.config.flow)
+
+
+def topic_on(target: Cluster, flow: Flow) -> CompactedTopic:
+    """Return the state topic of a flow, on its target."""
+    return target.compacted(internal_topics.replication(flow.source))
 
 
 def standing_request(context: FlowContext) -> str:
@@ -292,11 +297,18 @@ def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> Dr
     """Ask the applications that drive the flows to end, in one record per flow; wait for nothing.
 
     Raises:
-        SrmError: a target does not answer, or has no state topic of the flow.
+        SrmError: a target does not answer, or has no state topic of the flow. The other flows have
+            been asked: one of them is enough for an application that copies several.
     """
     request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
+    failures: list[SrmError] = []
     for topic in topics.values():
-        topic.write({REQUEST_KEY: request.value()})
+        try:
+            topic.write({REQUEST_KEY: request.value()})
+        except SrmError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return request
 
 
