@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine import supervision
-from srm.engine.ports import CompactedTopic
-from srm.engine.supervision import Watch
-from srm.errors import SrmError, UnavailableError
+from srm.engine.supervision import StateTopics
+from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.application import Application, new_log, start, tail
+from srm.spark.application import Application
+from srm.spark.supervisor import Supervisor, requester
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.rest import PROGRESS_KEY
@@ -37,12 +31,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 APPLICATION_KEY: Final = "replicator"
-LOOK_EVERY_S: Final = 5.0
-LOG_EVERY_S: Final = 60.0
 DEADLINE_SLACK_S: Final = 30.0
 """The move's own time limit counts from the hold; this one only has to come after it."""
-STOP_GRACE_S: Final = 2.0
-"""Airflow kills a task 5 s after asking it to end; the copy is crash-safe, so be quick."""
 
 
 class ReplicationOperator(BaseOperator):
@@ -78,159 +68,38 @@ class ReplicationOperator(BaseOperator):
         self.config_path = config_path
         self.conn_id = conn_id
         self.shortest_try = shortest_try
-        self._killed = False
-        self._child: subprocess.Popen[bytes] | None = None
-        self._application: Application | None = None
+        self._supervisor: Supervisor | None = None
 
     def execute(self, context: Context) -> None:
         """Find or start the application and stay with it until it ends."""
         began = time.monotonic()
+        supervisor = self._supervisor = Supervisor(
+            self._topics,
+            self._command,
+            Path(conf.get("logging", "base_log_folder")),
+            lambda progress: _keep(context, PROGRESS_KEY, dict(progress)),
+        )
+        stored = (context.get("task_state_store") or {}).get(APPLICATION_KEY)
+        known = Application(**stored) if stored else None
         try:
-            with engine_errors(), self._topics() as topics:
-                self._application = self._known(context) or self._arrive(topics, context)
-                if self._application is not None:
-                    _keep(context, APPLICATION_KEY, asdict(self._application))
-                    self._supervise(self._application, topics, context)
+            with engine_errors():
+                supervisor.run(known, lambda app: _keep(context, APPLICATION_KEY, asdict(app)))
         except Exception:
-            self._throttle(began)
+            deadline = began + self.shortest_try
+            while time.monotonic() < deadline and not supervisor.killed:
+                time.sleep(0.2)
             raise
 
     def on_kill(self) -> None:
         """End the application, wherever it runs and whoever has started it."""
-        self._killed = True
-        if self._application is not None:
-            self._end(self._application)
+        if self._supervisor is not None:
+            self._supervisor.kill(requester("srm_replication"))
 
-    def _known(self, context: Context) -> Application | None:
-        """Return the application of an earlier try, which may not have sent a heartbeat yet."""
-        stored = (context.get("task_state_store") or {}).get(APPLICATION_KEY)
-        application = Application(**stored) if stored else None
-        return application if application and application.process() else None
+    def _topics(self) -> AbstractContextManager[StateTopics]:
+        from srm.wiring import open_state_topics  # noqa: PLC0415 - brings the Kafka clients
 
-    def _arrive(self, topics: supervision.StateTopics, context: Context) -> Application | None:
-        """Find the application that drives all flows, or start one; None where none may start."""
-        watch, said = Watch.over(topics, time.monotonic()), False
-        while not self._killed:
-            watch = watch.after(supervision.look(topics), time.monotonic())
-            step = watch.next_step(time.monotonic())
-            if step == "supervise":
-                return self._found(watch)
-            if step == "start":
-                return self._start()
-            if step == "stay-stopped" and watch.stopped_by is not None:
-                if not said:
-                    said = True
-                    self.log.warning(
-                        "%s has stopped the replicator: nothing is copied until "
-                        "'srm replicator restart'",
-                        watch.stopped_by.by,
-                    )
-                self._show(context, "stopped", None, watch)
-            time.sleep(supervision.POLL_S)
-        return None
-
-    def _found(self, watch: Watch) -> Application | None:
-        driver = next(sign.driver for sign in watch.signs if sign.driver)
-        self.log.info(
-            "Replicator %s on %s already drives %s: supervising it, not starting another",
-            *(driver.application_id, driver.host, ", ".join(self.flows)),
-        )
-        return Application.found(driver)
-
-    def _start(self) -> Application:
-        log = new_log(Path(conf.get("logging", "base_log_folder")), "replicator")
-        self._child = start(self._command(), os.environ, log)
-        self.log.info("Started the replicator as process %s, its log is %s", self._child.pid, log)
-        return Application.started(self._child, log)
-
-    def _supervise(
-        self, application: Application, topics: supervision.StateTopics, context: Context
-    ) -> None:
-        """Report progress, end with the application.
-
-        Raises:
-            UnavailableError: the application failed or its heartbeats stopped; a retry restarts it.
-        """
-        watch = Watch.over(topics, time.monotonic(), application.driver)
-        logged = float("-inf")
-        while not self._killed and not (application.local and application.process() is None):
-            watch = watch.after(supervision.look(topics), time.monotonic())
-            verdict = watch.verdict(time.monotonic())
-            self._show(context, verdict, application, watch)
-            if time.monotonic() - logged > LOG_EVERY_S:
-                logged = time.monotonic()
-                lines = "\n".join(sign.line() for sign in watch.signs)
-                self.log.info("Replicator is %s\n%s", verdict, lines)
-            if verdict == "ended":
-                self.log.info("The replicator has ended in good order")
-                return
-            if verdict == "lost":
-                self._end(application)
-                raise UnavailableError(
-                    f"the replicator of {', '.join(self.flows)} no longer sends heartbeats "
-                    f"(process {application.pid} on {application.host}); it is started again, "
-                    f"look into {application.log or 'its own log'} for the cause"
-                )
-            self._wait_for_end(application, LOOK_EVERY_S)
-        self._judge_end(application)
-
-    def _wait_for_end(self, application: Application, timeout_s: float) -> None:
-        # A child must be waited for by its own object: psutil would take its exit code away.
-        waits = self._child or application.process()
-        if waits is None:
-            time.sleep(timeout_s)
-            return
-        with suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
-            waits.wait(timeout_s)
-
-    def _judge_end(self, application: Application) -> None:
-        code = self._child.poll() if self._child else None
-        if self._killed or code == 0:
-            self.log.info("The replicator has ended")
-            return
-        raise UnavailableError(
-            f"the replicator (process {application.pid}) ended with "
-            f"{'an unknown exit code' if code is None else f'exit code {code}'}; it is started "
-            f"again, its log is {application.log}\n{tail(application.log)}"
-        )
-
-    def _end(self, application: Application) -> None:
-        """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
-        self.log.info("Ending the replicator, process %s on %s", application.pid, application.host)
-        asking = threading.Thread(target=self._ask_to_end, daemon=True)
-        asking.start()
-        application.stop(STOP_GRACE_S)
-        asking.join(STOP_GRACE_S)
-
-    def _ask_to_end(self) -> None:
-        # With clients of its own: those of the task may be in the call that was interrupted.
-        by, now_ms = f"srm_replication on {socket.gethostname()}", time.time_ns() // 1_000_000
-        try:
-            with self._topics() as topics:
-                supervision.request_end(topics, "restart", by, now_ms)
-        except SrmError as error:
-            self.log.warning("The replicator could not be asked to end: %s", error)
-
-    def _throttle(self, began: float) -> None:
-        rest = self.shortest_try - (time.monotonic() - began)
-        deadline = time.monotonic() + rest
-        if rest > 0 and not self._killed:
-            self.log.info("Failed early: waiting %.0f s before the next start", rest)
-        while time.monotonic() < deadline and not self._killed:
-            time.sleep(0.2)
-
-    @contextmanager
-    def _topics(self) -> Iterator[Mapping[Flow, CompactedTopic]]:
-        from srm.wiring import open_cluster  # noqa: PLC0415 - brings the Kafka clients along
-
-        config = load_config(self.config_path)
         flows = [Flow.parse(flow) for flow in self.flows]
-        with ExitStack() as stack:
-            clusters = {
-                alias: stack.enter_context(open_cluster(config, alias))
-                for alias in {flow.target for flow in flows}
-            }
-            yield {flow: supervision.topic_on(clusters[flow.target], flow) for flow in flows}
+        return open_state_topics(load_config(self.config_path), flows)
 
     def _command(self) -> list[str]:
         named = [part for flow in self.flows for part in ("--flow", flow)]
@@ -241,14 +110,6 @@ class ReplicationOperator(BaseOperator):
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.
         command = hook._build_spark_submit_command(spark_job("replicator"))  # noqa: SLF001
         return list(command)
-
-    def _show(
-        self, context: Context, state: str, application: Application | None, watch: Watch
-    ) -> None:
-        found = asdict(application) if application else {}
-        where = {key: found.get(key) for key in ("pid", "host", "log")}
-        flows = [sign.summary() for sign in watch.signs]
-        _keep(context, PROGRESS_KEY, {"state": state, **where, "flows": flows})
 
 
 class MoveWaitOperator(BaseOperator):

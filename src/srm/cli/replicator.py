@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +20,7 @@ from srm.domain.topics import Flow
 from srm.engine import supervision
 from srm.engine.supervision import Answer
 from srm.errors import UnavailableError, UsageError
-from srm.wiring import now_ms, open_flow
+from srm.wiring import now_ms, open_state_topics
 
 app = typer.Typer(
     help="Stop or restart the replicator, whichever host it runs on.", no_args_is_help=True
@@ -80,14 +79,12 @@ def _ask(
     wanted = tuple(flows or resolved.flows)
     if not wanted:
         raise UsageError(f"no flow is enabled in {resolved.path}: name one with --flow")
+    for flow in wanted:
+        resolved.flow(flow)
     with (
-        ExitStack() as stack,
+        open_state_topics(resolved, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
-        topics = {
-            flow: supervision.state_topic(stack.enter_context(open_flow(resolved, flow)))
-            for flow in wanted
-        }
         answers = supervision.ask(topics, action, _requester(), now_ms(), wait)
     emit(answers, as_json, lambda console: _render(console, answers))
     return answers

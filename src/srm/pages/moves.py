@@ -58,6 +58,29 @@ def plan_view(plan: MovePlan) -> RenderableType:
     )
 
 
+def plan_summary(plan: MovePlan) -> dict[str, Any]:
+    """Return a plan as small plain JSON; the whole of it is in ``srm-moves.internal``."""
+    return {
+        "move_id": plan.move_id,
+        "operation": plan.request.operation,
+        "source": plan.request.source,
+        "target": plan.request.target,
+        "wait_seconds": plan.request.wait_seconds,
+        "topics": list(plan.topics),
+        "groups": {
+            group.group: {
+                "members": len(group.members),
+                "lag": group.lag,
+                "re_read": group.re_read,
+                "skipped": group.skipped,
+            }
+            for group in plan.groups
+        },
+        "blocking": list(plan.blocking),
+        "warnings": list(plan.warnings),
+    }
+
+
 def progress_line(status: SyncStatus) -> str:
     """Say in one line how far a waiting move is and what it waits for."""
     head = f"{_head(status)}, {_synchronised(status)} of {len(status.groups)} groups synchronised"
