@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster, FlowContext
+from srm.engine.supervision import StateTopics, topic_on
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
 
@@ -74,6 +75,22 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
             flow_context(forward, from_cluster, to_cluster),
             flow_context(reverse, to_cluster, from_cluster),
         )
+
+
+@contextmanager
+def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
+    """Give access to the state topics of flows, by which their replicators are supervised.
+
+    Raises:
+        ConfigError: the configuration does not list a flow's target.
+    """
+    wanted = tuple(flows)
+    with ExitStack() as stack:
+        clusters = {
+            alias: stack.enter_context(open_cluster(config, alias))
+            for alias in {flow.target for flow in wanted}
+        }
+        yield {flow: topic_on(clusters[flow.target], flow) for flow in wanted}
 
 
 def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowContext:

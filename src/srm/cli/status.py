@@ -53,7 +53,9 @@ def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
         return "[yellow]no replicator was ever seen[/yellow]"
-    age = f"heard from {driver.age_ms / 1000:.0f} s ago"
+    age = f"{'ended' if driver.ended else 'heard from'} {driver.age_ms / 1000:.0f} s ago"
+    if driver.alive and driver.request is not None:
+        age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
     alive = sum(slot.alive for slot in flow.slots)
     state = f"{alive} of {len(flow.slots)} slots alive, {flow.remaining:,} offsets to copy"

@@ -36,6 +36,7 @@ from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
 from srm.engine.ports import FlowContext
+from srm.engine.supervision import standing_request
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.replication.catch_up import CatchUp
@@ -149,6 +150,7 @@ class Replicator:
         self._timing = timing
         self._work: tuple[_FlowWork, ...] = ()
         self._stop = threading.Event()
+        self._slots_ended = threading.Event()
         self._failure: SrmError | None = None
         self._application_id = ""
         self._id = uuid.uuid4().hex
@@ -167,12 +169,19 @@ class Replicator:
         """Whether the end was asked for, or came by a failure."""
         return self._stop.is_set()
 
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether a request in a flow's state topic has ended it."""
+        return any(work.driver.obeyed for work in self._work)
+
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
         return tuple(work.driver.progress.snapshot() for work in self._work)
 
     def run(self, *, until_caught_up: bool = False) -> None:
         """Copy until :meth:`stop`, or until everything is copied that was there at the start.
+
+        A request in the state topic of one flow ends the application with all its flows.
 
         Raises:
             FencedError: another replicator has taken over one of the flows.
@@ -184,17 +193,18 @@ class Replicator:
             slots = sum(len(work.specs) for work in self._work)
             given = dict(SparkConf().getAll()) if submitted() else {}
             conf = _CONF | placement(given, self._master, slots)
-            spark = stack.enter_context(_context(conf))
-            self._application_id = spark.applicationId
-            if not logger.isEnabledFor(logging.DEBUG):
-                # A slot that ends is one line here; Spark has four stack traces for it.
-                spark.setLogLevel("FATAL")
-            try:
-                threads = self._start(spark)
-                self._watch(spark, until_caught_up=until_caught_up)
-            finally:
-                self._stop.set()
-                _hush(spark)
+            with _context(conf) as spark:
+                self._application_id = spark.applicationId
+                if not logger.isEnabledFor(logging.DEBUG):
+                    # A slot that ends is one line here; Spark has four stack traces for it.
+                    spark.setLogLevel("FATAL")
+                try:
+                    threads = self._start(spark)
+                    self._watch(spark, until_caught_up=until_caught_up)
+                finally:
+                    self._stop.set()
+                    _hush(spark)
+            self._slots_ended.set()  # the drivers' last heartbeats say so
             for thread in threads:
                 thread.join(_JOIN_S)
         if self._failure is not None:
@@ -214,6 +224,7 @@ class Replicator:
             Discovery(context, flow_config),
             slots=slots,
             identity=self._identity,
+            started_after=standing_request(context),
             timing=self._timing or Timing(refresh_s=refresh_s),
         )
         specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
@@ -240,7 +251,7 @@ class Replicator:
 
     def _drive(self, work: _FlowWork) -> None:
         try:
-            work.driver.run(self._stop)
+            work.driver.run(self._stop, self._slots_ended)
         except SrmError as error:
             self._fail(error)
         except Exception as error:

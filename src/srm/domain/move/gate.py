@@ -17,6 +17,7 @@ from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.silence import is_silent
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
 from srm.domain.translation import UNFINISHED
@@ -24,7 +25,6 @@ from srm.domain.translation import UNFINISHED
 # States a group may be in while offsets are written for it; any other, also an unknown one, counts
 # as active.
 _MEMBERLESS = frozenset({"empty", "dead"})
-_STALE_REPORT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +264,7 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
             behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
     for topic, remaining in sorted(behind.items()):
         yield f"replication of {topic} from {source} is {remaining} records behind"
-    silent = facts.report_age_ms is None or facts.report_age_ms > _STALE_REPORT_MS
-    if behind and silent:
+    if behind and is_silent(facts.report_age_ms):
         age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
         yield f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
 

@@ -18,7 +18,7 @@ from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport
 from srm.domain.move.request import MoveRequest
 from srm.engine.move.plan import new_move_id, plan
-from srm.engine.move.report import report, report_html
+from srm.engine.move.report import report
 from srm.engine.move.run import RunEvent, carry_out
 from srm.engine.move.steps import apply, go, hold, release, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
@@ -42,7 +42,6 @@ __all__ = [
     "plan",
     "release",
     "report",
-    "report_html",
     "verify",
     "wait_status",
 ]

@@ -112,12 +112,6 @@ class MoveStore:
             return MoveReport.decode(value)
         return None
 
-    def html(self, move_id: str) -> str | None:
-        """Return the stored HTML report of a move, None before there is one."""
-        for value in self._values(f"html:{move_id}"):
-            return value.decode()
-        return None
-
     def move_ids(self) -> tuple[str, ...]:
         """Return the ids of all known moves, oldest plan first."""
         plans: dict[str, MovePlan] = {}
@@ -143,13 +137,9 @@ class MoveStore:
         self._write({key: observation.value()}, decided=False)
         return observation
 
-    def save_report(self, report: MoveReport, html: str) -> None:
+    def save_report(self, report: MoveReport) -> None:
         """Write a report to both clusters; a source that is away is passed over."""
-        records = {
-            f"report:{report.move_id}": report.value(),
-            f"html:{report.move_id}": html.encode(),
-        }
-        self._write(records, decided=True)
+        self._write({f"report:{report.move_id}": report.value()}, decided=True)
 
     def _write(self, records: Mapping[str, bytes], *, decided: bool) -> None:
         encoded = {key.encode(): value for key, value in records.items()}
