@@ -22,6 +22,7 @@ from srm.domain.map_records import map_partition
 from srm.domain.topics import TopicPartition
 from srm.engine import checkpoints, move
 from srm.engine.move import MoveContext, MovePlan, MoveReport, MoveRequest
+from srm.engine.translate import translate
 from srm.errors import GateClosedError
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
@@ -203,7 +204,8 @@ def test_a_group_whose_offsets_are_in_a_transaction_is_waited_for(site: Site) ->
 
         assert f"group {group} has offsets of {site.topic}-0 in a transaction" in reason
         committed = site.clusters[site.b].committed(group)
-        assert committed[TopicPartition(f"{site.p}.{site.topic}", 0)] == 50
+        aborted = translate(context.forward, TopicPartition(site.topic, 0), 50)
+        assert committed[aborted.to_partition] == aborted.to_offset
 
 
 def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
