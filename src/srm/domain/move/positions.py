@@ -84,8 +84,13 @@ class PartitionMove:
 
     @property
     def left_to_reset(self) -> bool:
-        """Whether auto.offset.reset of the clients decides about records of this partition."""
-        return self.state == "no-commit" and self.target_committed is None and self.lag > 0
+        """Whether auto.offset.reset of the clients decides about records of this partition.
+
+        In reverse it always does: an empty copy would have had an exact position.
+        """
+        undecided = self.state == "no-commit" and self.committed is None
+        records = self.lag > 0 or self.direction == "reverse"
+        return undecided and records and self.target_committed is None
 
 
 def partition_move(group: GroupPosition) -> PartitionMove:

@@ -248,9 +248,11 @@ def _warnings(
     for partition in facts.replication():
         behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
+            leave = f"{request.target} will lack {partition.held_back} records"
+            wait = "the move will wait until it has ended"
             yield (
                 f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
-                f"the move will wait until it has ended"
+                f"{leave if request.accept_open_transactions else wait}"
             )
     for topic, remaining in sorted(behind.items()):
         if remaining:
