@@ -58,6 +58,8 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
 def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]:
     """Give access to both flows between two clusters, for a move from source to target.
 
+    Each cluster serves both flows, so its own client settings hold, not those of a single flow.
+
     Raises:
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.

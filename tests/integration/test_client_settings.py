@@ -1,4 +1,7 @@
-"""Settings of a client reach the requests that they are named for: brokers say who asked what."""
+"""Settings of a client reach the requests that they are named for: brokers say who asked what.
+
+Each kind of client logs in as a user that has no rights but its own (docs/security.md).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.conftest import owner
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
+from tests.integration.rights import Right
 
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
+from srm.engine import checkpoints, group_sync, topic_sync
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.replication.discovery import Discovery
 from srm.replication.slot import SlotSpec
 from srm.stack.kafka import KafkaBroker
+from srm.wiring import open_flow
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
-USERS = ("operator", "reader", "writer", "scribe")
+USERS = ("operator", "keeper", "reader", "follower", "writer", "scribe")
+GROUP = "analytics"
 Asked = set[tuple[str, str]]
 """Principals with the client.id that they came under."""
 
@@ -38,6 +49,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         server_props={
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl.plain.sasl.jaas.config": f"{module} required {users};",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
         },
         environ=owner(),
     )
@@ -66,6 +79,54 @@ class OwnClients(CopyLab):
         return sent
 
 
+def grant(broker: KafkaBroker, user: str, *rights: tuple[str, str, str]) -> None:
+    """Grant operations on an option of kafka-acls with a name, a prefix where it ends in ``*``."""
+    bindings = [
+        Right("X", operation, option, name.removesuffix("*") or "*", name[1:].endswith("*"))
+        for operations, option, name in rights
+        for operation in operations.split()
+    ]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for created in admin.create_acls([right.binding(user) for right in bindings]).values():
+        created.result(30)
+
+
+def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
+    """Give the users the rights of the page's section about users of their own."""
+    state, copies, back = "srm-*", f"{lab.flow.source}.*", f"{lab.flow.target}.*"
+    syncs = internal_topics.offset_syncs(lab.flow.target)
+    grant(broker, "reader", ("Read", "--topic", topic), ("Read", "--topic", state))
+    grant(broker, "scribe", ("Write", "--topic", syncs))
+    grant(
+        broker,
+        "keeper",
+        ("Describe DescribeConfigs", "--topic", topic),
+        ("Describe", "--topic", back),
+        ("Describe", "--topic", state),
+        ("Create", "--topic", syncs),
+        ("Describe", "--group", "*"),
+    )
+    grant(broker, "follower", ("Read", "--topic", state), ("Read", "--topic", copies))
+    grant(
+        broker,
+        "writer",
+        ("Read Write", "--topic", copies),
+        ("Write", "--topic", "heartbeats"),
+        ("Write", "--topic", state),
+        ("Write", "--transactional-id", state),
+    )
+    grant(
+        broker,
+        "operator",
+        ("Create Alter AlterConfigs Read", "--topic", copies),
+        ("Read", "--topic", topic),
+        ("Create Describe", "--topic", "heartbeats"),
+        ("Create Describe DescribeConfigs", "--topic", state),
+        ("Read", "--group", "*"),
+        ("DescribeConfigs", "--cluster", "kafka-cluster"),
+    )
+
+
 def login(prefix: str, user: str) -> str:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     return (
@@ -89,13 +150,24 @@ def copied(
         "security.protocol = SASL_PLAINTEXT\n"
         "sasl.mechanism = PLAIN\n"
         f"{flow}.enabled = true\n"
+        "heartbeats.replication.enabled = false\n"
+        "sync.group.offsets.enabled = true\n"
+        "groups = analytics\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+        "checkpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+        "replication.factor = 1\n"
         + login("", "operator")
+        + login(f"{source}.admin.", "keeper")
+        + login(f"{target}.consumer.", "follower")
         + login(f"{flow}.consumer.", "reader")
         + login(f"{flow}.producer.", "writer")
         + login(f"{source}.producer.", "scribe")
     )
-    lab.config_file = load_config(file)
     [partition] = lab.topic()
+    file.write_text(f"{file.read_text()}topics = {partition.topic}\n")
+    lab.config_file = load_config(file)
+    grant_each_its_part(broker, lab, partition.topic)
     producer = lab.producer()
     for number in range(50):
         producer.produce(partition.topic, b"%d" % number, partition=0)
@@ -149,4 +221,30 @@ def test_state_and_offset_syncs_are_written_as_the_producer_of_their_cluster(bro
 
 @pytest.mark.usefixtures("copied")
 def test_what_only_administrators_ask_is_asked_as_the_admin_client(broker):
-    assert asked(broker, "DESCRIBE_CONFIGS", "resources") == {("operator", "operator-client")}
+    assert ("operator", "operator-client") in asked(broker, "DESCRIBE_CONFIGS", "resources")
+    assert asked(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
+        ("operator", "operator-client")
+    }
+
+
+def test_users_with_their_own_part_of_the_rights_are_enough_for_a_flow(copied):
+    lab, partition = copied
+    original, copy = (TopicPartition(name, 0) for name in (partition.topic, partition.target_topic))
+    lab.source.commit_idle(GROUP, {original: 20})
+    target = lab.config_file.cluster_clients(lab.flow.target, lab.flow)
+    driver = KafkaDriverLog(lab.flow, target.consumer, target.producer)
+
+    with open_flow(lab.config_file, lab.flow) as context:
+        Discovery(context, context.config).prepare()
+        topics = topic_sync.sync(context)
+        emitted = checkpoints.emit(context)
+        synced = group_sync.sync(context)
+    driver.fence()
+    driver.read()
+    driver.publish({b"driver": b"{}"})
+    driver.close()
+
+    assert topics.selected == 1
+    assert (emitted.states, emitted.errors) == ({"translated": 1}, {})
+    assert (synced.applied, synced.errors) == (1, {})
+    assert copy in lab.target.committed(GROUP)

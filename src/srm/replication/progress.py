@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from srm.domain.metrics import RawMetric
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     AssignedPartition,
@@ -17,6 +18,9 @@ from srm.domain.replication_records import (
 )
 from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
+from srm.errors import IntegrityError
+
+logger = logging.getLogger(__name__)
 
 _NO_CLAIM = (-1, -1)
 _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known before
@@ -113,12 +117,16 @@ class ProgressBook:
             self._statuses[TopicPartition(status.topic, status.partition)] = status
 
     def metric(self, value: bytes) -> None:
-        """Take in one raw metrics record."""
-        raw = json.loads(value)
-        partition = TopicPartition(raw["topic"], raw["partition"])
-        rate = raw["bytes"] * 1000 / max(1, raw["interval_ms"])
+        """Take in one raw metrics record; one that cannot be read only costs its numbers."""
+        try:
+            raw = RawMetric.decode(value)
+        except IntegrityError as error:
+            logger.warning("%s: %s", self._flow, error)
+            return
+        partition = TopicPartition(raw.topic, raw.partition)
+        rate = raw.bytes * 1000 / max(1, raw.interval_ms)
         with self._lock:
-            self._bytes += raw["bytes"]
+            self._bytes += raw.bytes
             known = self._rates.get(partition, rate)
             self._rates[partition] = known + _SMOOTHING * (rate - known)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from tests.waiting import eventually
 
+from srm.domain.metrics import RawMetric
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     DRIVER_KEY,
@@ -28,6 +29,7 @@ from srm.replication.driver import FlowDriver, Timing
 from srm.replication.driver_log import LogRecord
 
 FLOW = Flow("P", "B")
+RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)
 STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -359,13 +361,10 @@ def test_byte_rates_from_raw_metrics_even_out_slots_that_carry_too_much(lab):
     lab.second(driver, "0", "1")
     busy = lab.topic.assignments()["0"].partitions
     for assigned in found("orders", partitions=8).partitions:
-        metric = {
-            "topic": assigned.topic,
-            "partition": assigned.partition,
-            "bytes": 10_000_000 if assigned in busy else 10,
-            "interval_ms": 1000,
-        }
-        lab.topic.append(b"m", json.dumps(metric).encode(), METRICS)
+        size = 10_000_000 if assigned in busy else 10
+        metric = replace(RAW, topic=assigned.topic, partition=assigned.partition, bytes=size)
+        lab.topic.append(metric.key(), metric.value(), METRICS)
+    lab.topic.append(b"m", b"not a metric", METRICS)
     driver.progress.set_partitions(driver.discovered.partitions)
 
     for _ in range(62):
