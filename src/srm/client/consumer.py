@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from srm.client.announcing import Announcer
-from srm.client.errors import ClosedError, named, named_errors
-from srm.client.following import next_step, same_order
-from srm.client.membership import Membership, offset_after, subscription
+from srm.client.cluster_calls import ClusterCalls
+from srm.client.errors import named, named_errors
+from srm.client.following import same_order
+from srm.client.group_follower import SLICE_S, RebalanceCallback
+from srm.client.membership import offset_after
 from srm.client.messages import FailoverMessage
 from srm.client.routing import RoutingWatcher, default_client_id
 from srm.client.same_thread import forget_consumer, note_consumer
-from srm.client.settings import ClientSettings, clusters_of
+from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.config.model import Config
-from srm.domain.move.routes import Route, group_subject
-from srm.domain.topics import Flow
-from srm.errors import UsageError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import translate
 from srm.kafka.rights import Needs, on_topic
@@ -36,9 +33,7 @@ from srm.kafka.rights import Needs, on_topic
 log = logging.getLogger(__name__)
 
 Processing = Literal["automatic", "explicit"]
-RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
-_SLICE_S: Final = 0.1
 _MOST_MESSAGES: Final = 1_000_000
 _DEFAULTS: Final = {
     "auto.offset.reset": "earliest",
@@ -46,23 +41,9 @@ _DEFAULTS: Final = {
     # Copies of topics come into being while consumers run.
     "topic.metadata.refresh.interval.ms": "5000",
 }
-_STATE: Final = KafkaError._STATE  # noqa: SLF001 -- librdkafka's local codes are named so
 
 
-class GroupMetadata:
-    """What ``send_offsets_to_transaction`` needs of a consumer, as of one stay on one cluster."""
-
-    def __init__(self, membership: Membership) -> None:
-        self.cluster = membership.cluster
-        self.native = membership.native.consumer_group_metadata()
-        self._membership = membership
-
-    def covers(self, offsets: Sequence[TopicPartition]) -> bool:
-        """Whether these offsets were read in that stay."""
-        return self._membership.has_handed_over(offsets)
-
-
-class FailoverConsumer:
+class FailoverConsumer(ClusterCalls):
     """Member of a consumer group that moves with it; for one thread at a time.
 
     Called like ``confluent_kafka.Consumer``, with its exceptions; what is different is listed in
@@ -98,34 +79,21 @@ class FailoverConsumer:
     ) -> None:
         stores = _flag(conf, "enable.auto.offset.store")
         self.processing: Processing = processing or ("automatic" if stores else "explicit")
-        self.group = str(conf.get("group.id", ""))
-        self.client_id = str(conf.get("client.id") or default_client_id("consumer"))
-        self._config = watcher.config if clusters is None and watcher else clusters_of(clusters)
-        self._commits = _flag(conf, "enable.auto.commit")
+        client_id = str(conf.get("client.id") or default_client_id("consumer"))
+        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
         forced = {
-            "client.id": self.client_id,
+            "client.id": client_id,
             "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
         }
-        self._settings = ClientSettings(
-            self._config, "consumer", conf, defaults=_DEFAULTS, forced=forced
+        settings = ClientSettings(config, "consumer", conf, defaults=_DEFAULTS, forced=forced)
+        Consumer(settings.without_cluster(), logger=logger or ClientLog()).close()
+        group = str(conf["group.id"])
+        super().__init__(
+            settings, group, client_id, watcher or RoutingWatcher(config, home), logger
         )
-        self._logger = logger or ClientLog()
-        Consumer(self._settings.without_cluster(), logger=self._logger).close()
-        self._watcher = watcher or RoutingWatcher(self._config, home)
         self._owns_watcher = watcher is None
-        self._announcer = Announcer(self._watcher, self.client_id, "consumer")
-        self._subject = group_subject(self.group)
-        self._topics: list[str] | None = None
-        self._callbacks: dict[str, RebalanceCallback | None] = {}
-        self._followed: Route | None = None
-        self._member: Membership | None = None
-        self._epoch = 0
-        self._current: list[FailoverMessage] = []
-        self._failures: list[BaseException] = []
-        self._inside = False
-        self._leaving = False
-        self._closed = False
+        self._commits = _flag(conf, "enable.auto.commit")
 
     def __enter__(self) -> Self:
         return self
@@ -151,11 +119,6 @@ class FailoverConsumer:
             if message.error() is not None:
                 raise translate(message.error(), f"reading on cluster {message.cluster}")
             yield message
-
-    @property
-    def cluster(self) -> str | None:
-        """Alias of the cluster it reads on, None while it is held or not started."""
-        return self._member.cluster if self._member is not None else None
 
     # ----- subscribing
 
@@ -234,11 +197,11 @@ class FailoverConsumer:
                 if found:
                     return found  # a batch is of one stay; the next call follows
                 self._follow(route)
-            left = _SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
+            left = SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
             if self._member is None:
                 self._watcher.wait_change(self._subject, route, left)
             else:
-                found += self._member.fetch(count - len(found), min(left, _SLICE_S))
+                found += self._member.fetch(count - len(found), min(left, SLICE_S))
             if len(found) >= count or self._failures:
                 return found
             over = deadline is not None and time.monotonic() >= deadline
@@ -394,257 +357,6 @@ class FailoverConsumer:
         )
         return False
 
-    # ----- where it stands
-
-    def committed(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """Return committed offsets on the present cluster."""
-        member = self._opened(timeout, "reading committed offsets")
-        with named_errors(member.where("reading committed offsets"), member.needs):
-            return member.native.committed(partitions, timeout=timeout)
-
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offsets after the last messages; none while held."""
-        self._check_open()
-        if self._member is None:
-            return [TopicPartition(one.topic, one.partition) for one in partitions]
-        return self._member.native.position(partitions)
-
-    def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions; none while held."""
-        self._check_open()
-        return [] if self._member is None else self._member.native.assignment()
-
-    def pause(self, partitions: list[TopicPartition]) -> None:
-        """Pause partitions until the next move or assignment; nothing happens while held."""
-        self._check_open()
-        if self._member is not None:
-            self._member.native.pause(partitions)
-
-    def resume(self, partitions: list[TopicPartition]) -> None:
-        """Read paused partitions again; nothing happens while held."""
-        self._check_open()
-        if self._member is not None:
-            self._member.native.resume(partitions)
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Continue at an offset; messages of the partition in hand do not count as processed.
-
-        Raises:
-            KafkaException: the partition is not assigned, or the group is held.
-        """
-        member = self._opened(0.0, "seeking")
-        member.native.seek(partition)
-        place = (partition.topic, partition.partition)
-        member.rewind(place)
-        self._current = [m for m in self._current if (m.topic(), m.partition()) != place]
-
-    def consumer_group_metadata(self) -> Any:
-        """Return what :meth:`FailoverProducer.send_offsets_to_transaction` needs."""
-        return GroupMetadata(self._opened(0.0, "reading group metadata"))
-
-    def memberid(self) -> str | None:
-        """Return the member id the coordinator gave, None while held."""
-        self._check_open()
-        return None if self._member is None else self._member.native.memberid()
-
-    # ----- what a rebalance callback may call
-
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """Assign partitions, in ``on_assign`` only: a consumer that moves subscribes."""
-        self._in_callback("assign").assign(partitions)
-
-    def unassign(self) -> None:
-        """Give partitions up, in ``on_revoke`` and ``on_lost`` only."""
-        self._in_callback("unassign").unassign()
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Assign more partitions, in ``on_assign`` only."""
-        self._in_callback("incremental_assign").incremental_assign(partitions)
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Give some partitions up, in ``on_revoke`` and ``on_lost`` only."""
-        self._in_callback("incremental_unassign").incremental_unassign(partitions)
-
-    def _in_callback(self, call: str) -> Any:
-        self._check_open(leaving=True)
-        if self._member is None or not (self._inside or self._leaving):
-            raise UsageError(
-                f"{call} outside of a rebalance callback: a consumer that moves with its group "
-                "has to subscribe"
-            )
-        return self._member.native
-
-    # ----- what the cluster says
-
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """Ask the present cluster for its topics."""
-        native = self._opened(timeout, "listing topics").native
-        return (
-            native.list_topics(timeout=timeout)
-            if topic is None
-            else native.list_topics(topic, timeout)
-        )
-
-    def get_watermark_offsets(
-        self,
-        partition: TopicPartition,
-        timeout: float = -1,
-        cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
-    ) -> tuple[int, int]:
-        """Ask the present cluster for a partition's first and next offset."""
-        native = self._opened(timeout, "reading watermarks").native
-        return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
-
-    def offsets_for_times(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """Ask the present cluster for offsets by time."""
-        native = self._opened(timeout, "looking offsets up").native
-        return native.offsets_for_times(partitions, timeout=timeout)
-
-    # ----- following
-
-    def follow(self) -> None:
-        """Follow a hold now, between two calls: messages in hand do not count as processed.
-
-        For the thread that works with the consumer, when it is about to wait for the end of a hold
-        in another client: a group whose member waits cannot move.
-
-        Raises:
-            KafkaException: the commit failed.
-        """
-        if self._inside or self._closed or self._member is None:
-            return
-        route = self._watcher.route(self._subject)
-        if next_step(self._member.cluster, route) == "leave":
-            self._follow(route)
-
-    def _follow(self, route: Route) -> None:
-        """Do what the route says; it counts as followed only when everything of it is done."""
-        member = self._member
-        if member is not None and next_step(member.cluster, route) == "leave":
-            self._leave(member)
-        step = next_step(self.cluster, route)
-        if step == "hold" and self._topics is not None:
-            log.info("group %s: held, away from %s", self.group, route.cluster)
-            self._announcer.reach(self._subject, route, "held")
-        elif step == "open" and self._topics is not None:
-            self._open(route)
-        elif step == "stay":
-            self._announcer.reach(self._subject, route, "resumed")
-        if self._topics is not None or step != "open":
-            self._followed = route
-
-    def _open(self, route: Route) -> None:
-        where = f"opening a consumer of group {self.group!r} on cluster {route.cluster}"
-        with named_errors(where):
-            native = Consumer(self._settings.on(route.cluster), logger=self._logger)
-        self._epoch += 1
-        self._member = Membership(
-            native, route.cluster, self._epoch, self.group, commits=self._commits
-        )
-        if self._topics is not None:
-            self._subscribe(self._member)
-        if route.generation == 0 or self._epoch == 1:
-            self._announcer.reach(self._subject, route, "resumed")
-
-    def _subscribe(self, member: Membership) -> None:
-        names = subscription(self._topics or (), member.cluster, self._remote_names(member.cluster))
-        with named_errors(member.where("subscribing")):
-            member.native.subscribe(
-                names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-            )
-        log.info("group %s: reads %s on %s", self.group, ", ".join(names), member.cluster)
-
-    def _remote_names(self, cluster: str) -> dict[str, Callable[[str], str]]:
-        return {
-            other: partial(
-                self._config.flow(Flow(other, cluster)).policy.format_remote_topic, other
-            )
-            for other in self._config.clusters
-            if other != cluster
-        }
-
-    def _opened(self, timeout: float, doing: str) -> Membership:
-        """Return the member, opening it or waiting for the end of a hold as long as allowed."""
-        self._check_open()
-        if self._member is not None:
-            return self._member
-        self._watcher.start()
-        deadline = time.monotonic() + timeout
-        while True:
-            route = self._watcher.route(self._subject)
-            if route.state == "go":
-                self._open(route)
-                self._followed = route if self._topics is not None else None
-                return self._member  # type: ignore[return-value]  # _open has set it
-            left = deadline - time.monotonic() if timeout >= 0 else _SLICE_S
-            if left <= 0:
-                text = f"{doing}: group {self.group!r} is held by move {route.move_id}; try again"
-                raise KafkaException(KafkaError(_STATE, text, retriable=True))
-            self._watcher.wait_change(self._subject, route, min(left, _SLICE_S))
-
-    def _leave(self, member: Membership) -> None:
-        """Commit what is processed, then leave the group.
-
-        Raises:
-            KafkaException: the commit failed; the member stays, so that nothing is lost silently.
-        """
-        self._announcer.forget_losses(self._subject)
-        self._leaving = True
-        try:
-            if self._commits and not member.commit_processed():
-                held = [TopicPartition(*place) for place in member.owned]
-                self._announcer.lose(self._subject, member.uncommitted(held))
-            with named_errors(member.where("leaving"), member.needs):
-                member.native.close()
-        finally:
-            self._leaving = False
-        self._member = None
-        self._current = []
-
-    # ----- rebalance callbacks, run within poll, consume and close
-
-    def _assigned(self, _native: Any, partitions: list[TopicPartition]) -> None:
-        if self._member is not None:
-            self._member.gain(partitions)
-            self._call("on_assign", partitions)
-
-    def _revoked(self, _native: Any, partitions: list[TopicPartition]) -> None:
-        """Commit before others take over; runs inside poll, so no message is being worked on."""
-        member = self._member
-        if member is None:
-            return
-        self._call("on_revoke", partitions)
-        if self._commits:
-            try:
-                member.commit_once()
-            except KafkaException as error:
-                member.warn("committing at a rebalance", error)
-        elif self._leaving:
-            self._announcer.lose(self._subject, member.uncommitted(partitions))
-        member.lose(partitions)
-
-    def _lost(self, _native: Any, partitions: list[TopicPartition]) -> None:
-        if self._member is None:
-            return
-        self._announcer.lose(self._subject, self._member.uncommitted(partitions))
-        self._member.lose(partitions)
-        self._call("on_lost" if self._callbacks.get("on_lost") else "on_revoke", partitions)
-
-    def _call(self, name: str, partitions: list[TopicPartition]) -> None:
-        """Run the application's callback; what it raises is raised when the call is over."""
-        callback = self._callbacks.get(name)
-        if callback is None:
-            return
-        try:
-            callback(self, partitions)
-        except Exception as error:
-            log.exception("group %s: %s raised", self.group, name)
-            self._failures.append(error)
-
     # ----- the end
 
     def close(self) -> None:
@@ -669,21 +381,6 @@ class FailoverConsumer:
                 self._watcher.close()
         if self._failures:
             raise self._failures.pop(0)
-
-    def _check_open(self, *, leaving: bool = False) -> None:
-        if self._closed and not (leaving and self._leaving):
-            raise ClosedError("Consumer closed")
-
-
-def float_of(timeout: float) -> float:
-    """Take a timeout as confluent-kafka does: a number of seconds, nothing else.
-
-    Raises:
-        TypeError: it is not a number.
-    """
-    if isinstance(timeout, int | float):
-        return float(timeout)
-    raise TypeError(f"must be real number, not {type(timeout).__name__}")
 
 
 def _flag(conf: Mapping[str, Any], name: str) -> bool:

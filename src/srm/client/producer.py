@@ -10,7 +10,6 @@ reported as failed, never sent to the other.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,19 +19,16 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from srm.client.announcing import Announcer
 from srm.client.cluster_producers import ClusterProducers, is_fatal
-from srm.client.consumer import float_of
-from srm.client.errors import ClosedError, HeldError, must_abort, named, named_errors
-from srm.client.following import next_step, same_order
+from srm.client.errors import must_abort, named, named_errors
 from srm.client.messages import stamped
 from srm.client.reports import Reports
 from srm.client.routing import RoutingWatcher, default_client_id
-from srm.client.same_thread import let_consumers_leave
-from srm.client.settings import ClientSettings, clusters_of
+from srm.client.settings import ClientSettings, clusters_of, float_of
+from srm.client.topic_follower import SLICE_S, TopicFollower
 from srm.client.transactions import Transactions
 from srm.config.model import Config
-from srm.domain.move.routes import Route, topic_subject
+from srm.domain.move.routes import topic_subject
 from srm.kafka.clients import ClientLog
 from srm.kafka.rights import on_topic, on_transactional_id
 
@@ -40,14 +36,13 @@ log = logging.getLogger(__name__)
 
 DeliveryCallback = Callable[[Any, Any], None]
 
-_SLICE_S: Final = 0.05
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _QUEUE_MESSAGES: Final = 100_000
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
 
-class FailoverProducer:
+class FailoverProducer(TopicFollower):
     """Idempotent producer that moves with its topics; safe to share between threads.
 
     Called like ``confluent_kafka.Producer``, with its exceptions; what is different is listed in
@@ -82,42 +77,40 @@ class FailoverProducer:
         logger: Any = None,
     ) -> None:
         given = dict(conf)
-        self.client_id = str(given.get("client.id") or default_client_id("producer"))
+        client_id = str(given.get("client.id") or default_client_id("producer"))
         self._on_delivery = given.pop("on_delivery", None)
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
         self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
         waits = [given[name] for name in _TIMEOUTS if name in given]
-        self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
-        self._config = watcher.config if clusters is None and watcher else clusters_of(clusters)
-        defaults = {k: v for k, v in _DEFAULTS.items() if not (waits and k in _TIMEOUTS)}
+        wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
+        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
+        # librdkafka takes the timeout of a transaction for both where only that is known.
+        own_timeout = waits or "transactional.id" in given
+        defaults = {k: v for k, v in _DEFAULTS.items() if not (own_timeout and k in _TIMEOUTS)}
         forced = {
-            "client.id": self.client_id,
+            "client.id": client_id,
             "enable.idempotence": "true",
             "acks": "all",
             "allow.auto.create.topics": "false",
         }
-        settings = ClientSettings(self._config, "producer", given, defaults=defaults, forced=forced)
+        settings = ClientSettings(config, "producer", given, defaults=defaults, forced=forced)
         logger = logger or ClientLog()
         Producer(settings.without_cluster(), logger=logger)
-        self._watcher = watcher or RoutingWatcher(self._config, home)
-        self._owns_watcher = watcher is None
-        self._announcer = Announcer(self._watcher, self.client_id, "producer")
-        self._reports = Reports()
+        reports = Reports()
         self._transactional_id = given.get("transactional.id")
-        self._producers = ClusterProducers(
+        producers = ClusterProducers(
             settings,
-            self._reports.later,
+            reports.later,
             logger,
             transactional=self._transactional_id is not None,
         )
-        self._transactions = Transactions(self._producers, self, self._transactional_id)
-        self._changed = threading.Condition()
-        self._followed: dict[str, Route] = {}
-        self._outstanding = dict.fromkeys(topics, 0)
+        super().__init__(
+            producers, topics, client_id, watcher or RoutingWatcher(config, home), wait_s
+        )
+        self._owns_watcher = watcher is None
+        self._reports = reports
         self._failure: KafkaException | None = None
-        self._reserved = False
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._transactions = Transactions(producers, self, self._transactional_id)
 
     def __enter__(self) -> Self:
         self.start()
@@ -138,25 +131,6 @@ class FailoverProducer:
 
     def __bool__(self) -> bool:
         return True
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics it has written to, or was told of."""
-        with self._changed:
-            return tuple(self._outstanding)
-
-    def start(self) -> None:
-        """Find out where the topics are; the first :meth:`produce` does it otherwise.
-
-        Raises:
-            UnavailableError: no cluster answers.
-        """
-        self._watcher.start()
-        with self._changed:
-            self._check_open()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="srm-producer", daemon=True)
-                self._thread.start()
 
     # ----- writing
 
@@ -263,7 +237,7 @@ class FailoverProducer:
                 first = first or error
             if not len(self) or (deadline is not None and time.monotonic() >= deadline):
                 break
-            self._producers.flush(_SLICE_S)
+            self._producers.flush(SLICE_S)
             self._reports.wait(0)
         with self._changed:
             failure, self._failure = self._failure, None
@@ -313,12 +287,6 @@ class FailoverProducer:
             if self._owns_watcher:
                 self._watcher.close()
         return True
-
-    def cluster(self, topic: str) -> str | None:
-        """Alias of the cluster records of the topic go to now, None while it is held."""
-        with self._changed:
-            route = self._followed.get(topic)
-            return route.cluster if route is not None and route.state == "go" else None
 
     # ----- transactions
 
@@ -373,65 +341,7 @@ class FailoverProducer:
         if self._thread is None:
             self.start()
 
-    def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
-        """Return the cluster of all topics, waiting for the end of a hold.
-
-        ``reserve``: from now on a transaction is open, so no route is followed until
-        :meth:`transaction_over`.
-
-        Raises:
-            HeldError: a topic is held, or the topics are on several clusters.
-        """
-        found: list[str] = []
-
-        def together() -> bool:
-            clusters = {self._settled_cluster(topic) for topic in self._outstanding}
-            if not self._outstanding:
-                clusters = {self._watcher.home}
-            if len(clusters) != 1 or None in clusters:
-                return False
-            found.append(str(clusters.pop()))
-            self._reserved = self._reserved or reserve
-            return True
-
-        with self._changed:
-            if not together():
-                self._wait(together, "a transaction", self._wait_s if timeout_s < 0 else timeout_s)
-        return found[-1]
-
-    def transaction_over(self) -> None:
-        """Follow the routes again."""
-        with self._changed:
-            self._reserved = False
-            self._changed.notify_all()
-
-    def _settled_cluster(self, topic: str) -> str | None:
-        """Alias a topic's records may go to now, None while its route is not followed."""
-        route = self._followed.get(topic)
-        if route is None or route.state == "hold":
-            return None
-        if not same_order(self._watcher.route(topic_subject(topic)), route):
-            return None
-        return route.cluster
-
     # ----- handing over, under the lock
-
-    def _wait(self, done: Callable[[], bool], what: str, wait_s: float | None = None) -> None:
-        limit_s = self._wait_s if wait_s is None else wait_s
-        deadline = time.monotonic() + limit_s
-        while not done():
-            self._check_open()
-            if time.monotonic() >= deadline:
-                raise HeldError(
-                    f"{what} was held for {limit_s:g} s: nothing was handed over; a move is at "
-                    "work, see srm failover status"
-                )
-            self._changed.release()
-            try:
-                let_consumers_leave()
-            finally:
-                self._changed.acquire()
-            self._changed.wait(_SLICE_S)
 
     def _try(self, topic: str, record: Mapping[str, Any], callback: Any) -> bool:
         """Hand over a record if the topic's route is one that was followed, and says go."""
@@ -483,43 +393,3 @@ class FailoverProducer:
         if self._transactional_id is not None:
             needs |= on_transactional_id("Write", self._transactional_id)
         return needs
-
-    # ----- the thread
-
-    def _run(self) -> None:
-        """Hear from the brokers and follow the routes until closed."""
-        while not self._stop.is_set():
-            for topic in self.topics:
-                self._look(topic)
-            if not self._producers.poll(_SLICE_S):
-                with self._changed:
-                    self._changed.wait(_SLICE_S)
-
-    def _look(self, topic: str) -> None:
-        with self._changed:
-            route = self._watcher.route(topic_subject(topic))
-            old = self._followed.get(topic)
-            if same_order(route, old):
-                return
-            works_on = old.cluster if old is not None and old.state == "go" else None
-            step = next_step(works_on, route, busy=self._reserved)
-            # No new record can come: the route is not the one that was followed.
-            if step == "finish" or (step == "leave" and self._outstanding[topic]):
-                wait = True
-            else:
-                wait = False
-                self._follow(topic, route)
-        if wait:
-            self._producers.flush(_SLICE_S)  # what lingers is sent now
-
-    def _follow(self, topic: str, route: Route) -> None:
-        self._followed[topic] = route
-        state: Any = "held" if route.state == "hold" else "resumed"
-        if route.generation:
-            log.info("topic %s: %s on %s", topic, state, route.cluster)
-        self._announcer.reach(topic_subject(topic), route, state)
-        self._changed.notify_all()
-
-    def _check_open(self) -> None:
-        if self._stop.is_set():
-            raise ClosedError("Producer has been closed")

@@ -71,7 +71,7 @@ class ClientSettings:
         defaults: Mapping[str, Any],
         forced: Mapping[str, Any],
     ) -> None:
-        self._config = config
+        self.config = config
         self._kind: ClientKind = kind
         self._given = dict(given)
         self._defaults = dict(defaults)
@@ -79,11 +79,22 @@ class ClientSettings:
 
     def on(self, cluster: str) -> dict[str, Any]:
         """Return the properties for one cluster."""
-        from_file = self._config.client(cluster, self._kind)
+        from_file = self.config.client(cluster, self._kind)
         connection = {name: v for name, v in from_file.items() if name.startswith(_CONNECTION)}
         return {**self._defaults, **from_file, **self._given, **connection, **self._forced}
 
     def without_cluster(self) -> dict[str, Any]:
         """Return the properties of a client that connects to nothing, to see whether they do."""
-        properties = self.on(self._config.clusters[0])
+        properties = self.on(self.config.clusters[0])
         return {name: v for name, v in properties.items() if not name.startswith(_CONNECTION[:2])}
+
+
+def float_of(timeout: float) -> float:
+    """Take a timeout as confluent-kafka does: a number of seconds, nothing else.
+
+    Raises:
+        TypeError: it is not a number.
+    """
+    if isinstance(timeout, int | float):
+        return float(timeout)
+    raise TypeError(f"must be real number, not {type(timeout).__name__}")
