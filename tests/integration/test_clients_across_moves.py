@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterator, Mapping
@@ -10,13 +11,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.serialization import StringDeserializer, StringSerializer
 from tests.integration.moving import Site
 from tests.integration.test_clients import committed, load, reading, tell, values_on
 from tests.waiting import eventually
 
+from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
+from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, acks_of
 from srm.engine.move.store import ensure_topics
@@ -320,3 +324,58 @@ def test_a_pattern_finds_the_topic_and_its_copy(site: Site, watcher: RoutingWatc
     with FailoverConsumer({"group.id": site.group("g")}, watcher=watcher) as consumer:
         consumer.subscribe([pattern])
         assert {m.topic() for m in take(consumer, 3)} == {site.topic, copy}
+
+
+def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    group = site.group("g")
+    subjects = (f"topic:{site.topic}", f"group:{group}")
+    assigned: list[str | None] = []
+
+    async def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
+        await consumer.committed(partitions, timeout=10)
+        assigned.append(consumer.cluster)
+
+    async def work() -> list[Any]:
+        producer = FailoverAIOProducer({}, topics=[site.topic], watcher=watcher)
+        consumer = FailoverAIOConsumer({"group.id": group}, watcher=watcher)
+        await consumer.subscribe([site.topic], on_assign=on_assign)
+        seen = []
+        for cluster in (site.p, site.b):
+            if cluster != site.p:
+                for subject in subjects:
+                    await asyncio.to_thread(move, site, watcher, subject, cluster)
+            delivered = await producer.produce(site.topic, f"on-{cluster}".encode())
+            await producer.flush(30)
+            assert (await delivered).cluster == cluster
+            while len(seen) < (1 if cluster == site.p else 2):
+                seen += await consumer.consume(5, 1.0)
+            await consumer.commit(asynchronous=False)
+        await consumer.close()
+        await producer.close()
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(work(), 60))
+    assert [message.cluster for message in seen] == [site.p, site.b]
+    assert assigned == [site.p, site.b]
+    assert committed(site, site.b, group) == {f"{site.topic}-{seen[1].partition()}": 1}
+
+
+def test_serialisers_work_across_a_move(site: Site, watcher: RoutingWatcher) -> None:
+    group = site.group("g")
+    out = {"key.serializer": StringSerializer(), "value.serializer": StringSerializer()}
+    into = {"group.id": group, "value.deserializer": StringDeserializer()}
+    with (
+        FailoverSerializingProducer(out, watcher=watcher) as producer,
+        FailoverDeserializingConsumer(into, watcher=watcher) as consumer,
+    ):
+        consumer.subscribe([site.topic])
+        for cluster in (site.p, site.b):
+            if cluster != site.p:
+                for subject in (f"topic:{site.topic}", f"group:{group}"):
+                    move(site, watcher, subject, cluster)
+            producer.produce(site.topic, "key", f"v-{cluster}")
+            assert producer.flush(30) == 0
+            [message] = take(consumer, 1)
+            assert (message.key(), message.value()) == (b"key", f"v-{cluster}")

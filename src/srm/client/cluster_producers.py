@@ -107,26 +107,34 @@ class ClusterProducers:
         """Serve what librdkafka has to report; return False where there is no producer yet."""
         with self._lock:
             retired = self._retired
-            producers = [*self._producers.values(), *retired]
-        for producer in producers:
-            producer.poll(timeout_s)
+        producers = self._all()
+        for cluster, producer in producers:
+            self._survive(cluster, producer.poll, timeout_s)
         with self._lock:
             self._retired = [p for p in self._retired if len(p) or p not in retired]
         return bool(producers)
 
     def flush(self, timeout_s: float) -> None:
         """Send what is buffered, waiting so long on each cluster for acknowledgements."""
-        for producer in self._all():
-            producer.flush(timeout_s)
+        for cluster, producer in self._all():
+            self._survive(cluster, producer.flush, timeout_s)
 
     def purge(self, **which: bool) -> None:
         """Drop records as confluent-kafka's purge does."""
-        for producer in self._all():
+        for _, producer in self._all():
             producer.purge(**which)
 
-    def _all(self) -> list[Producer]:
+    def _survive(self, cluster: str, call: Callable[[float], object], timeout_s: float) -> None:
+        """Call what raises the fatal error of a producer; each of its records is told of it too."""
+        try:
+            call(timeout_s)
+        except KafkaException as error:
+            if not self.replace(cluster, error.args[0]):
+                log.debug("producer on cluster %s: %s", cluster, error)
+
+    def _all(self) -> list[tuple[str, Producer]]:
         with self._lock:
-            return [*self._producers.values(), *self._retired]
+            return [*self._producers.items(), *(("", producer) for producer in self._retired)]
 
     def _wrapped(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         served = ("error_cb", "stats_cb", "throttle_cb")

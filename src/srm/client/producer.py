@@ -378,12 +378,14 @@ class FailoverProducer(TopicFollower):
             error = named(error, f"writing to {topic} on cluster {cluster}", self._needs(topic))
             if is_fatal(error):
                 self._producers.replace(cluster, error)
-        if callback is None and error is not None:
+        # In a transaction the commit says so, and an abort fails what was not sent on purpose.
+        unheard = callback is None and error is not None and self._transactional_id is None
+        if unheard:
             log.error("a record was not written: %s", error.str())
         if callback is not None and not (self._only_errors and error is None):
             self._reports.add(callback, error, stamped(message, cluster))
         with self._changed:
-            if callback is None and error is not None:
+            if unheard:
                 self._failure = self._failure or KafkaException(error)
             self._outstanding[topic] -= 1
             self._changed.notify_all()
