@@ -157,12 +157,12 @@ class Application:
     def _work(self) -> None:
         site, watcher = self._arguments
         try:
-            with FailoverConsumer(
-                site.config, self.group, [site.topic], watcher=watcher
-            ) as consumer:
+            with FailoverConsumer({"group.id": self.group}, watcher=watcher) as consumer:
+                consumer.subscribe([site.topic])
                 while not self._stop.is_set():
                     message = consumer.poll(0.5)
                     if message is not None:
+                        assert message.error() is None, message.error()
                         self.processed.append(message.value())
                         self.clusters.add(consumer.cluster)
                         if self.pause_s:
@@ -198,11 +198,10 @@ class Source:
 
         number = 0
         try:
-            with FailoverProducer(
-                self._site.config, [self._site.topic], watcher=self._watcher
-            ) as producer:
+            with FailoverProducer({}, topics=[self._site.topic], watcher=self._watcher) as producer:
                 while not self._stop.wait(0.002):
                     number += 1
+                    producer.poll(0)
                     value = f"payment-{number}".encode()
                     producer.produce(
                         self._site.topic, value, str(number % 50), on_delivery=delivered

@@ -115,7 +115,7 @@ def _resumed_acks(tables: RoutingTables, group: str, plan: MovePlan) -> list[Ack
     return [
         ack
         for ack in tables.acks
-        if ack.subject == subject and ack.state == "resumed" and ack.generation == route.generation
+        if ack.subject == subject and ack.state != "held" and ack.generation == route.generation
     ]
 
 
