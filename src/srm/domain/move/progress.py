@@ -23,6 +23,8 @@ _SAMPLES = 30
 # Steps after the decision for the target: there is no way back but another move. "going" is not
 # one of them: it is the intent, and the target may have decided or not.
 DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
+HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
+"""Steps of an attempt that is open: it holds clients, and gets one end, go or release."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Observation:
 
     Apart from the progress, so that a look which is slow or late never overwrites a step.
     ``log_ends`` are those last seen on the source, ``log_ends_ms`` when each topic was last seen to
-    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied.
+    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied. ``removed``
+    are static members (``group/instance id``) that were taken out of their groups.
     """
 
     move_id: str
@@ -55,6 +58,7 @@ class Observation:
     log_ends: Mapping[str, int] = field(default_factory=dict)
     log_ends_ms: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
+    removed: tuple[str, ...] = ()
 
     def next(self, now_ms: int, log_ends: Mapping[str, int], remaining: int) -> Observation:
         """Return what is to be remembered after one more look."""
@@ -69,6 +73,7 @@ class Observation:
             log_ends,
             {**self.log_ends_ms, **dict.fromkeys(changed, now_ms)},
             (*self.samples, (now_ms, remaining))[-_SAMPLES:],
+            self.removed,
         )
 
     def value(self) -> bytes:

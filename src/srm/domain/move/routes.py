@@ -171,6 +171,11 @@ def is_subject(key: bytes) -> bool:
     return key.startswith((b"group:", b"topic:"))
 
 
+def is_ack(key: bytes) -> bool:
+    """Whether a record of the topic is what a client says."""
+    return key.startswith(_ACK.encode())
+
+
 def decode_route(key: bytes, value: bytes) -> Route:
     """Decode a route.
 
@@ -230,7 +235,7 @@ def acks_of(
     """
     acks = []
     for key, value in records.items():
-        if key.startswith(_ACK.encode()):
+        if is_ack(key):
             try:
                 acks.append(_ACK_ADAPTER.validate_json(value))
             except ValidationError as error:

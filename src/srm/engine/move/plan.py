@@ -11,7 +11,9 @@ from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
@@ -56,7 +58,7 @@ def plan(
         if known is not None and store.progress(move_id).step not in {"planned", "released"}:
             return known
     fresh = compute_plan(context, request, move_id or new_move_id(context, request))
-    store.save_plan(fresh)
+    record(context, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
     return fresh
 
 

@@ -12,8 +12,10 @@ from typing import Literal
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
+from srm.engine.move.decision import go, release
+from srm.engine.move.holding import hold
 from srm.engine.move.report import report
-from srm.engine.move.steps import apply, go, hold, release, wait_status
+from srm.engine.move.steps import apply, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError

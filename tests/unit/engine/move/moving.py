@@ -36,8 +36,8 @@ class Killed(BaseException):
 class KillableCluster(FakeCluster):
     """Dies just before, or just after, the n-th write; ``watch`` sees each write that was made."""
 
-    def __init__(self, alias: str, writes: Writes) -> None:
-        super().__init__(alias)
+    def __init__(self, alias: str, writes: Writes, clock: FakeClock) -> None:
+        super().__init__(alias, clock=clock)
         self._writes = writes
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -49,6 +49,19 @@ class KillableCluster(FakeCluster):
         table.write = lambda records: self._writes.around(lambda: write(records))
         return table
 
+    def control_writer(self, transactional_id: str):
+        writer = super().control_writer(transactional_id)
+        # Of a transaction the records of each topic are no writes of their own.
+        writer._topic = super().compacted
+        write = writer.write
+
+        def around(tables, before_commit=lambda: None):
+            if any(tables.values()):
+                self._writes.around(lambda: write(tables, before_commit))
+
+        writer.write = around
+        return writer
+
 
 class Writes:
     """Counts the writes of all clusters."""
@@ -57,9 +70,12 @@ class Writes:
         self.count = 0
         self.die_at: tuple[int, bool] | None = None
         self.watch: Callable[[], None] = lambda: None
+        self.before: dict[int, Callable[[], None]] = {}
 
     def around(self, write: Callable[[], None]) -> None:
+        """Make a write; ``before`` has what others do while this process stands before its n-th."""
         self.count += 1
+        self.before.pop(self.count, lambda: None)()
         at, after = self.die_at or (0, False)
         if self.count == at and not after:
             raise Killed
@@ -77,7 +93,7 @@ class World:
         self.partitions = partitions
         self.clock = FakeClock()
         self.writes = Writes()
-        self.clusters = {alias: KillableCluster(alias, self.writes) for alias in ("P", "B")}
+        self.clusters = {alias: KillableCluster(alias, self.writes, self.clock) for alias in ("P", "B")}
         self.maps = {Flow("P", "B"): FakeMapReader(), Flow("B", "P"): FakeMapReader()}
         for alias, other in (("P", "B"), ("B", "P")):
             self.clusters[alias].add_topic("Payments", partitions)
@@ -92,7 +108,9 @@ class World:
         return self.clusters["B"]
 
     def context(self, source: str = "P", target: str = "B") -> MoveContext:
-        return MoveContext(self._flow(source, target), self._flow(target, source))
+        return MoveContext(
+            self._flow(source, target), self._flow(target, source), lambda: self.clock() / 1000
+        )
 
     def _flow(self, source: str, target: str) -> FlowContext:
         flow = Flow(source, target)

@@ -168,7 +168,7 @@ def run_through(world: World) -> None:
     move.go(context, "m1")
 
 
-WRITES_OF_A_MOVE = 34
+WRITES_OF_A_MOVE = 29
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
