@@ -16,9 +16,12 @@ from srm.client.routing import RoutingWatcher
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
+from srm.domain.move.routes import Route, next_generation
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.domain.topics import Flow
 from srm.engine.move import MoveContext
+from srm.engine.move.control import Change
+from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import KafkaStateLog
@@ -129,6 +132,19 @@ class Site:
     def context(self, source: str, target: str) -> Iterator[MoveContext]:
         with open_move(self.config, source, target) as context:
             yield context
+
+
+def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
+    """Write the next route of a subject on both clusters, as a move would."""
+    with site.context(site.p, site.b) as context, Registers(context) as registers:
+
+        def write() -> None:
+            generation = next_generation([registers.routes.get(subject)])
+            route = Route(generation, cluster, state, f"move-{site.unique}", decided=state == "go")
+            for side in SIDES:
+                registers.write(side, Change({subject: route}))
+
+        registers.run("a test", write)
 
 
 class Application:
