@@ -48,7 +48,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             if known.step in HELD:
                 renew(registers, plan, context.now_ms())
             elif not known.decided:
-                if started is None:
+                if started is None or known.rank != progress.rank:
                     raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
                 _start(registers, plan, started, context.now_ms())
             return registers.progress(move_id)
