@@ -123,4 +123,3 @@ class KafkaControlWriter:
             "allow.auto.create.topics": False,
             "topic.metadata.propagation.max.ms": 3000,
         }
-

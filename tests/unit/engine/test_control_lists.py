@@ -25,6 +25,7 @@ from srm.engine.control_lists import (
 )
 from srm.errors import UsageError
 from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_compacted import FakeCompactedTopic
 
 FLOW = Flow("P", "B")
 TOPIC = internal_topics.control("P")
@@ -85,6 +86,33 @@ def test_removing_leaves_a_tombstone_only_for_what_was_there(target: FakeCluster
 
     assert summary.lists == ListPair(("b",), ())
     assert (summary.removed, summary.absent) == (("a", "c"), ("x",))
+
+
+def test_a_change_that_another_one_overtakes_starts_over(
+    target: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the list before the other one changed it."""
+    reads = target.compacted
+    meanwhile = [lambda: change(target, FLOW, "topics", ListChange(add=("b",)), 2)]
+
+    def overtaken(topic: str, partition: int = 0) -> FakeCompactedTopic:
+        table = reads(topic, partition)
+        read = table.read
+
+        def and_then() -> dict[bytes, bytes]:
+            found = read()
+            if meanwhile:
+                meanwhile.pop()()
+            return found
+
+        monkeypatch.setattr(table, "read", and_then)
+        return table
+
+    monkeypatch.setattr(target, "compacted", overtaken)
+    summary = change(target, FLOW, "topics", ListChange(add=("a", "b")), 1)
+
+    assert (summary.added, summary.already) == (("a",), ("b",))
+    assert summary.lists == ListPair(("a", "b"))
 
 
 @given(add=PATTERNS, remove=PATTERNS)

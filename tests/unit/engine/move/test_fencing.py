@@ -399,3 +399,44 @@ def test_a_static_member_that_says_it_has_left_is_removed_at_once(world: World) 
     move.wait_status(context, "m1")
 
     assert world.p.groups(["near"])["near"].members == ()
+
+
+# ----- transactions over several topics
+
+
+def test_topics_of_one_transaction_move_together_or_the_plan_says_how(config: Config) -> None:
+    world = two_topics(config)
+    world.p.produce_in("shop", "Payments", 0, 1)
+    world.p.produce_in("shop", "Payments-eu", 0, 1)
+    world.p.end_transaction("shop")
+
+    named = move.plan(world.context(), REQUEST, dry_run=True)
+    assert named.blocking == (
+        "transactions on P write Payments with Payments-eu: move them together, add --topic "
+        "Payments-eu",
+    )
+    everything = move.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+    assert everything.blocking == ()
+    assert everything.topics == ("Payments", "Payments-eu")
+
+
+def test_a_topic_of_a_transaction_that_is_not_replicated_is_named(world: World) -> None:
+    world.p.add_topic("local")
+    world.p.produce_in("shop", "Payments", 0, 1)
+    world.p.produce_in("shop", "local", 0, 1)
+    world.p.end_transaction("shop")
+
+    plan = move.plan(world.context(), REQUEST, dry_run=True)
+    assert plan.blocking == ()
+    assert "transactions on P write Payments with local, not replicated by P->B" in str(
+        plan.warnings
+    )
+
+
+def test_where_transactions_may_not_be_seen_the_plan_says_that_it_cannot_know(
+    world: World,
+) -> None:
+    world.p.hide_transactions()
+
+    plan = move.plan(world.context(), REQUEST, dry_run=True)
+    assert "cannot be known: grant Read on topic __transaction_state" in str(plan.warnings)
