@@ -40,13 +40,13 @@ class KafkaControlWriter:
         self._needs: Needs = on_transactional_id("Write", transactional_id)
         where = clients.where(f"taking over {transactional_id}")
         with kafka_errors(where, self._needs):
-            self._producer = Producer(self._properties(), logger=ClientLog())
-            # librdkafka looks for the coordinator as soon as init_transactions is called, and if
-            # it is not connected by then, half a second later.
-            with suppress(KafkaException):
-                self._producer.list_topics(timeout=clients.timeout_s)
-                self._producer.poll(_CONNECT_S)
-            self._producer.init_transactions(clients.timeout_s)
+            self._producer: Producer | None = Producer(self._properties(), logger=ClientLog())
+        try:
+            self._take_over(self._producer)
+        except KafkaException as error:
+            failure = translate(error, where, self._needs)
+            self.close()
+            raise failure from error
 
     def write(
         self,
@@ -64,25 +64,46 @@ class KafkaControlWriter:
         if not topics:
             return
         where = self._clients.where(f"writing {', '.join(topics)}")
+        producer = self._producer
+        if producer is None:
+            raise FencedError(f"{where}: this writer is closed")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
             with kafka_errors(where, needs):
-                self._producer.begin_transaction()
-                self._send(tables, where, needs)
+                producer.begin_transaction()
+                self._send(producer, tables, where, needs)
                 before_commit()
-                self._producer.commit_transaction(self._clients.timeout_s)
+                producer.commit_transaction(self._clients.timeout_s)
         except FencedError as error:
             raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
         except BaseException:
-            self._abort()
+            self._abort(producer)
             raise
 
     def close(self) -> None:
-        """Drop the producer; what it has begun is ended by the next one or by its time."""
-        self._producer.purge()
+        """Drop the producer; what it has begun is ended by the next one or by its time.
+
+        It has to be destroyed here: librdkafka logs while it is, which must not be while Python
+        unwinds for an exception.
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _take_over(self, producer: Producer) -> None:
+        # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
+        # not connected by then, half a second later.
+        with suppress(KafkaException):
+            producer.list_topics(timeout=self._clients.timeout_s)
+            producer.poll(_CONNECT_S)
+        producer.init_transactions(self._clients.timeout_s)
 
     def _send(
-        self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
+        self,
+        producer: Producer,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        where: str,
+        needs: Needs,
     ) -> None:
         failures: list[KafkaError] = []
 
@@ -92,20 +113,20 @@ class KafkaControlWriter:
 
         for topic, records in tables.items():
             for key, value in records.items():
-                self._producer.produce(topic, value, key, partition=0, on_delivery=delivered)
-        left = self._producer.flush(CONTROL_TRANSACTION_S)
+                producer.produce(topic, value, key, partition=0, on_delivery=delivered)
+        left = producer.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
             return
         unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
         if unknown:
             raise translate(unknown[0], where, needs)
         # The commit knows why: a record that was purged after the producer was fenced says nothing.
-        self._producer.commit_transaction(self._clients.timeout_s)
+        producer.commit_transaction(self._clients.timeout_s)
         raise UnavailableError(f"{where}: no acknowledgement in time; retry")
 
-    def _abort(self) -> None:
+    def _abort(self, producer: Producer) -> None:
         try:
-            self._producer.abort_transaction(_ABORT_S)
+            producer.abort_transaction(_ABORT_S)
         except KafkaException as error:  # it is ended by the next one or by its time
             _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
 
