@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +12,8 @@ from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster, FlowContext
-from srm.errors import UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
-
-log = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
@@ -72,18 +68,9 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
         open_cluster(config, flow.target) as taken,
     ):
         yield MoveContext(
-            flow_context(_with_lists(forward, taken), left, taken),
-            flow_context(_with_lists(reverse, left), taken, left),
+            flow_context(control_lists.merged_if_known(forward, taken), left, taken),
+            flow_context(control_lists.merged_if_known(reverse, left), taken, left),
         )
-
-
-def _with_lists(config: FlowConfig, target: Cluster) -> FlowConfig:
-    """Merge the lists in; a move can be released without the cluster that holds them."""
-    try:
-        return control_lists.effective(config, control_lists.load(target, config.flow))
-    except UnavailableError as error:
-        log.warning("lists of %s are not known: %s", config.flow, error)
-        return config
 
 
 def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowContext:

@@ -1,8 +1,8 @@
 """Follow the routing topic on all clusters: what tells clients where to go.
 
-One thread per cluster tails ``srm-routing.internal`` there; of all that they ever read the record of
-the highest rank counts. A cluster that is down is no reason to stop: the others are followed, and
-it is read when it is back.
+One thread per cluster tails ``srm-routing.internal`` there; of all that they ever read the record
+of the highest rank counts. A cluster that is down is no reason to stop: the others are followed,
+and it is read when it is back.
 
 A hold has a lease: if whoever holds gives no sign any more, clients continue where they were. The
 time is counted by this process's monotonic clock from when it saw the newest beat, and before the

@@ -21,7 +21,7 @@ from srm.domain.filters import compile_pattern
 from srm.domain.topics import Flow
 from srm.engine.control_records import control_id, until_not_fenced
 from srm.engine.ports import Cluster
-from srm.errors import ConfigError, UsageError
+from srm.errors import ConfigError, UnavailableError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
@@ -183,6 +183,19 @@ def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
             _denying(pattern, lists.reverse_checkpointed_topics.deny) for pattern in reverse
         ),
     )
+
+
+def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
+    """Merge the lists into a flow's settings; the settings alone where the target does not answer.
+
+    For moves: one that holds clients can be released without the other cluster, and every other
+    step finds out by itself that the cluster is away.
+    """
+    try:
+        return effective(flow_config, load(target, flow_config.flow))
+    except UnavailableError as error:
+        _logger.warning("lists of %s are not known: %s", flow_config.flow, error)
+        return flow_config
 
 
 def _merge(configured: tuple[str, ...], listed: tuple[str, ...]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from srm.engine.control_lists import (
     change,
     effective,
     load,
+    merged_if_known,
 )
 from srm.errors import UsageError
 from srm.testing.fake_cluster import FakeCluster
@@ -202,3 +203,13 @@ class TestEffective:
             for name in ("P.orders", "P.other", "P.secret", "P.secrets", "P.x", "P.xy", "p.UPPER")
             if chosen.matches(name)
         ] == ["P.orders", "P.other", "P.xy", "p.UPPER"]
+
+
+def test_without_the_cluster_that_holds_the_lists_the_file_alone_counts(
+    target: FakeCluster, flow_config: FlowConfig
+) -> None:
+    change(target, FLOW, "topics", ListChange(add=("more",)), 1)
+    assert merged_if_known(flow_config, target).topics == ("orders", "more")
+
+    target.fail()
+    assert merged_if_known(flow_config, target) == flow_config

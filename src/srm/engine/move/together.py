@@ -33,12 +33,11 @@ def written_together(
     """
     seen = source.transactional_topics()
     if seen is None:
-        return Together(
-            warnings=(
-                f"which topics are written in one transaction on {source.alias} cannot be known: "
-                f"grant Read on topic __transaction_state, or name all topics of such a producer",
-            )
+        unknown = (
+            f"which topics are written in one transaction on {source.alias} cannot be known: "
+            f"grant Read on topic __transaction_state, or name all topics of such a producer"
         )
+        return Together(warnings=(unknown,))
     blocking, warnings = [], []
     for one in seen:
         moving = sorted(one & set(topics))
