@@ -6,6 +6,7 @@ What differs between the clusters after a crash or an absence is settled by rank
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from srm.domain.move.report import MoveReport
 from srm.engine.compacted import compacted_spec
 from srm.engine.move.control import ControlTables
 from srm.engine.ports import Cluster, FlowContext
-from srm.errors import NotFoundError, UnavailableError, UsageError
+from srm.errors import AuthorizationError, NotFoundError, UnavailableError, UsageError
+
+log = logging.getLogger(__name__)
 
 _MOVES: Final = internal_topics.MOVES
 _CONFIGS: Final = {
@@ -94,8 +97,12 @@ def _repair_configs(cluster: Cluster) -> None:
         for topic, configs in _CONFIGS.items()
         if topic in found
     }
-    if any(changes.values()):
-        cluster.alter_topic_configs({topic: dict(some) for topic, some in changes.items() if some})
+    for topic, some in changes.items():
+        if some:
+            try:
+                cluster.alter_topic_configs({topic: dict(some)})
+            except AuthorizationError as error:
+                log.warning("topic %s keeps its settings: %s", topic, error)
 
 
 class MoveStore:
