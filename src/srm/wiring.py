@@ -63,7 +63,6 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     Raises:
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
-        UnavailableError: a cluster does not answer.
     """
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
@@ -71,8 +70,8 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
         open_cluster(config, flow.source) as from_cluster,
         open_cluster(config, flow.target) as to_cluster,
     ):
-        forward = control_lists.effective(forward, control_lists.load(to_cluster, flow))
-        reverse = control_lists.effective(reverse, control_lists.load(from_cluster, flow.reversed))
+        forward = control_lists.merged_if_known(forward, to_cluster)
+        reverse = control_lists.merged_if_known(reverse, from_cluster)
         yield MoveContext(
             flow_context(forward, from_cluster, to_cluster),
             flow_context(reverse, to_cluster, from_cluster),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from srm.domain.move.plan import MovePlan
 from srm.engine.move import RunEvent
-from srm.engine.move.run import RunStep
+from srm.engine.move.sequence import STEPS
 from srm.pages.moves import sync_view, verify_view
 
 
@@ -29,7 +27,7 @@ class MoveView:
         return Group(*parts)
 
     def _steps(self) -> Text:
-        line, steps = Text(f"{self._plan.move_id}  "), get_args(RunStep)
+        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in STEPS)
         now = steps.index(self.event.step)
         for index, step in enumerate(steps):
             style = "green" if index < now else "bold cyan" if index == now else "dim"

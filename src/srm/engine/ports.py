@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from srm.config.model import FlowConfig
 from srm.domain.offset_map import OffsetMap
@@ -72,6 +72,18 @@ class ActiveProducer:
     last_sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """A value with its record's timestamp in epoch milliseconds.
+
+    The broker's clock where the topic has ``message.timestamp.type=LogAppendTime``, else the
+    writer's.
+    """
+
+    value: bytes
+    timestamp_ms: int
+
+
 class CompactedTopic(Protocol):
     """One compacted topic as a table."""
 
@@ -79,9 +91,63 @@ class CompactedTopic(Protocol):
         """Return the latest value of each key up to the end at call time; no topic reads empty."""
         ...
 
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        ...
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key that the log still holds, oldest first.
+
+        A tombstone ends a row: what was before it is not returned. Records of transactions that
+        are open, or were aborted, are not seen by any read.
+        """
+        ...
+
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone."""
         ...
+
+
+class ControlWriter(Protocol):
+    """The one writer of control records between two clusters, on one of them.
+
+    Opening it has shut out every older one of the same transactional id, and ended what they had
+    begun, so whatever is read after that is not overtaken by them.
+    """
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write records by topic, partition 0, in one transaction; None is a tombstone.
+
+        That this succeeds proves that no other writer was opened since this one was. The brokers
+        abort a transaction that is not committed within :data:`CONTROL_TRANSACTION_S`.
+
+        Args:
+            tables: the records, in their order.
+            before_commit: called when brokers have all records and the transaction's time runs;
+                what it raises ends the call, and nothing was written.
+
+        Raises:
+            FencedError: another one was opened since; nothing was written. This one is of no more
+                use.
+            UnavailableError: it is not known whether it was written; who opens next finds out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Drop the writer."""
+        ...
+
+
+CONTROL_TRANSACTION_S: Final = 5.0
+"""Seconds a control transaction may stay open: until then a paused process can still commit."""
+
+CONTROL_ABORT_S: Final = 10.0
+"""Seconds until a broker notices that: transaction.abort.timed.out.transaction.cleanup.interval.ms,
+by default."""
 
 
 class Cluster(Protocol):
@@ -202,6 +268,13 @@ class Cluster(Protocol):
 
     def compacted(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Give access to one partition of a compacted topic (not created by this call)."""
+        ...
+
+    def control_writer(self, transactional_id: str) -> ControlWriter:
+        """Open the writer of control records: every older one of this id is shut out from now on.
+
+        Everything that was committed before is seen by reads after this call.
+        """
         ...
 
 

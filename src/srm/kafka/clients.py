@@ -161,6 +161,12 @@ class Clients:
                 self._producer = Producer(props, logger=ClientLog())
             return self._producer
 
+    def producer_properties(self) -> Mapping[str, str]:
+        """Return the settings for a producer of its own, once the cluster would let it in."""
+        with self._lock:
+            self._ask_admission(self._producer_props)
+        return self._producer_props
+
     def discard_admin(self) -> None:
         """Drop the admin client: it may be stranded, or remember outdated leader epochs."""
         with self._lock:

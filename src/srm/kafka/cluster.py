@@ -21,6 +21,7 @@ from srm.kafka import topics as topic_calls
 from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
 from srm.kafka.compacted import KafkaCompactedTopic
+from srm.kafka.control_writer import KafkaControlWriter
 
 
 class KafkaCluster:
@@ -163,3 +164,7 @@ class KafkaCluster:
     def compacted(self, topic: str, partition: int = 0) -> KafkaCompactedTopic:
         """Give access to one partition of a compacted topic."""
         return KafkaCompactedTopic(self._clients, topic, partition)
+
+    def control_writer(self, transactional_id: str) -> KafkaControlWriter:
+        """Open the writer of control records; every older one of this id is shut out."""
+        return KafkaControlWriter(self._clients, transactional_id)

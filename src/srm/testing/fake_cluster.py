@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from srm.domain.topics import TopicPartition
@@ -28,7 +28,12 @@ from srm.errors import (
     UnavailableError,
     UsageError,
 )
-from srm.testing.fake_compacted import FakeCompactedTopic, FakePartition
+from srm.testing.fake_compacted import (
+    FakeCompactedTopic,
+    FakeControlWriter,
+    FakePartition,
+    system_clock,
+)
 from srm.testing.fake_groups import FakeGroups
 from srm.testing.fake_transactions import FakeTransactions
 
@@ -46,7 +51,9 @@ class FakeCluster:
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls.
     """
 
-    def __init__(self, alias: str, brokers: int = 3) -> None:
+    def __init__(
+        self, alias: str, brokers: int = 3, clock: Callable[[], int] = system_clock
+    ) -> None:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self._alias = alias
         self._brokers = brokers
@@ -55,6 +62,8 @@ class FakeCluster:
         self._groups = FakeGroups(alias)
         self._transactions = FakeTransactions()
         self._failure: SrmError | None = None
+        self._clock = clock
+        self._epochs: dict[str, int] = {}
 
     # The port.
 
@@ -210,7 +219,13 @@ class FakeCluster:
             self._reach(doing)
             return self._partition(place)
 
-        return FakeCompactedTopic(str(place), find)
+        return FakeCompactedTopic(str(place), find, self._clock)
+
+    def control_writer(self, transactional_id: str) -> FakeControlWriter:
+        """Open the writer of control records; every older one of this id is shut out."""
+        self._reach(f"taking over {transactional_id}")
+        name = f"{transactional_id} on cluster {self._alias}"
+        return FakeControlWriter(name, self.compacted, self._epochs, transactional_id)
 
     # Everybody else.
 

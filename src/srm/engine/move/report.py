@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from srm.domain.move.report import MoveReport, build_report
+from srm.engine.move.control import Change
+from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
 
 
@@ -12,10 +14,10 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
     Raises:
         NotFoundError: there is no such move.
     """
-    store = MoveStore(context)
-    plan, progress = store.plan(move_id), store.progress(move_id)
+    plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
-        progress = store.save(progress.at("reported", context.now_ms()))
+        progress = progress.at("reported", context.now_ms())
     result = build_report(plan, progress)
-    store.save_report(result)
+    documents = {f"report:{move_id}": result.value()}
+    record(context, Change(progress=(progress,), documents=documents), tolerate_source=True)
     return result
