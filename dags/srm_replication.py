@@ -9,16 +9,17 @@ copying or starts it twice. A run normally never ends.
 flow its slots, partitions and the number of offsets not copied yet.
 
 **When it is red** - the last lines of the replicator's log are at the end of the task log. The next
-run starts by itself and continues exactly where copying stopped; nothing is lost or copied twice. It
-stays red while the cause lasts: a cluster that does not answer, a wrong connection `srm_spark`, a
-configuration error. `STOPPED` partitions have a reason (data loss, foreign records): see
+run starts by itself and continues exactly where copying stopped; nothing is lost or copied twice.
+It stays red while the cause lasts: a cluster that does not answer, a wrong connection `srm_spark`,
+a configuration error. `STOPPED` partitions have a reason (data loss, foreign records): see
 `srm status`.
 
 **Restart on purpose** (a new configuration, say) - clear the running task, or
 `srm replicator restart`. The application is asked by a record in Kafka, so it does not matter on
-which host it runs, nor who has started it. **Stop** - `srm replicator stop`: this task goes on, shows
-`stopped` and starts nothing until `srm replicator restart`. Or pause the DAG and mark its run as
-failed.
+which host it runs, nor who has started it.
+
+**Stop** - `srm replicator stop`: this task stays, shows the state `stopped` and starts nothing
+until `srm replicator restart`. Or pause the DAG and mark its run as failed.
 """
 
 from __future__ import annotations
