@@ -24,7 +24,7 @@ until `srm replicator restart`. Or pause the DAG and mark its run as failed.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import dag
 
@@ -36,6 +36,9 @@ CONFIG = load()
 
 @dag(
     schedule="@continuous",
+    # Without it, Airflow gives the first two runs the same logical date, takes the second one for a
+    # run that exists, and never starts another.
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
     max_active_runs=1,
     catchup=False,
     tags=["srm", "replication"],
