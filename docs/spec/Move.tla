@@ -71,23 +71,41 @@ Lease(generation, beat) ==
 -----------------------------------------------------------------------------
 (* What an operator does to a register.                                    *)
 
-Idle == [at |-> "idle", move |-> "", generation |-> 0, beat |-> 0, looked |-> FALSE,
-         snap |-> [c \in Clusters |-> Unread]]
+Idle == [at |-> "idle", move |-> "", generation |-> 0, beat |-> 0, snap |-> [c \in Clusters |-> Unread]]
 
 (* What the operator read when it opened the register.  While it is the    *)
 (* owner that is what is still there, so nothing has to be remembered.     *)
 Seen(o, c) == IF On("fence") THEN reg[c] ELSE op[o].snap[c]
 
+(* The register that an operator is to commit to next, "" if none.         *)
+Needs(p) ==
+    LET at == op[p].at
+    IN  CASE at \in {"hold: target open", "hold: both open", "renew: target open",
+                     "renew: both open", "decide: target open", "release: target open"}
+               -> Target(op[p].move)
+          [] at \in {"hold: target written", "renew: target written", "intent: source open",
+                     "release: source open"} -> Source(op[p].move)
+          [] at \in {"unplanned: P open", "catch up: P open"} -> "P"
+          [] at \in {"unplanned: B open", "catch up: B open"} -> "B"
+          [] OTHER -> ""
+
+(* Who loses the register that it needs next can only start over, so it    *)
+(* does so at once: fewer states, and nothing that it could still do is    *)
+(* lost.                                                                   *)
 Open(o, c, next) ==
-    /\ owner' = [owner EXCEPT ![c] = o]
-    /\ op' = [op EXCEPT ![o] = IF On("fence") THEN next ELSE [next EXCEPT !.snap[c] = reg[c]]]
+    LET fenced == {p \in Operators \ {o} : On("fence") /\ Needs(p) = c}
+    IN
+    /\ owner' = [d \in Clusters |-> IF d = c THEN o ELSE IF owner[d] \in fenced THEN "" ELSE owner[d]]
+    /\ op' = [p \in Operators |-> IF p \in fenced THEN Idle
+                                  ELSE IF p # o THEN op[p]
+                                  ELSE IF On("fence") THEN next ELSE [next EXCEPT !.snap[c] = reg[c]]]
     /\ UNCHANGED <<reg, client, expired, outcome, trusted>>
 
 MayCommit(o, c) == On("fence") => owner[c] = o
 
 Commit(o, c, record) ==
     /\ MayCommit(o, c)
-    /\ reg' = [reg EXCEPT ![c] = Highest(@, record)]
+    /\ reg' = [reg EXCEPT ![c] = Highest(record, @)]
     /\ owner' = [owner EXCEPT ![c] = IF @ = o THEN "" ELSE @]
     /\ UNCHANGED <<client, expired>>
 
@@ -189,17 +207,16 @@ WorksOn(c) ==
 GateIsOpen(source) == \A c \in Clients : WorksOn(c) # source
 
 AskTheGate(o) ==
-    /\ op[o].at \in {"ready", "intended"}
-    /\ ~op[o].looked
+    /\ At(o, "ready")
     /\ GateIsOpen(Source(op[o].move))
-    /\ Goes(o, [op[o] EXCEPT !.looked = TRUE])
+    /\ Goes(o, [op[o] EXCEPT !.at = "gate open"])
     /\ UNCHANGED <<reg, owner, client, expired>> /\ Quietly
 
 SameAttempt(r, o) ==
     OwnHold(r, op[o].move) /\ (On("attempt") => r.generation = op[o].generation)
 
 IntentOpens(o) ==
-    /\ At(o, "ready")
+    /\ At(o, "gate open")
     /\ Open(o, Source(op[o].move), [op[o] EXCEPT !.at = "intent: source open"])
 
 GoneRecord(r, m) == [r EXCEPT !.rank = Gone, !.to = Target(m), !.beat = 0, !.intent = FALSE]
@@ -215,7 +232,7 @@ IntentWrites(o) ==
     /\ Quietly
 
 DecisionOpens(o) ==
-    /\ At(o, "intended") /\ op[o].looked
+    /\ At(o, "intended")
     /\ Open(o, Target(op[o].move), [op[o] EXCEPT !.at = "decide: target open"])
 
 (* Enough of the lease is left: in the code, more than the transaction may *)
