@@ -10,7 +10,7 @@ from srm.config.loader import load_config
 from srm.domain.move.gate import SyncStatus
 from srm.domain.topics import Flow
 from srm.engine import move
-from srm.engine.control_lists import effective, load
+from srm.engine.control_lists import merged_if_known
 from srm.engine.move.store import MoveContext
 from srm_airflow.settings import wiring
 
@@ -29,8 +29,8 @@ def opened_move(config_path: str, source: str, target: str) -> Iterator[MoveCont
         parts.open_cluster(config, source) as here,
         parts.open_cluster(config, target) as there,
     ):
-        forward = effective(config.flow(flow), load(there, flow))
-        reverse = effective(config.flow(flow.reversed), load(here, flow.reversed))
+        forward = merged_if_known(config.flow(flow), there)
+        reverse = merged_if_known(config.flow(flow.reversed), here)
         yield MoveContext(
             parts.flow_context(forward, here, there), parts.flow_context(reverse, there, here)
         )

@@ -60,7 +60,6 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     Raises:
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
-        UnavailableError: a cluster does not answer.
     """
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
@@ -69,14 +68,8 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
         open_cluster(config, flow.target) as taken,
     ):
         yield MoveContext(
-            flow_context(
-                control_lists.effective(forward, control_lists.load(taken, flow)), left, taken
-            ),
-            flow_context(
-                control_lists.effective(reverse, control_lists.load(left, flow.reversed)),
-                taken,
-                left,
-            ),
+            flow_context(control_lists.merged_if_known(forward, taken), left, taken),
+            flow_context(control_lists.merged_if_known(reverse, left), taken, left),
         )
 
 

@@ -16,9 +16,12 @@ from srm.client.routing import RoutingWatcher
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
+from srm.domain.move.routes import Route, next_generation
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.domain.topics import Flow
 from srm.engine.move import MoveContext
+from srm.engine.move.control import Change
+from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import KafkaStateLog
@@ -31,12 +34,13 @@ PARTITIONS = 3
 
 
 class Site:
-    """Two clusters under aliases of this test, one topic on both, replicated both ways."""
+    """Two clusters under aliases of this test, a topic or more on both, replicated both ways."""
 
-    def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path) -> None:
+    def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path, topics: int = 1) -> None:
         unique = uuid.uuid4().hex[:6]
         self.p, self.b = f"P{unique}", f"B{unique}"
-        self.topic = f"Payments{unique}"
+        self.topics = [f"Payments{unique}{'x' * number}" for number in range(topics)]
+        self.topic = self.topics[0]
         self.unique = unique
         path = home / "srm.properties"
         path.write_text(
@@ -68,8 +72,8 @@ class Site:
             compact = {"cleanup.policy": "compact"}
             cluster.create_topics(
                 [
-                    TopicSpec(self.topic, PARTITIONS, 1, {}),
-                    TopicSpec(f"{other}.{self.topic}", PARTITIONS, 1, {}),
+                    *(TopicSpec(name, PARTITIONS, 1, {}) for name in self.topics),
+                    *(TopicSpec(f"{other}.{name}", PARTITIONS, 1, {}) for name in self.topics),
                     TopicSpec(internal_topics.offset_syncs(other), 1, 1, compact),
                     TopicSpec(internal_topics.offset_map(other), 8, 1, compact),
                     TopicSpec(internal_topics.replication(other), 1, 1, compact),
@@ -110,14 +114,19 @@ class Site:
         assert not failures, failures
 
     def _assign(self, flow: Flow) -> None:
-        remote = f"{flow.source}.{self.topic}"
-        source_id = self.clusters[flow.source].topics()[self.topic].topic_id
-        target_id = self.clusters[flow.target].topics()[remote].topic_id
+        ids = {alias: self.clusters[alias].topics() for alias in (flow.source, flow.target)}
         assignment = Assignment(
             "0",
             time.time_ns(),
             tuple(
-                AssignedPartition(self.topic, number, source_id, remote, target_id)
+                AssignedPartition(
+                    topic,
+                    number,
+                    ids[flow.source][topic].topic_id,
+                    f"{flow.source}.{topic}",
+                    ids[flow.target][f"{flow.source}.{topic}"].topic_id,
+                )
+                for topic in self.topics
                 for number in range(PARTITIONS)
             ),
         )
@@ -129,6 +138,19 @@ class Site:
     def context(self, source: str, target: str) -> Iterator[MoveContext]:
         with open_move(self.config, source, target) as context:
             yield context
+
+
+def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
+    """Write the next route of a subject on both clusters, as a move would."""
+    with site.context(site.p, site.b) as context, Registers(context) as registers:
+
+        def write() -> None:
+            generation = next_generation([registers.routes.get(subject)])
+            route = Route(generation, cluster, state, f"move-{site.unique}", decided=state == "go")
+            for side in SIDES:
+                registers.write(side, Change({subject: route}))
+
+        registers.run("a test", write)
 
 
 class Application:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.moving import Site
+from tests.integration.moving import Site, route_clients
 from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
@@ -19,7 +19,6 @@ from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
 from srm.domain.move.routes import acks_of
-from srm.engine.move.routes import Redirect, redirect
 from srm.engine.move.store import ensure_topics
 from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.stack.kafka import KafkaBroker
@@ -45,9 +44,7 @@ def watcher(site: Site) -> Iterator[RoutingWatcher]:
 
 
 def tell(site: Site, subject: str, cluster: str, state: str) -> None:
-    with site.context(site.p, site.b) as context:
-        change = Redirect(f"move-{site.unique}", [subject], cluster, state)
-        redirect(context, change, first=context.source)
+    route_clients(site, subject, cluster, state)
 
 
 def values_on(site: Site, alias: str) -> Counter[bytes]:

@@ -210,7 +210,7 @@ def status(
         return
     with _opened_for(move_id, config, source, target) as context:
         planned = MoveStore(context).plan(move_id)
-        seen = move.wait_status(context, move_id)
+        seen = move.status(context, move_id)
     view = MoveView(planned, move.RunEvent("wait", sync=seen))
     emit(seen, as_json, lambda console: _render_status(console, view, seen))
 

@@ -11,8 +11,9 @@ from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
 from srm.engine.move import RunEvent, VerifyStatus
+from srm.engine.move.sequence import STEPS
 
-_STEPS = ("hold", "wait", "apply", "go", "verify", "report")
+_STEPS = tuple(step.name for step in STEPS)
 _MOST_REASONS = 8
 
 

@@ -1,8 +1,13 @@
 """Follow the routing topic on all clusters: what tells clients where to go.
 
-One thread per cluster tails ``srm-routing.internal`` there; what they read is merged (the higher
-generation wins). A cluster that is down is no reason to stop: the others are followed, and it is
-read when it is back.
+One thread per cluster tails ``srm-routing.internal`` there; of all that they ever read the record
+of the highest rank counts. A cluster that is down is no reason to stop: the others are followed,
+and it is read when it is back.
+
+A hold has a lease: if whoever holds gives no sign any more, clients continue where they were. The
+time is counted by this process's monotonic clock from when it saw the newest beat, and before the
+hold counts as lapsed the topic of the cluster to go back to is read to its end once more: this
+process may just have been slow to read. A cluster that cannot be read is no place to go back to.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +36,7 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.5
 _RETRY_S = 1.0
 _ACK_FLUSH_S = 2.0
+_END_S = 5.0
 
 
 def default_client_id(role: str) -> str:
@@ -42,15 +49,23 @@ class RoutingWatcher:
 
     Several clients of one process may share a watcher. ``home`` is the cluster of a subject that
     no record speaks of: by default the first in the configuration's ``clusters``. Nothing is
-    opened before :meth:`start`.
+    opened before :meth:`start`. ``clock`` are seconds by a clock that is never set.
     """
 
-    def __init__(self, config: Config, home: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        home: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.config = config
         self.home = home or config.clusters[0]
         config.client(self.home, "consumer")
         self._changed = threading.Condition()
+        self._clock = clock
         self._routes: dict[str, Route] = {}
+        self._seen_at: dict[str, float] = {}
+        self._lapsed: set[str] = set()
         self._waiting = set(config.clusters)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -104,9 +119,14 @@ class RoutingWatcher:
         self._ack_producers.clear()
 
     def route(self, subject: str) -> Route:
-        """Return the present route of a subject."""
+        """Return the present route of a subject; one whose hold was renewed is the same route."""
         with self._changed:
-            return self._routes.get(subject) or home_route(self.home)
+            route = self._routes.get(subject)
+            if route is None:
+                return home_route(self.home)
+            if subject in self._lapsed:
+                return route.lapsed()
+            return replace(route, beat=0, time_ms=0) if route.state == "hold" else route
 
     def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:
         """Wait until the route of a subject is another than ``known``; return the present one."""
@@ -156,6 +176,38 @@ class RoutingWatcher:
                 with self._changed:
                     self._waiting.discard(alias)
                     self._changed.notify_all()
+            if overdue := self._overdue(alias):
+                self._lapse(alias, tail, overdue)
+
+    def _overdue(self, alias: str) -> dict[str, Route]:
+        """Return the holds on a cluster's clients that have given no sign for their lease."""
+        with self._changed:
+            return {
+                subject: route
+                for subject, route in self._routes.items()
+                if (route.state, route.cluster) == ("hold", alias)
+                and route.lease_ms
+                and subject not in self._lapsed
+                and self._clock() - self._seen_at[subject] >= route.lease_ms / 1000
+            }
+
+    def _lapse(self, alias: str, tail: KafkaTopicTail, overdue: dict[str, Route]) -> None:
+        pairs, at_end = tail.read_to_end(_END_S)
+        self._take([(key, value) for key, value in pairs if value is not None], alias)
+        if not at_end:
+            return
+        with self._changed:
+            for subject, route in overdue.items():
+                if self._routes[subject] == route:
+                    log.warning(
+                        "%s: move %s holds it and gave no sign for %d s, continuing on %s",
+                        subject,
+                        route.move_id,
+                        route.lease_ms // 1000,
+                        alias,
+                    )
+                    self._lapsed.add(subject)
+            self._changed.notify_all()
 
     def _take(self, pairs: Collection[tuple[bytes, bytes]], alias: str) -> None:
         for key, value in pairs:
@@ -172,6 +224,8 @@ class RoutingWatcher:
                 merged = merge(known, route)
                 if merged is not None and merged != known:
                     self._routes[subject] = merged
+                    self._seen_at[subject] = self._clock()
+                    self._lapsed.discard(subject)
                     self._changed.notify_all()
 
 

@@ -19,8 +19,9 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.filters import compile_pattern
 from srm.domain.topics import Flow
+from srm.engine.control_records import control_id, until_not_fenced
 from srm.engine.ports import Cluster
-from srm.errors import ConfigError, UsageError
+from srm.errors import ConfigError, UnavailableError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
@@ -126,8 +127,29 @@ def change(
     """Add and remove entries of one list; doing it twice does no harm.
 
     The control topic has to exist (srm.engine.compacted.ensure_compacted).
+
+    Raises:
+        ConflictError: others changed control records all the time.
     """
-    current = load(target, flow).pair(name)
+    topic = internal_topics.control(flow.source)
+
+    def attempt() -> ChangeSummary:
+        writer = target.control_writer(control_id(flow.source, flow.target))
+        try:
+            current = load(target, flow).pair(name)
+            records, summary = _changed(name, current, changes, now_ms)
+            writer.write({topic: records})
+        finally:
+            writer.close()
+        return replace(summary, lists=load(target, flow).pair(name))
+
+    return until_not_fenced(f"change of the list of {name} of {flow}", attempt)
+
+
+def _changed(
+    name: ListName, current: ListPair, changes: ListChange, now_ms: int
+) -> tuple[dict[bytes, bytes | None], ChangeSummary]:
+    """Return what to write, and what that does."""
     value = json.dumps({"added_ms": now_ms}).encode()
     records: dict[bytes, bytes | None] = {}
     kinds: tuple[tuple[EntryKind, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
@@ -137,9 +159,8 @@ def change(
     for kind, present, add, remove in kinds:
         records |= {_key(name, kind, p): value for p in _missing(add, present)}
         records |= {_key(name, kind, p): None for p in remove if p in present}
-    target.compacted(internal_topics.control(flow.source)).write(records)
-    return ChangeSummary(
-        lists=load(target, flow).pair(name),
+    return records, ChangeSummary(
+        lists=current,
         added=tuple(p for _, present, add, _ in kinds for p in _missing(add, present)),
         removed=tuple(p for _, present, _, remove in kinds for p in remove if p in present),
         already=tuple(p for _, present, add, _ in kinds for p in add if p in present),
@@ -162,6 +183,19 @@ def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
             _denying(pattern, lists.reverse_checkpointed_topics.deny) for pattern in reverse
         ),
     )
+
+
+def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
+    """Merge the lists into a flow's settings; the settings alone where the target does not answer.
+
+    For moves: one that holds clients can be released without the other cluster, and every other
+    step finds out by itself that the cluster is away.
+    """
+    try:
+        return effective(flow_config, load(target, flow_config.flow))
+    except UnavailableError as error:
+        _logger.warning("lists of %s are not known: %s", flow_config.flow, error)
+        return flow_config
 
 
 def _merge(configured: tuple[str, ...], listed: tuple[str, ...]) -> tuple[str, ...]:

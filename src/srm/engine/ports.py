@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from srm.config.model import FlowConfig
 from srm.domain.offset_map import OffsetMap
@@ -12,6 +12,9 @@ from srm.domain.replication_records import PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
+GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
+"""Group protocol: classic, ``consumer`` (KIP-848), ``streams`` (KIP-1071), ``share`` (KIP-932);
+``other`` is a classic group that is not made of consumers, a cluster of Connect workers say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,64 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One consumer group: only ``empty`` and ``dead`` (absent) groups may be written to.
+    """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
 
-    ``members`` are client ids with hosts, for messages. ``kind`` is the group protocol.
+    ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
+    (KIP-345). ``reason`` says why the state is ``unknown``: a missing right, a coordinator that
+    does not answer, offsets of a group that is nowhere, or a kind that srm does not write to
+    (``share`` and ``other`` always are ``unknown``).
     """
 
     name: str
     state: GroupState
-    kind: Literal["classic", "consumer"] = "classic"
+    kind: GroupKind = "classic"
     members: tuple[str, ...] = ()
+    instance_ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that holds up the last stable offset of a partition.
+
+    ``transactional_id`` is None where srm may not see it or the transaction has no coordinator any
+    more (a hanging one, KIP-664). ``age_ms`` is counted by this machine's clock; None likewise.
+    """
+
+    partition: TopicPartition
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """An idempotent or transactional producer that a partition's leader remembers (KIP-664).
+
+    The leader forgets it ``producer.id.expiration.ms`` (a day) after its last record. Producers
+    without idempotence leave no trace. ``last_timestamp_ms`` is the timestamp of its last batch:
+    the producer's clock, or the broker's where the topic has LogAppendTime.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """A value with its record's timestamp in epoch milliseconds.
+
+    The broker's clock where the topic has ``message.timestamp.type=LogAppendTime``, else the
+    writer's.
+    """
+
+    value: bytes
+    timestamp_ms: int
 
 
 class CompactedTopic(Protocol):
@@ -53,9 +105,63 @@ class CompactedTopic(Protocol):
         """Return the latest value of each key up to the end at call time; no topic reads empty."""
         ...
 
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        ...
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key that the log still holds, oldest first.
+
+        A tombstone ends a row: what was before it is not returned. Records of transactions that
+        are open, or were aborted, are not seen by any read.
+        """
+        ...
+
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone."""
         ...
+
+
+class ControlWriter(Protocol):
+    """The one writer of control records between two clusters, on one of them.
+
+    Opening it has shut out every older one of the same transactional id, and ended what they had
+    begun, so whatever is read after that is not overtaken by them.
+    """
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write records by topic, partition 0, in one transaction; None is a tombstone.
+
+        That this succeeds proves that no other writer was opened since this one was. The brokers
+        abort a transaction that is not committed within :data:`CONTROL_TRANSACTION_S`.
+
+        Args:
+            tables: the records, in their order.
+            before_commit: called when brokers have all records and the transaction's time runs;
+                what it raises ends the call, and nothing was written.
+
+        Raises:
+            FencedError: another one was opened since; nothing was written. This one is of no more
+                use.
+            UnavailableError: it is not known whether it was written; who opens next finds out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Drop the writer."""
+        ...
+
+
+CONTROL_TRANSACTION_S: Final = 5.0
+"""Seconds a control transaction may stay open: until then a paused process can still commit."""
+
+CONTROL_ABORT_S: Final = 10.0
+"""Seconds until a broker notices that: transaction.abort.timed.out.transaction.cleanup.interval.ms,
+by default."""
 
 
 class Cluster(Protocol):
@@ -99,15 +205,71 @@ class Cluster(Protocol):
         ...
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the last stable offset of each partition; unknown partitions are left out."""
+        """Return the last stable offset of each partition; unknown partitions are left out.
+
+        It stands still while a transaction is open, whatever other producers write meanwhile.
+        """
+        ...
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after each partition's last record; unknown ones are left out.
+
+        Records of open transactions, and those behind them, are counted.
+        """
+        ...
+
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        """Return the open transactions, by first offset, of the partitions that have any."""
+        ...
+
+    def active_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the producers that leaders remember, by id, of the partitions that have any."""
+        ...
+
+    def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
+        """Return the sets of topics that one transaction was seen to write together.
+
+        Of sets within each other only the largest; internal topics are left out. None where it
+        cannot be known: ``__transaction_state`` may not be read, or not whole within the time.
+        What the log has been compacted to is all there is to see: some transactions left no trace.
+        """
         ...
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
-        """Describe all groups, or the named ones (an absent group is ``dead``)."""
+        """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
+
+        A group that cannot be described is ``unknown``, with the reason; the others are described
+        all the same. An absent group that has committed offsets is ``unknown`` too.
+        """
         ...
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a group; an absent group has none."""
+        """Return the committed offsets of a group; an absent group has none.
+
+        Where a transaction is still undecided they are those before it: :meth:`pending_commits`
+        says of which partitions.
+        """
+        ...
+
+    def pending_commits(
+        self, group: str, also: Collection[TopicPartition] = ()
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions for which a transaction that commits offsets is undecided.
+
+        Brokers answer for the partitions of which the group has committed offsets already. Of
+        others, of which the first commit may be pending, they have to be asked by name: ``also``.
+        """
+        ...
+
+    def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
+        """Remove static members from a group at once; those that are gone already do not matter.
+
+        A client that still runs with such an instance id is fenced, or joins again.
+        """
         ...
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -120,6 +282,13 @@ class Cluster(Protocol):
 
     def compacted(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Give access to one partition of a compacted topic (not created by this call)."""
+        ...
+
+    def control_writer(self, transactional_id: str) -> ControlWriter:
+        """Open the writer of control records: every older one of this id is shut out from now on.
+
+        Everything that was committed before is seen by reads after this call.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -20,8 +20,10 @@ from tenacity import (
 )
 
 from srm.errors import UnavailableError
+from srm.kafka.broker_calls import BrokerCalls
 from srm.kafka.errors import kafka_errors
 from srm.kafka.rights import NOTHING, Needs
+from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.security_probe import refusal_of
 
 DEFAULT_TIMEOUT_S: Final = 30.0
@@ -112,11 +114,17 @@ class Clients:
         self._admin_props = dict(admin_props)
         self._consumer_props = dict(consumer_props)
         self._producer_props = dict(producer_props)
+        self._brokers = BrokerCalls(alias, admin_props)
         self._lock = threading.Lock()
         self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
         self._producer: Producer | None = None
+
+    @property
+    def consumer_props(self) -> Mapping[str, str]:
+        """Properties of a consumer, librdkafka's."""
+        return self._consumer_props
 
     def admin(self) -> AdminClient:
         """Return the admin client."""
@@ -152,6 +160,12 @@ class Clients:
                 self._producer = Producer(props, logger=ClientLog())
             return self._producer
 
+    def producer_properties(self) -> Mapping[str, str]:
+        """Return the settings for a producer of its own, once the cluster would let it in."""
+        with self._lock:
+            self._ask_admission(self._producer_props)
+        return self._producer_props
+
     def discard_admin(self) -> None:
         """Drop the admin client: it may be stranded, or remember outdated leader epochs."""
         with self._lock:
@@ -181,6 +195,7 @@ class Clients:
                 self.discard_reader()
             finally:
                 self.reader_lock.release()
+        self._brokers.close()
         with self._lock:
             self._admin = self._reader = self._producer = None
 
@@ -238,6 +253,15 @@ class Clients:
             if refusal is not None and not refusal.retriable:
                 raise refusal from error
             raise
+
+    def ask(
+        self,
+        doing: str,
+        request: Callable[[Brokers], Awaitable[_T]],
+        needs: Needs = NOTHING,
+    ) -> _T:
+        """Do the same with a request for the brokers themselves, see :meth:`call`."""
+        return self.call(doing, lambda limit_s: self._brokers.run(request, limit_s), needs)
 
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None

@@ -7,12 +7,21 @@ from types import TracebackType
 from typing import Self
 
 from srm.domain.topics import TopicPartition
-from srm.engine.ports import GroupDescription, TopicDescription, TopicSpec
+from srm.engine.ports import (
+    ActiveProducer,
+    GroupDescription,
+    OpenTransaction,
+    TopicDescription,
+    TopicSpec,
+)
+from srm.kafka import group_descriptions, transaction_log
 from srm.kafka import groups as group_calls
 from srm.kafka import offsets as offset_calls
 from srm.kafka import topics as topic_calls
+from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
 from srm.kafka.compacted import KafkaCompactedTopic
+from srm.kafka.control_writer import KafkaControlWriter
 
 
 class KafkaCluster:
@@ -106,13 +115,43 @@ class KafkaCluster:
         """Return the last stable offset of each partition; unknown ones are left out."""
         return offset_calls.log_ends(self._clients, partitions)
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after each partition's last record; unknown ones are left out."""
+        return offset_calls.high_watermarks(self._clients, partitions)
+
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        """Return the open transactions of the partitions that have any."""
+        return transaction_calls.open_transactions(self._clients, partitions)
+
+    def active_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the producers that leaders remember, of the partitions that have any."""
+        return transaction_calls.active_producers(self._clients, partitions)
+
+    def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
+        """Return the sets of topics that one transaction was seen to write together."""
+        return transaction_log.written_together(self._clients)
+
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
-        """Describe all consumer groups, or the named ones; an absent group is ``dead``."""
-        return group_calls.describe(self._clients, names)
+        """Describe all groups, or the named ones; an absent group is ``dead``."""
+        return group_descriptions.describe(self._clients, names)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
         return group_calls.committed(self._clients, group)
+
+    def pending_commits(
+        self, group: str, also: Collection[TopicPartition] = ()
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions for which a transaction that commits offsets is undecided."""
+        return group_calls.pending(self._clients, group, also)
+
+    def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
+        """Remove static members from a group; those that are gone already do not matter."""
+        group_calls.remove_static(self._clients, group, instance_ids)
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
@@ -125,3 +164,7 @@ class KafkaCluster:
     def compacted(self, topic: str, partition: int = 0) -> KafkaCompactedTopic:
         """Give access to one partition of a compacted topic."""
         return KafkaCompactedTopic(self._clients, topic, partition)
+
+    def control_writer(self, transactional_id: str) -> KafkaControlWriter:
+        """Open the writer of control records; every older one of this id is shut out."""
+        return KafkaControlWriter(self._clients, transactional_id)

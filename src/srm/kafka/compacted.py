@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from srm.engine.ports import Stamped
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
@@ -21,6 +23,8 @@ from srm.kafka.topics import UNKNOWN_TOPIC_CODES, describe
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
 _logger = logging.getLogger(__name__)
+
+_Rows = dict[bytes, deque[Stamped]]
 
 
 class KafkaCompactedTopic:
@@ -37,9 +41,15 @@ class KafkaCompactedTopic:
         Records without a key are no rows and are passed over. Records of open or aborted
         transactions are not seen.
         """
-        doing = f"reading {self._topic}-{self._partition}"
-        with self._clients.reader_lock:
-            return self._clients.call(doing, self._read, on_topic("Read", self._topic))
+        return {key: rows[-1].value for key, rows in self._rows(most=1).items()}
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        return {key: rows[-1] for key, rows in self._rows(most=1).items()}
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key that the log still holds, oldest first."""
+        return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
@@ -90,7 +100,17 @@ class KafkaCompactedTopic:
             else:
                 return
 
-    def _read(self, timeout_s: float) -> dict[bytes, bytes]:
+    def _rows(self, most: int | None) -> _Rows:
+        """Read the latest values of each key, ``most`` of them."""
+        doing = f"reading {self._topic}-{self._partition}"
+        with self._clients.reader_lock:
+            return self._clients.call(
+                doing,
+                lambda timeout_s: self._read(timeout_s, most),
+                on_topic("Read", self._topic),
+            )
+
+    def _read(self, timeout_s: float, most: int | None) -> _Rows:
         reader = self._clients.reader()
         partition = KafkaTopicPartition(self._topic, self._partition)
         try:
@@ -106,13 +126,13 @@ class KafkaCompactedTopic:
         partition.offset = start
         reader.assign([partition])
         try:
-            return self._table(reader, end)
+            return self._table(reader, end, most)
         finally:
             with suppress(RuntimeError):  # it was closed
                 reader.unassign()
 
-    def _table(self, reader: Consumer, end: int) -> dict[bytes, bytes]:
-        table: dict[bytes, bytes] = {}
+    def _table(self, reader: Consumer, end: int, most: int | None) -> _Rows:
+        table: _Rows = {}
         progress = time.monotonic()
         while True:
             messages = drain(reader, _POLL_S)
@@ -120,7 +140,7 @@ class KafkaCompactedTopic:
                 offset = position_after(message, self._clients.where(f"reading {self._topic}"))
                 if message.error() is None:
                     progress = time.monotonic()
-                    _apply(table, message.key(), message.value())
+                    _apply(table, message, most)
                 if offset is not None and offset >= end:
                     return table
             if time.monotonic() - progress > self._clients.timeout_s:
@@ -144,10 +164,12 @@ class KafkaCompactedTopic:
             )
 
 
-def _apply(table: dict[bytes, bytes], key: bytes | None, value: bytes | None) -> None:
+def _apply(table: _Rows, message: Message, most: int | None) -> None:
+    key, value = message.key(), message.value()
     if key is None:
         return
     # A row moves to the end when it is written again, as in the log.
-    table.pop(key, None)
+    rows = table.pop(key, deque(maxlen=most))
     if value is not None:
-        table[key] = value
+        rows.append(Stamped(value, message.timestamp()[1]))
+        table[key] = rows

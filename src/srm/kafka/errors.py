@@ -147,6 +147,11 @@ def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOT
     return cls(f"{where}: {text} ({kafka_error.name()})" + (f"; {hint}" if hint else ""))
 
 
+def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
+    """Build the srm error that stands for an error code in a broker's answer."""
+    return translate(KafkaError(code), where, needs)
+
+
 @contextmanager
 def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
     """Turn every KafkaException of the block into the srm error it stands for."""

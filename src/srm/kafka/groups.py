@@ -1,61 +1,29 @@
-"""Consumer groups of one cluster: classic ones and those of KIP-848 ("consumer")."""
+"""Offsets and members of the groups of one cluster."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    ConsumerGroupType,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import ConsumerGroupDescription
 
 from srm.domain.topics import TopicPartition
-from srm.engine.ports import GroupDescription, GroupState
 from srm.errors import GroupActiveError, SrmError, UsageError
 from srm.kafka.clients import Clients
-from srm.kafka.errors import translate
-from srm.kafka.rights import on_cluster, on_group, on_topic
+from srm.kafka.errors import of_code, translate
+from srm.kafka.group_descriptions import coordinator
+from srm.kafka.rights import Needs, on_group, on_topic
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.group_messages import FETCH_OFFSETS, LEAVE_GROUP
 
 _UNSTABLE_WAIT_S: Final = 2.0
-_STATES_OF_ERRORS: Final[Mapping[int, GroupState]] = {
-    KafkaError.GROUP_ID_NOT_FOUND: "dead",
-    # "not a consumer group": librdkafka has looked at its protocol type.
-    KafkaError._INVALID_ARG: "unknown",  # noqa: SLF001 - librdkafka's local codes are named so
-}
-
-
-def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
-    """Describe all consumer groups, or the named ones; an absent group is ``dead``.
-
-    A named group that is no consumer group (one of Kafka Connect's, say) is ``unknown``: it is
-    somebody else's, and the others are described all the same.
-    """
-    wanted = sorted(set(_listed(clients) if names is None else names))
-    if not wanted:
-        return {}
-
-    def request(timeout_s: float) -> dict[str, GroupDescription]:
-        found: dict[str, GroupDescription] = {}
-        futures = clients.admin().describe_consumer_groups(wanted, request_timeout=timeout_s)
-        for name, future in futures.items():
-            try:
-                found[name] = _description(name, future.result())
-            except KafkaException as error:
-                state = _STATES_OF_ERRORS.get(error.args[0].code())
-                if state is None:
-                    where = clients.where(f"describing group {name!r}")
-                    raise translate(error, where, on_group("Describe", name)) from error
-                found[name] = GroupDescription(name, state)
-        return found
-
-    return clients.call("describing groups", request)
+_REMOVED: Final = "removed by srm for a move"
+_UNKNOWN_MEMBER: Final = 25
+_GONE: Final = frozenset({_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND})
 
 
 def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
@@ -86,6 +54,60 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
     return clients.call(doing, request, on_group("Describe", group))
 
 
+def pending(
+    clients: Clients, group: str, also: Collection[TopicPartition]
+) -> frozenset[TopicPartition]:
+    """Return the partitions for which a transaction that commits offsets is undecided.
+
+    Asked for all partitions, brokers name only those that have a committed offset already; so
+    the others are asked for by name.
+    """
+    doing = f"reading offsets of group {group!r}"
+    needs = on_group("Describe", group)
+    named: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted(set(also)):
+        named[partition.topic].append(partition.partition)
+
+    async def request(brokers: Brokers) -> frozenset[TopicPartition]:
+        node = await coordinator(clients, brokers, group)
+        undecided: set[TopicPartition] = set()
+        for topics in [None, list(named.items())] if named else [None]:
+            asked = FETCH_OFFSETS([(group, topics)], True)  # noqa: FBT003 - a field of the message
+            answer = await brokers.ask(node, asked)
+            undecided.update(_undecided(answer["groups"][0], clients.where(doing), needs))
+        return frozenset(undecided)
+
+    return clients.ask(doing, request, needs)
+
+
+def _undecided(answer: Mapping[str, Any], where: str, needs: Needs) -> Iterator[TopicPartition]:
+    if answer["error_code"] not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+        raise of_code(answer["error_code"], where, needs)
+    for topic in answer["topics"]:
+        for found in topic["partitions"]:
+            if found["error_code"] == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                yield TopicPartition(topic["topic"], found["partition"])
+            elif found["error_code"] not in {0, *UNKNOWN_TOPIC_CODES}:
+                raise of_code(found["error_code"], where, on_topic("Describe", topic["topic"]))
+
+
+def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
+    """Remove members by their instance ids; see the engine's port (KIP-345, KIP-800)."""
+    doing = f"removing static members of group {group!r}"
+    needs = on_group("Read", group)
+
+    async def request(brokers: Brokers) -> None:
+        node = await coordinator(clients, brokers, group)
+        members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
+        answer = await brokers.ask(node, LEAVE_GROUP(group, members))
+        for code in (answer["error_code"], *[m["error_code"] for m in answer["members"]]):
+            if code and code not in _GONE:
+                raise of_code(code, clients.where(doing), needs)
+
+    if instance_ids:
+        clients.ask(doing, request, needs)
+
+
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Write offsets of a group without members; the broker refuses them if there are members.
 
@@ -110,41 +132,6 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
             raise _refused(clients.where(doing), group, failed)
 
     clients.call(doing, request, on_group("Read", group))
-
-
-def _listed(clients: Clients) -> list[str]:
-    """Names of all consumer groups; librdkafka leaves out those of other protocols."""
-
-    def request(timeout_s: float) -> list[str]:
-        result = clients.admin().list_consumer_groups(request_timeout=timeout_s).result()
-        for error in result.errors or []:
-            # A broker that does not answer hides the groups it coordinates.
-            raise translate(error, clients.where("listing groups"), on_cluster("Describe"))
-        return [listing.group_id for listing in result.valid or []]
-
-    return clients.call("listing groups", request)
-
-
-def _description(name: str, raw: ConsumerGroupDescription) -> GroupDescription:
-    members = tuple(sorted(f"{m.client_id}@{m.host.lstrip('/')}" for m in raw.members))
-    kind = getattr(raw, "type", None)
-    return GroupDescription(
-        name,
-        _state(raw.state, has_members=bool(members)),
-        "consumer" if kind is ConsumerGroupType.CONSUMER else "classic",
-        members,
-    )
-
-
-def _state(state: ConsumerGroupState, *, has_members: bool) -> GroupState:
-    """Map a state; KIP-848's assigning and reconciling are UNKNOWN to librdkafka."""
-    if has_members:
-        return "active"
-    if state is ConsumerGroupState.EMPTY:
-        return "empty"
-    if state is ConsumerGroupState.DEAD:
-        return "dead"
-    return "unknown" if state is ConsumerGroupState.UNKNOWN else "active"
 
 
 def _place(answer: KafkaTopicPartition) -> str:

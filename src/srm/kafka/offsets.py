@@ -32,8 +32,18 @@ def log_ends(clients: Clients, partitions: Collection[TopicPartition]) -> dict[T
     return _list(clients, partitions, OffsetSpec.latest())
 
 
+def high_watermarks(
+    clients: Clients, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the offset after each partition's last record, whatever transactions are open."""
+    return _list(clients, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
 def _list(
-    clients: Clients, partitions: Collection[TopicPartition], spec: OffsetSpec
+    clients: Clients,
+    partitions: Collection[TopicPartition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
@@ -43,7 +53,7 @@ def _list(
         found: dict[TopicPartition, int] = {}
         unknown: list[TopicPartition] = []
         futures = clients.admin().list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
+            wanted, isolation_level=isolation, request_timeout=timeout_s
         )
         for raw, future in futures.items():
             partition = TopicPartition(raw.topic, raw.partition)

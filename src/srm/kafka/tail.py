@@ -21,6 +21,7 @@ _LOOK_AGAIN_S: Final = 1.0
 _SILENCE_S: Final = 20.0
 _SHORTEST_LOOK_S: Final = 1.0
 _FETCH_WAIT_MS: Final = 200
+_END_POLL_S: Final = 0.1
 _logger = logging.getLogger(__name__)
 
 
@@ -75,6 +76,44 @@ class KafkaTopicTail:
         True as well for a topic that does not exist. Stays true: what comes later is news.
         """
         return self._caught_up
+
+    def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:
+        """Read on to where the log ends now; return what is new, and whether the end was reached.
+
+        The end is the high watermark: what a transaction that is still open may turn out to be is
+        not known yet, so the end is not reached then. The end of a topic that does not exist is.
+
+        Raises:
+            SrmError: the cluster refuses the read.
+        """
+        deadline = time.monotonic() + timeout_s
+        pairs: list[tuple[bytes, bytes | None]] = []
+        end = self._high_watermark(timeout_s)
+        while end is not None:
+            left = deadline - time.monotonic()
+            if (self._next or 0) >= end:
+                return pairs, True
+            if left <= 0:
+                return pairs, False
+            pairs += self.poll(min(left, _END_POLL_S))
+        return pairs, False
+
+    def _high_watermark(self, timeout_s: float) -> int | None:
+        """Ask for the end of the log; 0 for an empty or absent one, None if nobody answers."""
+        props = {**self._props, "isolation.level": "read_uncommitted"}
+        partition = KafkaTopicPartition(self._topic, self._partition)
+        consumer = Consumer(props, logger=ClientLog())
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+        except KafkaException as error:
+            if error.args[0].code() in UNKNOWN_TOPIC_CODES:
+                return 0
+            if not translate(error, self._where).retriable:
+                raise translate(error, self._where, on_topic("Read", self._topic)) from error
+            return None
+        finally:
+            consumer.close()
+        return end if end > start else 0
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return new (key, value) pairs in their order, waiting up to ``timeout_s`` for the first.

@@ -9,21 +9,33 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from srm.domain.topics import TopicPartition
-from srm.engine.ports import GroupDescription, TopicDescription, TopicSpec
+from srm.engine.ports import (
+    ActiveProducer,
+    GroupDescription,
+    GroupKind,
+    OpenTransaction,
+    TopicDescription,
+    TopicSpec,
+)
 from srm.errors import (
     ConfigError,
-    GroupActiveError,
     NotFoundError,
     SrmError,
     UnavailableError,
     UsageError,
 )
-from srm.testing.fake_compacted import FakeCompactedTopic, FakePartition
+from srm.testing.fake_compacted import (
+    FakeCompactedTopic,
+    FakeControlWriter,
+    FakePartition,
+    system_clock,
+)
+from srm.testing.fake_groups import FakeGroups
+from srm.testing.fake_transactions import FakeTransactions
 
 
 @dataclass
@@ -33,27 +45,25 @@ class _Topic:
     configs: dict[str, str]
 
 
-@dataclass
-class _Group:
-    kind: Literal["classic", "consumer"] = "classic"
-    members: list[str] = field(default_factory=list)
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-
-
 class FakeCluster:
     """One Kafka cluster in memory (implements :class:`srm.engine.ports.Cluster`).
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls.
     """
 
-    def __init__(self, alias: str, brokers: int = 3) -> None:
+    def __init__(
+        self, alias: str, brokers: int = 3, clock: Callable[[], int] = system_clock
+    ) -> None:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self._alias = alias
         self._brokers = brokers
         self._id = _random_id()
         self._topics: dict[str, _Topic] = {}
-        self._groups: dict[str, _Group] = {}
+        self._groups = FakeGroups(alias)
+        self._transactions = FakeTransactions()
         self._failure: SrmError | None = None
+        self._clock = clock
+        self._epochs: dict[str, int] = {}
 
     # The port.
 
@@ -126,20 +136,56 @@ class FakeCluster:
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offset of each partition; unknown ones are left out."""
+        ends = self.high_watermarks(partitions)
+        return {p: self._transactions.stable_end(p, end) for p, end in ends.items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each partition's log; unknown ones are left out."""
         self._reach("listing offsets")
         found = {p: self._partition(p) for p in partitions}
         return {p: partition.end for p, partition in found.items() if partition}
 
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        """Return the open transactions of the partitions that have any."""
+        self._reach("describing producers")
+        return self._transactions.open(partitions)
+
+    def active_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the producers that wrote into the partitions."""
+        self._reach("describing producers")
+        return self._transactions.active(partitions)
+
+    def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
+        """Return the sets of topics that one transaction wrote together; None: may not be known."""
+        self._reach("reading __transaction_state")
+        return self._transactions.written_together()
+
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
         self._reach("describing groups")
-        return {name: self._described(name) for name in (self._groups if names is None else names)}
+        wanted = self._groups.names() if names is None else names
+        return {name: self._groups.described(name) for name in wanted}
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
         self._reach(f"reading offsets of group {group!r}")
-        found = self._groups.get(group)
-        return dict(found.offsets) if found else {}
+        return self._groups.committed(group)
+
+    def pending_commits(
+        self, group: str, also: Collection[TopicPartition] = ()
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions for which a transaction that commits offsets is undecided."""
+        self._reach(f"reading offsets of group {group!r}")
+        return self._groups.pending(group, also)
+
+    def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
+        """Remove static members from a group."""
+        self._reach(f"removing members of group {group!r}")
+        self._groups.remove_static(group, instance_ids)
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
@@ -154,11 +200,10 @@ class FakeCluster:
         if negative:
             raise UsageError(f"group {group!r}: negative offset for {', '.join(negative)}")
         self._reach(f"writing offsets of group {group!r}")
-        if group in self._groups and self._groups[group].members:
-            raise GroupActiveError(f"group {group!r} on cluster {self._alias} has members")
+        self._groups.require_idle(group)
         known = {p: offset for p, offset in offsets.items() if self._partition(p)}
         if known:
-            self._groups.setdefault(group, _Group()).offsets.update(known)
+            self._groups.commit(group, known)
             self.commits.append((group, known))
         unknown = sorted(str(p) for p in offsets.keys() - known.keys())
         if unknown:
@@ -174,7 +219,13 @@ class FakeCluster:
             self._reach(doing)
             return self._partition(place)
 
-        return FakeCompactedTopic(str(place), find)
+        return FakeCompactedTopic(str(place), find, self._clock)
+
+    def control_writer(self, transactional_id: str) -> FakeControlWriter:
+        """Open the writer of control records; every older one of this id is shut out."""
+        self._reach(f"taking over {transactional_id}")
+        name = f"{transactional_id} on cluster {self._alias}"
+        return FakeControlWriter(name, self.compacted, self._epochs, transactional_id)
 
     # Everybody else.
 
@@ -191,14 +242,49 @@ class FakeCluster:
     def delete_topic(self, name: str) -> None:
         """Delete a topic with everything in it, committed offsets included."""
         del self._topics[name]
-        for group in self._groups.values():
-            group.offsets = {p: o for p, o in group.offsets.items() if p.topic != name}
+        self._groups.forget_topic(name)
 
-    def produce(self, topic: str, partition: int = 0, records: int = 1) -> int:
-        """Let a producer append records; return the new end."""
-        found = self._existing(TopicPartition(topic, partition))
+    def produce(
+        self,
+        topic: str,
+        partition: int = 0,
+        records: int = 1,
+        *,
+        producer_id: int | None = None,
+        timestamp_ms: int = 0,
+    ) -> int:
+        """Let a producer append records, an idempotent one if it has an id; return the new end."""
+        place = TopicPartition(topic, partition)
+        found = self._existing(place)
         found.end += records
+        if producer_id is not None:
+            self._transactions.remember(place, producer_id, timestamp_ms)
         return found.end
+
+    def produce_in(
+        self, transactional_id: str, topic: str, partition: int, records: int, *, age_ms: int = 0
+    ) -> None:
+        """Let a producer append records in a transaction, which this opens if it is not open."""
+        place = TopicPartition(topic, partition)
+        found = self._existing(place)
+        self._transactions.add(transactional_id, place, found.end, age_ms)
+        found.end += records
+
+    def commit_in(
+        self, transactional_id: str, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Let a transaction commit offsets of a group, undecided until it ends."""
+        self._groups.commit_in(transactional_id, group, offsets)
+
+    def end_transaction(self, transactional_id: str, *, commit: bool = True) -> None:
+        """End a transaction: markers are written, and its offsets count or are dropped."""
+        for place in self._transactions.end(transactional_id):
+            self._existing(place).end += 1
+        self._groups.decide(transactional_id, commit=commit)
+
+    def hide_transactions(self) -> None:
+        """Take the rights away that show transactional ids and the log of transactions."""
+        self._transactions.readable = False
 
     def trim(self, topic: str, partition: int, start: int) -> None:
         """Let retention delete what is before ``start``."""
@@ -207,23 +293,25 @@ class FakeCluster:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Let a consumer of the group commit, as a member or before it left."""
-        self._groups.setdefault(group, _Group()).offsets.update(offsets)
+        self._groups.commit(group, offsets)
 
     def join(
-        self, group: str, member: str = "app", kind: Literal["classic", "consumer"] = "classic"
+        self, group: str, member: str = "app", kind: GroupKind = "classic", instance_id: str = ""
     ) -> None:
-        """Let a consumer join the group."""
-        found = self._groups.setdefault(group, _Group(kind))
-        found.kind = kind
-        found.members.append(f"{member}@127.0.0.1")
+        """Let a consumer join the group, as a static member if it has an instance id."""
+        self._groups.join(group, member, kind, instance_id)
 
     def leave(self, group: str, member: str = "app") -> None:
         """Let a consumer leave the group."""
-        self._groups[group].members.remove(f"{member}@127.0.0.1")
+        self._groups.leave(group, member)
+
+    def hide_group(self, group: str) -> None:
+        """Take the right to describe a group away."""
+        self._groups.hide(group)
 
     def expire_group(self, group: str) -> None:
         """Forget a group and its offsets, as the broker does after offsets.retention.minutes."""
-        del self._groups[group]
+        self._groups.expire(group)
 
     def fail(self, error: SrmError | None = None) -> None:
         """Let every call fail from now on, by default as a cluster that is down."""
@@ -253,13 +341,6 @@ class FakeCluster:
         if partition is None:
             raise NotFoundError(f"cluster {self._alias} has no partition {place}")
         return partition
-
-    def _described(self, name: str) -> GroupDescription:
-        group = self._groups.get(name)
-        if group is None:
-            return GroupDescription(name, "dead")
-        state: Literal["active", "empty"] = "active" if group.members else "empty"
-        return GroupDescription(name, state, group.kind, tuple(sorted(group.members)))
 
 
 def _random_id() -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from srm.errors import NotFoundError
+from srm.engine.ports import Stamped
+from srm.errors import FencedError, NotFoundError
 
 
 @dataclass
@@ -14,12 +16,17 @@ class FakePartition:
 
     start: int = 0
     end: int = 0
-    records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
 
-    def append(self, key: bytes, value: bytes | None) -> None:
-        """Add a keyed record at the end."""
-        self.records.append((key, value))
+    def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        """Add a keyed record at the end, with its timestamp."""
+        self.records.append((key, value, timestamp_ms))
         self.end += 1
+
+
+def system_clock() -> int:
+    """Epoch milliseconds by the system clock."""
+    return time.time_ns() // 1_000_000
 
 
 class FakeCompactedTopic:
@@ -28,20 +35,35 @@ class FakeCompactedTopic:
     Args:
         name: topic and partition, for messages.
         find: returns the partition, None while it does not exist; raises when the cluster is down.
+        clock: epoch milliseconds, for the timestamps of records.
     """
 
-    def __init__(self, name: str, find: Callable[[str], FakePartition | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[str], FakePartition | None],
+        clock: Callable[[], int] = system_clock,
+    ) -> None:
         self._name = name
         self._find = find
+        self._clock = clock
 
     def read(self) -> dict[bytes, bytes]:
         """Return the latest value of each key; no topic reads empty."""
+        return {key: rows[-1].value for key, rows in self.read_history().items()}
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        return {key: rows[-1] for key, rows in self.read_history().items()}
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key since its last tombstone, oldest first."""
         partition = self._find(f"reading {self._name}")
-        table: dict[bytes, bytes] = {}
-        for key, value in partition.records if partition else ():
-            table.pop(key, None)
+        table: dict[bytes, tuple[Stamped, ...]] = {}
+        for key, value, timestamp_ms in partition.records if partition else ():
+            rows = table.pop(key, ())
             if value is not None:
-                table[key] = value
+                table[key] = (*rows, Stamped(value, timestamp_ms))
         return table
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
@@ -52,8 +74,69 @@ class FakeCompactedTopic:
         """
         if not records:
             return
+        partition = self.require()
+        for key, value in records.items():
+            partition.append(key, value, self._clock())
+
+    def require(self) -> FakePartition:
+        """Return the partition.
+
+        Raises:
+            NotFoundError: the topic does not exist.
+        """
         partition = self._find(f"writing {self._name}")
         if partition is None:
             raise NotFoundError(f"writing {self._name}: unknown topic or partition")
-        for key, value in records.items():
-            partition.append(key, value)
+        return partition
+
+
+class FakeControlWriter:
+    """A fenced writer in memory (implements the engine's ControlWriter).
+
+    Args:
+        name: transactional id and cluster, for messages.
+        topic: gives access to partition 0 of a topic; fails when the cluster is down.
+        epochs: the latest epoch of each transactional id, shared by all writers of a cluster.
+        transactional_id: whose epoch is raised by this.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topic: Callable[[str], FakeCompactedTopic],
+        epochs: dict[str, int],
+        transactional_id: str,
+    ) -> None:
+        self._name = name
+        self._topic = topic
+        self._epochs = epochs
+        self._id = transactional_id
+        self._epoch = epochs.get(transactional_id, 0) + 1
+        epochs[transactional_id] = self._epoch
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write records by topic, all or none; None is a tombstone.
+
+        Raises:
+            FencedError: a newer writer was opened.
+            NotFoundError: a topic does not exist.
+        """
+        places = {self._topic(name): records for name, records in tables.items() if records}
+        self._require_newest()
+        for place in places:
+            place.require()
+        before_commit()
+        self._require_newest()
+        for place, records in places.items():
+            place.write(records)
+
+    def close(self) -> None:
+        """Drop the writer."""
+
+    def _require_newest(self) -> None:
+        if self._epochs[self._id] != self._epoch:
+            raise FencedError(f"writing as {self._name}: a newer step of a move is at work")

@@ -103,11 +103,13 @@ async def connect_worker(bootstrap, group):
         await client.close()
 
 
-def test_a_group_of_another_protocol_is_not_listed_and_not_written_to(cluster, props, topic):
+def test_a_group_of_another_protocol_is_listed_as_such_and_not_written_to(cluster, props, topic):
     cluster.commit_idle(topic, {TopicPartition(topic, 0): 1})
     asyncio.run(connect_worker(props["bootstrap.servers"], f"{topic}-connect"))
 
-    assert f"{topic}-connect" not in cluster.groups()
+    listed = cluster.groups()[f"{topic}-connect"]
+    assert (listed.kind, listed.state) == ("other", "unknown")
+    assert "protocol type is 'connect'" in listed.reason
     found = cluster.groups([topic, f"{topic}-connect"])
     assert {name: group.state for name, group in found.items()} == {
         topic: "empty",

@@ -22,9 +22,11 @@ from srm.engine.control_lists import (
     change,
     effective,
     load,
+    merged_if_known,
 )
 from srm.errors import UsageError
 from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_compacted import FakeCompactedTopic
 
 FLOW = Flow("P", "B")
 TOPIC = internal_topics.control("P")
@@ -85,6 +87,33 @@ def test_removing_leaves_a_tombstone_only_for_what_was_there(target: FakeCluster
 
     assert summary.lists == ListPair(("b",), ())
     assert (summary.removed, summary.absent) == (("a", "c"), ("x",))
+
+
+def test_a_change_that_another_one_overtakes_starts_over(
+    target: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the list before the other one changed it."""
+    reads = target.compacted
+    meanwhile = [lambda: change(target, FLOW, "topics", ListChange(add=("b",)), 2)]
+
+    def overtaken(topic: str, partition: int = 0) -> FakeCompactedTopic:
+        table = reads(topic, partition)
+        read = table.read
+
+        def and_then() -> dict[bytes, bytes]:
+            found = read()
+            if meanwhile:
+                meanwhile.pop()()
+            return found
+
+        monkeypatch.setattr(table, "read", and_then)
+        return table
+
+    monkeypatch.setattr(target, "compacted", overtaken)
+    summary = change(target, FLOW, "topics", ListChange(add=("a", "b")), 1)
+
+    assert (summary.added, summary.already) == (("a",), ("b",))
+    assert summary.lists == ListPair(("a", "b"))
 
 
 @given(add=PATTERNS, remove=PATTERNS)
@@ -174,3 +203,13 @@ class TestEffective:
             for name in ("P.orders", "P.other", "P.secret", "P.secrets", "P.x", "P.xy", "p.UPPER")
             if chosen.matches(name)
         ] == ["P.orders", "P.other", "P.xy", "p.UPPER"]
+
+
+def test_without_the_cluster_that_holds_the_lists_the_file_alone_counts(
+    target: FakeCluster, flow_config: FlowConfig
+) -> None:
+    change(target, FLOW, "topics", ListChange(add=("more",)), 1)
+    assert merged_if_known(flow_config, target).topics == ("orders", "more")
+
+    target.fail()
+    assert merged_if_known(flow_config, target) == flow_config

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from srm.errors import IntegrityError
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
-#               \________\_________\-> released -> holding (again)
+#               \________\_________\________\-> released -> holding (the next attempt)
 MoveStep = Literal[
-    "planned", "holding", "held", "applied", "going", "gone", "verified", "reported", "released"
+    "planned", "holding", "held", "applied", "going", "released", "gone", "verified", "reported"
 ]
+_ORDER: Final[Mapping[MoveStep, int]] = {
+    step: number for number, step in enumerate(get_args(MoveStep))
+}
 _SAMPLES = 30
 
-# Steps after which the decision for the target is taken: there is no way back but another move.
-DECIDED: frozenset[MoveStep] = frozenset({"going", "gone", "verified", "reported"})
+# Steps after the decision for the target: there is no way back but another move. "going" is not
+# one of them: it is the intent, and the target may have decided or not.
+DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
+HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
+"""Steps of an attempt that is open: it holds clients, and gets one end, go or release."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class Observation:
 
     Apart from the progress, so that a look which is slow or late never overwrites a step.
     ``log_ends`` are those last seen on the source, ``log_ends_ms`` when each topic was last seen to
-    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied.
+    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied. ``removed``
+    are static members (``group/instance id``) that were taken out of their groups.
     """
 
     move_id: str
@@ -51,6 +58,7 @@ class Observation:
     log_ends: Mapping[str, int] = field(default_factory=dict)
     log_ends_ms: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
+    removed: tuple[str, ...] = ()
 
     def next(self, now_ms: int, log_ends: Mapping[str, int], remaining: int) -> Observation:
         """Return what is to be remembered after one more look."""
@@ -65,6 +73,7 @@ class Observation:
             log_ends,
             {**self.log_ends_ms, **dict.fromkeys(changed, now_ms)},
             (*self.samples, (now_ms, remaining))[-_SAMPLES:],
+            self.removed,
         )
 
     def value(self) -> bytes:
@@ -88,7 +97,12 @@ class Observation:
 
 @dataclass(frozen=True)
 class MoveProgress:
-    """State of one move; every change raises ``revision``, the highest one is the state.
+    """State of one move; of several records the one of the highest rank is the state.
+
+    ``attempt`` is the generation of the routes that the present attempt has written, 0 before the
+    first hold. Within an attempt a later step has the higher rank, released after going and gone
+    after released, and within a step the higher ``revision``: two clusters that have seen different
+    steps are merged rightly whichever has counted further.
 
     ``times_ms`` has the epoch milliseconds at which a step was first completed. Log ends are last
     stable offsets on the source by ``topic-partition``. ``intended`` are the offsets on the target
@@ -99,6 +113,7 @@ class MoveProgress:
     move_id: str
     revision: int = 0
     step: MoveStep = "planned"
+    attempt: int = 0
     times_ms: Mapping[str, int] = field(default_factory=dict)
     lag_at_hold: Mapping[str, int] = field(default_factory=dict)
     members_at_hold: Mapping[str, int] = field(default_factory=dict)
@@ -115,6 +130,11 @@ class MoveProgress:
     def decided(self) -> bool:
         """Whether clients were, or are being, sent to the target."""
         return self.step in DECIDED
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Order of precedence of records of one move."""
+        return (self.attempt, _ORDER[self.step], self.revision)
 
     def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
         """Return the next revision at a step, remembering when the step was first completed."""

@@ -10,18 +10,20 @@ topic:<topic>              a move                       :class:`Route` for produ
 ack:<subject>:<client id>  a client                     :class:`Ack`: what it did about a route
 =========================  ===========================  ==========================================
 
-A client reads the topic on all clusters it can reach and merges: **the higher generation wins**.
-Each change of a route raises its generation, so a cluster that was away when clients were sent
-elsewhere cannot send them back with its old record. No record means: the home cluster, go.
+A client reads the topic on all clusters it can reach and takes the record of the **highest rank**
+among all that it has ever seen of a subject, on whatever cluster and in whatever order. Each
+attempt of a move has a generation of its own, higher than any before it; within one attempt *hold*
+is followed by *released* or by *gone*, and *gone* is the highest: it follows a decision. A cluster
+that was away when clients were sent elsewhere cannot send them back with its old record. No record
+means: the home cluster, go.
 
 ``group:<group>`` and ``topic:<topic>`` are called *subjects* below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -49,7 +51,13 @@ class Route:
     """Where the clients of one subject belong.
 
     ``cluster`` is the alias to use on ``go`` and the alias the clients leave on ``hold``.
-    ``generation`` starts at 1; 0 is the route that follows from the absence of a record.
+    ``generation`` is the number of the attempt that wrote it: 1 or more, not always consecutive;
+    0 is the route that follows from the absence of a record. ``decided`` tells a ``go`` that
+    follows the decision of a move from one that ends a hold.
+
+    A hold counts for ``lease_ms`` from when a client has first seen its newest ``beat``, by the
+    client's own monotonic clock; after that the client works on ``cluster`` again. 0 is no limit.
+    ``time_ms`` is the epoch time of the writer, for people and for whoever renews.
     """
 
     generation: int
@@ -57,15 +65,41 @@ class Route:
     state: RouteState
     move_id: str = ""
     time_ms: int = 0
+    decided: bool = False
+    lease_ms: int = 0
+    beat: int = 0
 
     @property
-    def rank(self) -> tuple[int, bool, str, str, int]:
-        """Order of precedence: generation, and where two moves raced to one, hold before go.
+    def phase(self) -> int:
+        """Order of what one attempt writes: 0 hold, 1 released, 2 gone."""
+        if self.state == "hold":
+            return 0
+        return 2 if self.decided else 1
+
+    @property
+    def rank(self) -> tuple[int, int, int, str, str, int, int]:
+        """Order of precedence: generation, phase, beat.
 
         The rest only makes the order total, so that all clients decide alike whatever they read
         first.
         """
-        return (self.generation, self.state == "hold", self.move_id, self.cluster, self.time_ms)
+        return (
+            self.generation,
+            self.phase,
+            self.beat,
+            self.move_id,
+            self.cluster,
+            self.lease_ms,
+            self.time_ms,
+        )
+
+    def is_hold_of(self, move_id: str, generation: int) -> bool:
+        """Whether it holds clients for this attempt of this move."""
+        return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
+
+    def lapsed(self) -> Route:
+        """Return what a hold counts as when its lease has run out: go, where the clients were."""
+        return replace(self, state="go", beat=0, time_ms=0)
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -101,11 +135,15 @@ _ROUTE = TypeAdapter(Route)
 _ACK_ADAPTER = TypeAdapter(Ack)
 
 
+def _rank(route: Route) -> tuple[int, int, int, str, str, int, int]:
+    return route.rank
+
+
 def merge(one: Route | None, other: Route | None) -> Route | None:
     """Return the route that takes precedence; commutative, associative and idempotent."""
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda route: route.rank)
+    return max(one, other, key=_rank)
 
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
@@ -113,7 +151,7 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     merged: dict[str, Route] = {}
     for table in tables:
         for subject, route in table.items():
-            merged[subject] = max(merged.get(subject, route), route, key=lambda r: r.rank)
+            merged[subject] = max(merged.get(subject, route), route, key=_rank)
     return merged
 
 
@@ -122,18 +160,20 @@ def home_route(cluster: str) -> Route:
     return Route(0, cluster, "go")
 
 
-def successor(
-    routes: Iterable[Route | None], cluster: str, state: RouteState, move_id: str, now_ms: int
-) -> Route:
-    """Build the route that overrides all the given ones of one subject."""
-    latest = reduce(merge, routes, None)
-    generation = latest.generation if latest is not None else 0
-    return Route(generation + 1, cluster, state, move_id, now_ms)
+def next_generation(routes: Iterable[Route | None], *attempts: int) -> int:
+    """Return a generation above all the routes given, and above the attempts."""
+    seen = [route.generation for route in routes if route is not None]
+    return max([0, *seen, *attempts]) + 1
 
 
 def is_subject(key: bytes) -> bool:
     """Whether a record of the topic is a route."""
     return key.startswith((b"group:", b"topic:"))
+
+
+def is_ack(key: bytes) -> bool:
+    """Whether a record of the topic is what a client says."""
+    return key.startswith(_ACK.encode())
 
 
 def decode_route(key: bytes, value: bytes) -> Route:
@@ -162,20 +202,48 @@ def routes_of(records: Mapping[bytes, bytes]) -> dict[str, Route]:
     }
 
 
-def acks_of(records: Mapping[bytes, bytes]) -> tuple[Ack, ...]:
+def fold_routes(
+    history: Mapping[bytes, Sequence[bytes]], damaged: Callable[[IntegrityError], None]
+) -> dict[str, Route]:
+    """Take the route of the highest rank of each subject from all that the log still holds.
+
+    The last record is not always the highest: an older version of srm, or somebody's own tool, may
+    have written without a fence. A record that cannot be read is handed to ``damaged`` and passed
+    over: it must not stop the moves of everybody else.
+    """
+    routes: dict[str, Route] = {}
+    for key, values in history.items():
+        if not is_subject(key):
+            continue
+        for value in values:
+            try:
+                route = decode_route(key, value)
+            except IntegrityError as error:
+                damaged(error)
+                continue
+            routes[key.decode()] = max(routes.get(key.decode(), route), route, key=_rank)
+    return routes
+
+
+def acks_of(
+    records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None] | None = None
+) -> tuple[Ack, ...]:
     """Decode the acknowledgements among the records of one cluster's routing topic.
 
     Raises:
-        IntegrityError: a value is not an acknowledgement.
+        IntegrityError: a value is not an acknowledgement, and nobody takes it as ``damaged``.
     """
     acks = []
     for key, value in records.items():
-        if key.startswith(_ACK.encode()):
+        if is_ack(key):
             try:
                 acks.append(_ACK_ADAPTER.validate_json(value))
             except ValidationError as error:
-                raise IntegrityError(
+                wrong = IntegrityError(
                     f"routing record {key.decode(errors='replace')} is not an acknowledgement: "
                     f"{error.errors()[0]['msg']}"
-                ) from error
+                )
+                if damaged is None:
+                    raise wrong from error
+                damaged(wrong)
     return tuple(sorted(acks, key=lambda ack: (ack.subject, ack.client)))

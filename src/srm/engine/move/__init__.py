@@ -17,10 +17,12 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport
 from srm.domain.move.request import MoveRequest
+from srm.engine.move.decision import go, release
+from srm.engine.move.holding import hold
 from srm.engine.move.plan import new_move_id, plan
 from srm.engine.move.report import report, report_html
 from srm.engine.move.run import RunEvent, carry_out
-from srm.engine.move.steps import apply, go, hold, release, wait_status
+from srm.engine.move.steps import apply, status, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
 
@@ -43,6 +45,7 @@ __all__ = [
     "release",
     "report",
     "report_html",
+    "status",
     "verify",
     "wait_status",
 ]

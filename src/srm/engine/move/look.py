@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from srm.domain.move.gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import MoveProgress, Observation
+from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts, read_facts
 from srm.engine.move.store import MoveContext, MoveStore
+from srm.errors import GateClosedError
 
 
 def subjects(plan: MovePlan) -> tuple[str, ...]:
@@ -24,24 +25,42 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Look:
-    """What the gate was asked with, its answer, the move's progress, and X's log ends by name."""
+    """What the gate was asked with, its answer, the move's progress, and what it was read from.
+
+    ``seen`` is what the next look needs.
+    """
 
     facts: GateFacts
     status: SyncStatus
     progress: MoveProgress
-    log_ends: Mapping[str, int]
+    clusters: MoveFacts
+    seen: Observation
+
+    @property
+    def log_ends(self) -> Mapping[str, int]:
+        """Log ends of the source by name."""
+        return self.seen.log_ends
 
 
-def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Look:
+def look(
+    context: MoveContext,
+    store: MoveStore,
+    plan: MovePlan,
+    progress: MoveProgress,
+    *,
+    remember: bool = True,
+) -> Look:
     """Read the clusters, decide, and remember what the next look needs."""
     clusters = read_facts(context, plan.topics, plan.group_names)
     now = context.now_ms()
-    held = progress.step in {"holding", "held", "applied", "going"}
+    held = progress.step in HELD
     seen = Observation(plan.move_id, now)
     if held:
         remaining = sum(partition.remaining for partition in clusters.replication())
         ends = by_name(clusters.original_ends())
-        seen = store.save_observation(store.observation(plan.move_id).next(now, ends, remaining))
+        seen = store.observation(plan.move_id).next(now, ends, remaining)
+        if remember:
+            store.save_observation(seen)
     facts = GateFacts(
         move_id=plan.move_id,
         request=plan.request,
@@ -55,7 +74,7 @@ def look(context: MoveContext, store: MoveStore, plan: MovePlan, progress: MoveP
         report_age_ms=clusters.report_age_ms(now),
         samples=seen.samples,
     )
-    return Look(facts, decide(facts), progress, seen.log_ends)
+    return Look(facts, decide(facts), progress, clusters, seen)
 
 
 def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
@@ -102,3 +121,13 @@ def passed(plan: MovePlan) -> SyncStatus:
         timed_out=False,
         notes=(f"clients have been sent to {plan.request.target}",),
     )
+
+
+def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
+    """Raise the reasons why a step may not be done yet, if there are any.
+
+    Raises:
+        GateClosedError: there are.
+    """
+    if reasons:
+        raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(reasons)}")

@@ -11,8 +11,11 @@ from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
+from srm.engine.move.together import written_together
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
 
@@ -56,7 +59,7 @@ def plan(
         if known is not None and store.progress(move_id).step not in {"planned", "released"}:
             return known
     fresh = compute_plan(context, request, move_id or new_move_id(context, request))
-    store.save_plan(fresh)
+    record(context, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
     return fresh
 
 
@@ -79,8 +82,11 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         GroupPlan(group, facts.source_group(group).members, facts.positions(group))
         for group in sorted(facts.source_groups)
     )
+    selected = _originals(facts.source_topics, context.forward.config)
+    transactions = written_together(context.source, request, topics, selected)
     blocking = (
         *_topic_problems(context, facts),
+        *transactions.blocking,
         *_route_problems(facts, request, move_id),
         *(reason for group in groups for reason in _group_problems(group, facts, request)),
     )
@@ -91,7 +97,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=topics,
         groups=groups,
         blocking=blocking or _empty(groups, topics),
-        warnings=tuple(_warnings(groups, facts, request)),
+        warnings=(*_warnings(groups, facts, request), *transactions.warnings),
         fingerprint=config_fingerprint(context),
     )
 

@@ -9,6 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport, build_report
+from srm.engine.move.control import Change
+from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
 
 
@@ -18,12 +20,15 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
     Raises:
         NotFoundError: there is no such move.
     """
-    store = MoveStore(context)
-    plan, progress = store.plan(move_id), store.progress(move_id)
+    plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
-        progress = store.save(progress.at("reported", context.now_ms()))
+        progress = progress.at("reported", context.now_ms())
     result = build_report(plan, progress)
-    store.save_report(result, render_html(plan, progress, result))
+    documents = {
+        f"report:{move_id}": result.value(),
+        f"html:{move_id}": render_html(plan, progress, result).encode(),
+    }
+    record(context, Change(progress=(progress,), documents=documents), tolerate_source=True)
     return result
 
 
@@ -34,7 +39,7 @@ def report_html(context: MoveContext, move_id: str) -> str:
         NotFoundError: there is no such move.
     """
     store = MoveStore(context)
-    plan, progress = store.plan(move_id), store.progress(move_id)
+    plan, progress = store.load(move_id)
     return store.html(move_id) or render_html(plan, progress, build_report(plan, progress))
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
+from srm.engine.move.decision import go, release
+from srm.engine.move.holding import hold
 from srm.engine.move.report import report
-from srm.engine.move.steps import apply, go, hold, release, wait_status
+from srm.engine.move.sequence import STEPS, RunStep
+from srm.engine.move.steps import apply, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
-
-RunStep = Literal["hold", "wait", "apply", "go", "verify", "report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def carry_out(
     show: Callable[[RunEvent], None] = lambda _event: None,
     poll_seconds: float = 0.5,
 ) -> MoveReport:
-    """Run a planned move from hold to report; one that was interrupted goes on.
+    """Run a planned move from hold to report; one that was interrupted continues.
 
     Whatever ends it before clients are sent away (an error, the time limit, Ctrl-C) releases the
     hold. Groups that do not resume in time are in the report, not an error.
@@ -48,52 +48,98 @@ def carry_out(
         ConflictError: something blocks it.
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
-    plan = MoveStore(context).plan(move_id)
-    pause = threading.Event()
-    try:
-        show(RunEvent("hold"))
-        hold(context, move_id)
-        show(RunEvent("apply", sync=_wait(context, plan, show, pause, poll_seconds)))
-        status = apply(context, move_id)
-        show(RunEvent("go", sync=status))
-        go(context, move_id)
-    except BaseException:
-        _release(context, move_id)
-        raise
-    while not (seen := verify(context, move_id)).done and not seen.timed_out:
-        show(RunEvent("verify", verify=seen))
-        pause.wait(poll_seconds)
-    show(RunEvent("report", verify=seen))
-    return report(context, move_id)
-
-
-def _wait(
-    context: MoveContext,
-    plan: MovePlan,
-    show: Callable[[RunEvent], None],
-    pause: threading.Event,
-    poll_seconds: float,
-) -> SyncStatus:
-    """Look until the move is ready; a cluster that is away for a moment only delays."""
-    deadline = time.monotonic() + plan.request.wait_seconds
-    while True:
+    run = _Run(context, MoveStore(context).plan(move_id), show, poll_seconds)
+    for step in STEPS:
         try:
-            status = wait_status(context, plan.move_id)
-        except UnavailableError as error:
-            if time.monotonic() > deadline:
-                raise
-            log.warning("move %s waits: %s", plan.move_id, error)
-        else:
-            if status.ready:
-                return status
-            show(RunEvent("wait", sync=status))
-            if status.timed_out or time.monotonic() > deadline:
-                raise GateClosedError(
-                    f"move {plan.move_id} was not synchronised within "
-                    f"{plan.request.wait_seconds:g} s, clients stay on {plan.request.source}: "
-                    f"{'; '.join(status.blocking)}"
-                )
-        pause.wait(poll_seconds)
+            run.step(step.name)
+        except BaseException:
+            if step.releases:
+                _release(context, move_id)
+            raise
+    return run.result
+
+
+class _Run:
+    """The steps of one move, and what each hands to the next."""
+
+    def __init__(
+        self,
+        context: MoveContext,
+        plan: MovePlan,
+        show: Callable[[RunEvent], None],
+        poll_seconds: float,
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._show = show
+        self._poll_seconds = poll_seconds
+        self._pause = threading.Event()
+        self._status: SyncStatus | None = None
+        self._verified: VerifyStatus | None = None
+        self._calls: Mapping[RunStep, Callable[[], None]] = {
+            "hold": self._hold,
+            "wait": self._wait,
+            "apply": self._apply,
+            "go": self._go,
+            "verify": self._verify,
+            "report": self._report,
+        }
+
+    def step(self, name: RunStep) -> None:
+        """Run one step."""
+        self._calls[name]()
+
+    @property
+    def result(self) -> MoveReport:
+        """The report, after the last step."""
+        return self._result
+
+    def _hold(self) -> None:
+        self._show(RunEvent("hold"))
+        hold(self._context, self._plan.move_id)
+
+    def _wait(self) -> None:
+        """Look until the move is ready; a cluster that is away for a moment only delays."""
+        plan = self._plan
+        deadline = time.monotonic() + plan.request.wait_seconds
+        while True:
+            try:
+                self._status = status = wait_status(self._context, plan.move_id)
+            except UnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise
+                log.warning("move %s waits: %s", plan.move_id, error)
+            else:
+                if status.ready:
+                    return
+                self._show(RunEvent("wait", sync=status))
+                if status.timed_out or time.monotonic() > deadline:
+                    raise GateClosedError(
+                        f"move {plan.move_id} was not synchronised within "
+                        f"{plan.request.wait_seconds:g} s, clients stay on "
+                        f"{plan.request.source}: {'; '.join(status.blocking)}"
+                    )
+            self._pause.wait(self._poll_seconds)
+
+    def _apply(self) -> None:
+        self._show(RunEvent("apply", sync=self._status))
+        self._status = apply(self._context, self._plan.move_id)
+
+    def _go(self) -> None:
+        self._show(RunEvent("go", sync=self._status))
+        go(self._context, self._plan.move_id)
+
+    def _verify(self) -> None:
+        while True:
+            seen = self._verified = verify(self._context, self._plan.move_id)
+            if seen.done or seen.timed_out:
+                return
+            self._show(RunEvent("verify", verify=seen))
+            self._pause.wait(self._poll_seconds)
+
+    def _report(self) -> None:
+        self._show(RunEvent("report", verify=self._verified))
+        self._result = report(self._context, self._plan.move_id)
 
 
 def _release(context: MoveContext, move_id: str) -> None:

@@ -1,32 +1,43 @@
-"""State of moves and routes on both clusters: what survives a crash of whatever runs a move.
+"""State of moves on both clusters, for reading: what survives a crash of whatever runs a move.
 
-Both topics exist on both clusters with the same content. What differs after a crash or an absence
-is settled by number: the highest revision of a move's progress, the highest generation of a route.
+What differs between the clusters after a crash or an absence is settled by rank
+(srm.domain.move.progress, srm.domain.move.routes). Writing is srm.engine.move.registers.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress, Observation
 from srm.domain.move.report import MoveReport
 from srm.engine.compacted import compacted_spec
+from srm.engine.move.control import ControlTables
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import NotFoundError, UnavailableError, UsageError
 
-log = logging.getLogger(__name__)
+_MOVES: Final = internal_topics.MOVES
+_CONFIGS: Final = {
+    # All that clients say is stamped by one clock, the broker's.
+    internal_topics.ROUTING: {"message.timestamp.type": "LogAppendTime"}
+}
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class MoveContext:
-    """Both flows between the clusters of a move: ``forward`` X->Y, ``reverse`` Y->X."""
+    """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
+
+    ``monotonic`` are seconds by a clock that is never set: leases are counted by it.
+    """
 
     forward: FlowContext
     reverse: FlowContext
+    monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         if self.forward.config.flow.reversed != self.reverse.config.flow:
@@ -37,12 +48,12 @@ class MoveContext:
 
     @property
     def source(self) -> Cluster:
-        """Cluster X, which clients leave."""
+        """The cluster that clients leave."""
         return self.forward.source
 
     @property
     def target(self) -> Cluster:
-        """Cluster Y, which clients go to."""
+        """The cluster that clients go to."""
         return self.forward.target
 
     @property
@@ -63,19 +74,50 @@ def ensure_topics(context: MoveContext) -> None:
     ):
         existing = cluster.topics()
         specs = [
-            compacted_spec(name, config.internal_replication_factor)
-            for name in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
-            if name not in existing
+            replace(spec, configs={**spec.configs, **_CONFIGS.get(spec.name, {})})
+            for spec in (
+                compacted_spec(name, config.internal_replication_factor)
+                for name in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
+            )
+            if spec.name not in existing
         ]
         if specs:
             cluster.create_topics(specs)
+        _repair_configs(cluster)
+
+
+def _repair_configs(cluster: Cluster) -> None:
+    """Give topics of an earlier version what they were not created with."""
+    found = cluster.topic_configs(list(_CONFIGS))
+    changes = {
+        topic: {key: value for key, value in configs.items() if found[topic].get(key) != value}
+        for topic, configs in _CONFIGS.items()
+        if topic in found
+    }
+    if any(changes.values()):
+        cluster.alter_topic_configs({topic: dict(some) for topic, some in changes.items() if some})
 
 
 class MoveStore:
-    """Plans, progress and reports of moves, by move id."""
+    """Plans, progress and reports of moves, by move id; each call reads both clusters."""
 
     def __init__(self, context: MoveContext) -> None:
         self._context = context
+
+    def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
+        """Return the plan of a move and how far it is.
+
+        Raises:
+            NotFoundError: no cluster has a move of that id.
+        """
+        tables = self._tables()
+        plan = _newest_plan(tables, move_id)
+        if plan is None:
+            raise NotFoundError(
+                f"move {move_id!r} is not known on {self._context.target.alias} or "
+                f"{self._context.source.alias}: see 'srm failover status', or plan it"
+            )
+        return plan, furthest(tables, move_id)
 
     def plan(self, move_id: str) -> MovePlan:
         """Return a plan.
@@ -83,105 +125,86 @@ class MoveStore:
         Raises:
             NotFoundError: no cluster has a move of that id.
         """
-        plan = self.find_plan(move_id)
-        if plan is None:
-            raise NotFoundError(
-                f"move {move_id!r} is not known on {self._context.target.alias} or "
-                f"{self._context.source.alias}: see 'srm failover status', or plan it"
-            )
-        return plan
+        return self.load(move_id)[0]
 
     def find_plan(self, move_id: str) -> MovePlan | None:
         """Return a plan, None where there is none of that id."""
-        plans = [MovePlan.decode(value) for value in self._values(f"plan:{move_id}")]
-        return max(plans, key=lambda plan: plan.created_ms, default=None)
+        return _newest_plan(self._tables(), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return how far a move is; one that was only planned is at its first step."""
-        known = [MoveProgress.decode(value) for value in self._values(f"progress:{move_id}")]
-        return max(known, key=lambda one: one.revision, default=MoveProgress(move_id))
+        return furthest(self._tables(), move_id)
 
     def observation(self, move_id: str) -> Observation:
         """Return what the latest look remembered; an empty one before the first."""
-        known = [Observation.decode(value) for value in self._values(f"look:{move_id}")]
+        key = f"look:{move_id}".encode()
+        known = [
+            Observation.decode(table[key])
+            for table in read_both(self._context, lambda c: c.compacted(_MOVES).read())
+            if key in table
+        ]
         return max(known, key=lambda one: one.time_ms, default=Observation(move_id, 0))
 
     def report(self, move_id: str) -> MoveReport | None:
         """Return the stored report of a move, None before there is one."""
-        for value in self._values(f"report:{move_id}"):
-            return MoveReport.decode(value)
-        return None
+        value = self._document(f"report:{move_id}")
+        return None if value is None else MoveReport.decode(value)
 
     def html(self, move_id: str) -> str | None:
         """Return the stored HTML report of a move, None before there is one."""
-        for value in self._values(f"html:{move_id}"):
-            return value.decode()
-        return None
+        value = self._document(f"html:{move_id}")
+        return None if value is None else value.decode()
 
     def move_ids(self) -> tuple[str, ...]:
         """Return the ids of all known moves, oldest plan first."""
         plans: dict[str, MovePlan] = {}
-        for records in self._tables():
-            for key, value in records.items():
-                if key.startswith(b"plan:"):
+        for table in self._tables():
+            for key, value in table.documents.items():
+                if key.startswith("plan:"):
                     plan = MovePlan.decode(value)
                     plans[plan.move_id] = plan
         return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
 
-    def save_plan(self, plan: MovePlan) -> None:
-        """Write a plan to both clusters."""
-        self._write({f"plan:{plan.move_id}": plan.value()}, decided=False)
-
-    def save(self, progress: MoveProgress) -> MoveProgress:
-        """Write progress to both clusters; once decided, a source that is away is passed over."""
-        self._write({f"progress:{progress.move_id}": progress.value()}, decided=progress.decided)
-        return progress
-
     def save_observation(self, observation: Observation) -> Observation:
-        """Write what a look remembers."""
-        key = f"look:{observation.move_id}"
-        self._write({key: observation.value()}, decided=False)
+        """Write what a look remembers; without a fence, since losing it only delays."""
+        record = {f"look:{observation.move_id}".encode(): observation.value()}
+        self._context.target.compacted(_MOVES).write(record)
+        self._context.source.compacted(_MOVES).write(record)
         return observation
 
-    def save_report(self, report: MoveReport, html: str) -> None:
-        """Write a report to both clusters; a source that is away is passed over."""
-        records = {
-            f"report:{report.move_id}": report.value(),
-            f"html:{report.move_id}": html.encode(),
-        }
-        self._write(records, decided=True)
+    def _document(self, key: str) -> bytes | None:
+        found = [t.documents[key] for t in self._tables() if key in t.documents]
+        return found[0] if found else None
 
-    def _write(self, records: Mapping[str, bytes], *, decided: bool) -> None:
-        encoded = {key.encode(): value for key, value in records.items()}
-        self._context.target.compacted(internal_topics.MOVES).write(encoded)
-        try:
-            self._context.source.compacted(internal_topics.MOVES).write(encoded)
-        except UnavailableError as error:
-            if not decided:
-                raise
-            log.warning("move state is kept on %s only: %s", self._context.target.alias, error)
-
-    def _values(self, key: str) -> list[bytes]:
-        encoded = key.encode()
-        return [records[encoded] for records in self._tables() if encoded in records]
-
-    def _tables(self) -> list[dict[bytes, bytes]]:
-        return read_both(self._context, internal_topics.MOVES)
+    def _tables(self) -> list[ControlTables]:
+        return read_both(self._context, ControlTables.read_moves)
 
 
-def read_both(context: MoveContext, topic: str) -> list[dict[bytes, bytes]]:
-    """Read a compacted topic on target and source; one of them may be away.
+def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
+    """Return the progress of the highest rank that any of the tables has."""
+    known = [table.progress[move_id] for table in tables if move_id in table.progress]
+    return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
+
+
+def _newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+    key = f"plan:{move_id}"
+    plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
+    return max(plans, key=lambda plan: plan.created_ms, default=None)
+
+
+def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
+    """Read target and source; one of them may be away.
 
     Raises:
         UnavailableError: neither cluster answers.
     """
-    tables: list[dict[bytes, bytes]] = []
+    found: list[_T] = []
     missing: list[UnavailableError] = []
     for cluster in (context.target, context.source):
         try:
-            tables.append(cluster.compacted(topic).read())
+            found.append(read(cluster))
         except UnavailableError as error:
             missing.append(error)
-    if not tables:
+    if not found:
         raise missing[0]
-    return tables
+    return found

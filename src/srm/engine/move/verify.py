@@ -11,7 +11,9 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.routes import Ack, group_subject
 from srm.domain.topics import TopicPartition
+from srm.engine.move.control import Change
 from srm.engine.move.facts import TopicPair, partitions, source_next, topic_pairs
+from srm.engine.move.registers import record
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import FlowMaps
@@ -46,8 +48,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         NotFoundError: there is no such move.
         ConflictError: its clients have not been sent to the target.
     """
-    store = MoveStore(context)
-    plan, progress = store.plan(move_id), store.progress(move_id)
+    plan, progress = MoveStore(context).load(move_id)
     if not progress.decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
@@ -60,11 +61,14 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         for group in plan.group_names
         if progress.members_at_hold.get(group, 0) and resumed[group].resumed_ms is None
     )
-    progress = progress.noting(resumed=resumed, residue=residue)
-    if not waiting and progress.step == "gone":
-        progress = progress.at("verified", now)
-    store.save(progress)
-    elapsed = max(0, now - progress.times_ms.get("gone", now)) / 1000
+    noted = progress
+    if (resumed, residue) != (progress.resumed, progress.residue):
+        noted = progress.noting(resumed=resumed, residue=residue)
+    if not waiting and noted.step == "gone":
+        noted = noted.at("verified", now)
+    if noted is not progress:
+        record(context, Change(progress=(noted,)), tolerate_source=True)
+    elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     return VerifyStatus(
         move_id=move_id,
         done=not waiting,
@@ -110,12 +114,14 @@ def _resumed_acks(tables: RoutingTables, group: str, plan: MovePlan) -> list[Ack
     """Select what members said about this move's go; a later route makes them unknown."""
     subject = group_subject(group)
     route = tables.merged.get(subject)
-    if route is None or route.move_id != plan.move_id or route.state != "go":
+    if route is None or route.move_id != plan.move_id or not route.decided:
         return []
     return [
         ack
         for ack in tables.acks
-        if ack.subject == subject and ack.state == "resumed" and ack.generation == route.generation
+        if ack.subject == subject
+        and ack.state == "resumed"
+        and (ack.generation, ack.cluster) == (route.generation, route.cluster)
     ]
 
 

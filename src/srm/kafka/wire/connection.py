@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any, Final, NamedTuple, TypeVar
 
+from aiokafka.protocol.types import TaggedFields
+
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.security_access import Access
@@ -153,20 +155,24 @@ class Connection:
         return future
 
     async def ask(self, request: Any) -> Any:
-        """Send a request of aiokafka's protocol (not a flexible one), past those that are held.
+        """Send a request of aiokafka's protocol, past those that are held.
 
         Raises:
             SrmError: what ended the connection.
         """
         answer = _Answer(self._loop.create_future(), as_it_is)
-        self._send(answer, request.API_KEY, request.API_VERSION, [request.encode()], flexible=False)
+        key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
+        self._send(answer, key, version, [request.encode()], flexible=flexible)
         try:
             body = await answer.future
         except UnavailableError:
             if self._end is not None:
                 raise self._end from None
             raise
-        return request.RESPONSE_TYPE.decode(BytesIO(memoryview(body.data)[4:]))
+        data = BytesIO(memoryview(body.data)[4:])
+        if flexible:
+            TaggedFields.decode(data)  # of the header
+        return request.RESPONSE_TYPE.decode(data)
 
     def close(self, reason: str | SrmError = "closed") -> None:
         """Close the socket and fail what is in flight."""
@@ -223,7 +229,8 @@ class Connection:
         size = len(header) + sum(len(part) for part in body)
         self._waiting.append((self._next_id, answer))
         self._outgoing.append(memoryview(_SIZE.pack(size) + header))
-        self._outgoing.extend(memoryview(part) for part in body)
+        # An empty part would never count as sent.
+        self._outgoing.extend(memoryview(part) for part in body if part)
         if not self._writing:
             self._flush()
 

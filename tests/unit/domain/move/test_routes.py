@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import pytest
@@ -11,11 +12,12 @@ from srm.domain.move.routes import (
     Route,
     acks_of,
     decode_route,
+    fold_routes,
     home_route,
     merge,
     merge_tables,
+    next_generation,
     routes_of,
-    successor,
 )
 from srm.errors import IntegrityError
 
@@ -25,6 +27,9 @@ routes = st.builds(
     st.sampled_from(["P", "B"]),
     st.sampled_from(["go", "hold"]),
     st.sampled_from(["m1", "m2"]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([0, 60_000]),
     st.integers(0, 2),
 )
 maybe = st.none() | routes
@@ -44,17 +49,60 @@ def test_the_higher_generation_wins(a, b):
     assert winner.generation == max(a.generation, b.generation)
 
 
-def test_where_two_moves_raced_to_one_generation_clients_hold():
-    go, hold = Route(3, "B", "go", "m2"), Route(3, "P", "hold", "m1")
+def test_within_an_attempt_a_hold_is_followed_by_released_and_gone_is_the_highest():
+    hold = Route(3, "P", "hold", "m1", beat=9)
+    released, gone = Route(3, "P", "go", "m1"), Route(3, "B", "go", "m1", decided=True)
 
-    assert merge(go, hold) == hold
+    assert merge(hold, released) == released
+    assert merge(released, gone) == gone
+    assert merge(hold, gone) == gone
 
 
-@given(st.lists(maybe, max_size=4), st.sampled_from(["go", "hold"]))
-def test_a_successor_overrides_everything_before_it(known, state):
-    after = successor(known, "B", state, "m9", 7)
+def test_a_renewed_hold_is_the_later_one_whatever_its_time_says():
+    first = Route(3, "P", "hold", "m1", 900, lease_ms=60_000, beat=1)
+    renewed = Route(3, "P", "hold", "m1", 100, lease_ms=60_000, beat=2)
 
+    assert merge(first, renewed) == renewed
+
+
+@given(st.lists(maybe, max_size=4), st.integers(0, 6), routes)
+def test_a_new_attempt_overrides_everything_before_it(known, attempt, new):
+    after = replace(new, generation=next_generation(known, attempt))
+
+    assert after.generation > attempt
     assert reduce(merge, known, after) == after
+
+
+@given(st.permutations([(1, "hold", 1), (1, "hold", 2), (1, "go", 0), (2, "hold", 1)]))
+def test_the_highest_rank_in_the_log_counts_not_the_last_record(log):
+    """A process that stalls between reading and writing writes late what it computed long ago."""
+    history = [Route(g, "P", state, "m1", beat=beat).value() for g, state, beat in log]
+
+    folded = fold_routes({b"group:g": history, b"ack:group:g:c": [b"{}"]}, pytest.fail)
+    assert folded == {"group:g": Route(2, "P", "hold", "m1", beat=1)}
+
+
+def test_a_damaged_record_is_reported_and_stops_nobody():
+    damaged = []
+    history = {b"group:g": [Route(1, "P", "hold").value(), b"?"], b"group:h": [b"?"]}
+
+    assert fold_routes(history, damaged.append) == {"group:g": Route(1, "P", "hold")}
+    assert [str(error).split()[2] for error in damaged] == ["group:g", "group:h"]
+    assert acks_of({b"ack:group:g:c": b"?"}, damaged.append) == ()
+    assert len(damaged) == 3
+
+
+def test_a_hold_that_has_lapsed_counts_as_go_where_the_clients_were():
+    lapsed = Route(3, "P", "hold", "m1", 7, lease_ms=60_000, beat=2).lapsed()
+
+    assert (lapsed.cluster, lapsed.state, lapsed.decided) == ("P", "go", False)
+
+
+def test_a_record_of_an_earlier_version_holds_without_a_limit():
+    value = b'{"generation":2,"cluster":"P","state":"hold","move_id":"m","time_ms":1}'
+
+    route = decode_route(b"group:g", value)
+    assert (route.lease_ms, route.beat, route.decided) == (0, 0, False)
 
 
 def test_without_a_record_clients_use_their_home_cluster():

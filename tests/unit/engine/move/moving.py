@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 from srm.config.loader import load_config
@@ -17,6 +18,19 @@ from srm.engine.ports import FlowContext
 from srm.testing.clock import FakeClock
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_maps import FakeMapReader
+
+THREE_CLUSTERS = """
+clusters = P, B, C
+P.bootstrap.servers = p:9092
+B.bootstrap.servers = b:9092
+C.bootstrap.servers = c:9092
+P->B.enabled = true
+B->P.enabled = true
+P->C.enabled = true
+C->P.enabled = true
+topics = Payments.*, Refunds
+groups = .*
+"""
 
 PROPERTIES = """
 clusters = P, B
@@ -36,8 +50,8 @@ class Killed(BaseException):
 class KillableCluster(FakeCluster):
     """Dies just before, or just after, the n-th write; ``watch`` sees each write that was made."""
 
-    def __init__(self, alias: str, writes: Writes) -> None:
-        super().__init__(alias)
+    def __init__(self, alias: str, writes: Writes, clock: FakeClock) -> None:
+        super().__init__(alias, clock=clock)
         self._writes = writes
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -49,6 +63,19 @@ class KillableCluster(FakeCluster):
         table.write = lambda records: self._writes.around(lambda: write(records))
         return table
 
+    def control_writer(self, transactional_id: str):
+        writer = super().control_writer(transactional_id)
+        # Of a transaction the records of each topic are no writes of their own.
+        writer._topic = super().compacted
+        write = writer.write
+
+        def around(tables, before_commit=lambda: None):
+            if any(tables.values()):
+                self._writes.around(lambda: write(tables, before_commit))
+
+        writer.write = around
+        return writer
+
 
 class Writes:
     """Counts the writes of all clusters."""
@@ -57,9 +84,12 @@ class Writes:
         self.count = 0
         self.die_at: tuple[int, bool] | None = None
         self.watch: Callable[[], None] = lambda: None
+        self.before: dict[int, Callable[[], None]] = {}
 
     def around(self, write: Callable[[], None]) -> None:
+        """Make a write; ``before`` has what others do while this process stands before its n-th."""
         self.count += 1
+        self.before.pop(self.count, lambda: None)()
         at, after = self.die_at or (0, False)
         if self.count == at and not after:
             raise Killed
@@ -72,16 +102,26 @@ class Writes:
 class World:
     """Clusters P and B with Payments on both, copied both ways on demand."""
 
-    def __init__(self, config: Config, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        config: Config,
+        partitions: int = 1,
+        aliases: Sequence[str] = ("P", "B"),
+        topics: Sequence[str] = ("Payments",),
+    ) -> None:
         self.config = config
         self.partitions = partitions
         self.clock = FakeClock()
         self.writes = Writes()
-        self.clusters = {alias: KillableCluster(alias, self.writes) for alias in ("P", "B")}
-        self.maps = {Flow("P", "B"): FakeMapReader(), Flow("B", "P"): FakeMapReader()}
-        for alias, other in (("P", "B"), ("B", "P")):
-            self.clusters[alias].add_topic("Payments", partitions)
-            self.clusters[alias].add_topic(f"{other}.Payments", partitions)
+        self.clusters = {
+            alias: KillableCluster(alias, self.writes, self.clock) for alias in aliases
+        }
+        self.maps = {Flow(*pair): FakeMapReader() for pair in permutations(aliases, 2)}
+        for topic in topics:
+            for alias in aliases:
+                self.clusters[alias].add_topic(topic, partitions)
+            for alias, other in permutations(aliases, 2):
+                self.clusters[alias].add_topic(f"{other}.{topic}", partitions)
 
     @property
     def p(self) -> KillableCluster:
@@ -92,7 +132,9 @@ class World:
         return self.clusters["B"]
 
     def context(self, source: str = "P", target: str = "B") -> MoveContext:
-        return MoveContext(self._flow(source, target), self._flow(target, source))
+        return MoveContext(
+            self._flow(source, target), self._flow(target, source), lambda: self.clock() / 1000
+        )
 
     def _flow(self, source: str, target: str) -> FlowContext:
         flow = Flow(source, target)
@@ -105,12 +147,12 @@ class World:
             self.clock,
         )
 
-    def copy(self, source: str, target: str, markers: int = 0) -> None:
+    def copy(self, source: str, target: str, markers: int = 0, topic: str = "Payments") -> None:
         """Let the replicator catch up; ``markers`` are offsets a new claim takes on the target."""
-        flow, remote = Flow(source, target), f"{source}.Payments"
+        flow, remote = Flow(source, target), f"{source}.{topic}"
         for number in range(self.partitions):
-            tp = TopicPartition("Payments", number)
-            known = self.maps[flow].load(["Payments"]).get(tp)
+            tp = TopicPartition(topic, number)
+            known = self.maps[flow].load([topic]).get(tp)
             start = known.position.source_next if known.position else 0
             end = self.clusters[source].log_ends([tp])[tp]
             there = self.clusters[target].produce(remote, number, markers)
@@ -143,9 +185,9 @@ class World:
         return {str(tp): at for tp, at in self.clusters[alias].committed(group).items()}
 
 
-def config_in(home: Path) -> Config:
+def config_in(home: Path, properties: str = PROPERTIES) -> Config:
     path = home / "srm.properties"
-    path.write_text(PROPERTIES)
+    path.write_text(properties)
     loaded = load_config(path)
     flows = {
         flow: replace(settings, internal_replication_factor=1)
@@ -182,3 +224,18 @@ def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
     world.obey("near", "far", alias=request.source)
     world.passing()
     return context
+
+
+WRITES_OF_A_MOVE = 29
+
+
+def run_through(world: World) -> None:
+    """Run a whole move as whoever restarts it would: from the top, by the same id."""
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing()
+    move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")

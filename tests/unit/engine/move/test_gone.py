@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world, held, planned
+from tests.unit.engine.move.moving import (
+    WRITES_OF_A_MOVE,
+    Killed,
+    World,
+    busy_world,
+    held,
+    planned,
+    run_through,
+)
 
 from srm.config.model import Config
 from srm.domain.ledger import Ledger
@@ -154,21 +162,6 @@ def test_a_finished_move_stays_finished_when_later_moves_went_back(world: World)
     assert {r.cluster for r in world.routes("B").values()} == {"P"}
     with pytest.raises(ConflictError):
         move.release(context, "m1")
-
-
-def run_through(world: World) -> None:
-    """Run a whole move as whoever restarts it would: from the top, by the same id."""
-    context = world.context()
-    move.plan(context, REQUEST, "m1")
-    move.hold(context, "m1")
-    world.obey("near", "far")
-    world.passing()
-    move.wait_status(context, "m1")
-    move.apply(context, "m1")
-    move.go(context, "m1")
-
-
-WRITES_OF_A_MOVE = 34
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -72,7 +72,7 @@ def test_groups_move_there_and_back_without_a_record_lost_or_repeated(world: Wor
     assert world.offsets("P", "near") == {"Payments-0": 100, "B.Payments-0": 21}
     assert world.offsets("P", "far") == {"Payments-0": 60, "B.Payments-0": 8}
     assert {r.cluster for r in world.routes("P").values()} == {"P"}
-    assert {r.generation for r in world.routes("P").values()} == {4}
+    assert {r.generation for r in world.routes("P").values()} == {2}
 
 
 def gate_of(world: World, context: MoveContext) -> None:

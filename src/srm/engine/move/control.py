@@ -1,0 +1,195 @@
+"""What one cluster knows of moves and routes, and what a step adds to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from srm.domain import internal_topics
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress
+from srm.domain.move.routes import Ack, Route, acks_of, fold_routes, is_ack, merge_tables
+from srm.engine.ports import Cluster, Stamped
+from srm.errors import IntegrityError
+
+log = logging.getLogger(__name__)
+
+_PROGRESS = "progress:"
+_KEPT = ("plan:", "report:", "html:")
+_Ranked = TypeVar("_Ranked", Route, MoveProgress)
+Records = dict[bytes, bytes | None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Records to write on one cluster in one transaction; ``forget`` are keys of acks."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Sequence[MoveProgress] = ()
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    forget: Sequence[bytes] = ()
+
+    def joined(self, other: Change) -> Change:
+        """Add another change."""
+        return Change(
+            merge_tables([self.routes, other.routes]),
+            (*self.progress, *other.progress),
+            {**self.documents, **other.documents},
+            (*self.forget, *other.forget),
+        )
+
+
+@dataclass(frozen=True)
+class ControlTables:
+    """The control records of one cluster: of each subject and move the one of the highest rank.
+
+    ``documents`` are plans, reports and pages by key, ``acks`` the broker's time in epoch
+    milliseconds by the key of what a client has said.
+    """
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Mapping[str, MoveProgress] = field(default_factory=dict)
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    acks: Mapping[bytes, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cluster: Cluster) -> ControlTables:
+        """Read the tables of a cluster; what is damaged is passed over with a line in the log."""
+        moves = cluster.compacted(internal_topics.MOVES).read_history()
+        routing = cluster.compacted(internal_topics.ROUTING).read_history()
+        return cls(
+            read_routes(cluster, routing),
+            _progress(cluster, moves),
+            _documents(moves),
+            {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
+        )
+
+    @classmethod
+    def read_moves(cls, cluster: Cluster) -> ControlTables:
+        """Read moves alone, without routes."""
+        moves = cluster.compacted(internal_topics.MOVES).read_history()
+        return cls(progress=_progress(cluster, moves), documents=_documents(moves))
+
+    def over(self, change: Change) -> dict[str, Records]:
+        """Encode what of a change is news here, by topic: a lower rank never follows a higher one.
+
+        So the last record of a key is the one of the highest rank, also after compaction.
+        """
+        moves: Records = {
+            f"{_PROGRESS}{new.move_id}".encode(): new.value()
+            for new in change.progress
+            if _outranks(new, self.progress.get(new.move_id))
+        }
+        moves |= {
+            key.encode(): value
+            for key, value in change.documents.items()
+            if self.documents.get(key) != value
+        }
+        routing: Records = {
+            subject.encode(): route.value()
+            for subject, route in change.routes.items()
+            if _outranks(route, self.routes.get(subject))
+        }
+        routing |= dict.fromkeys(change.forget)
+        return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
+
+    def after(self, change: Change) -> ControlTables:
+        """Return the tables as they are when a change was written."""
+        progress = dict(self.progress)
+        for new in change.progress:
+            if _outranks(new, progress.get(new.move_id)):
+                progress[new.move_id] = new
+        return replace(
+            self,
+            routes=merge_tables([self.routes, change.routes]),
+            progress=progress,
+            documents={**self.documents, **change.documents},
+        )
+
+    def lacks(self, other: ControlTables, aliases: frozenset[str]) -> Change:
+        """Return what the other cluster of a pair has and this one could not be given then.
+
+        Holds are left to the move itself: a hold that is over would be spread with them.
+        """
+        moves = {
+            plan.move_id
+            for key, value in other.documents.items()
+            if key.startswith("plan:") and (plan := _plan(value)) is not None
+            if {plan.request.source, plan.request.target} == aliases
+        }
+        return Change(
+            {
+                subject: route
+                for subject, route in other.routes.items()
+                if route.state == "go"
+                and route.move_id in moves
+                and _outranks(route, self.routes.get(subject))
+            },
+            tuple(
+                progress
+                for move_id, progress in other.progress.items()
+                if move_id in moves
+                and (progress.decided or progress.step == "released")
+                and _outranks(progress, self.progress.get(move_id))
+            ),
+            {
+                key: value
+                for key, value in other.documents.items()
+                if key.partition(":")[2] in moves and key not in self.documents
+            },
+        )
+
+
+def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, Route]:
+    """Fold the routes of a cluster's routing topic; what is damaged is passed over."""
+    values = {key: [row.value for row in rows] for key, rows in history.items()}
+    return fold_routes(values, lambda error: _say(cluster, error))
+
+
+def read_acks(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> tuple[Ack, ...]:
+    """Decode the acknowledgements in a cluster's routing topic; what is damaged is passed over."""
+    latest = {key: rows[-1].value for key, rows in history.items()}
+    return acks_of(latest, lambda error: _say(cluster, error))
+
+
+def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
+    return known is None or new.rank > known.rank
+
+
+def _progress(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> dict[str, MoveProgress]:
+    found: dict[str, MoveProgress] = {}
+    for key, rows in history.items():
+        if not key.startswith(_PROGRESS.encode()):
+            continue
+        for row in rows:
+            try:
+                one = MoveProgress.decode(row.value)
+            except IntegrityError as error:
+                _say(cluster, error)
+                continue
+            if _outranks(one, found.get(one.move_id)):
+                found[one.move_id] = one
+    return found
+
+
+def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
+    return {
+        key.decode(): rows[-1].value
+        for key, rows in history.items()
+        if key.startswith(tuple(prefix.encode() for prefix in _KEPT))
+    }
+
+
+def _plan(value: bytes) -> MovePlan | None:
+    try:
+        return MovePlan.decode(value)
+    except IntegrityError:
+        return None
+
+
+def _say(cluster: Cluster, error: IntegrityError) -> None:
+    log.error("on cluster %s: %s; it is passed over", cluster.alias, error)

@@ -1,0 +1,194 @@
+"""Go and release: the two ends of a hold, of which each attempt of a move gets one.
+
+The target's register decides. Go writes its intent on the source, then the decision on the target;
+release writes to the target, or, where that is away, to the source if there is no intent. So a
+release that reaches the target shuts out a go that has not decided, and one that does not reach it
+is refused where a go may have decided. docs/moves.md has the whole of it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import HELD, MoveProgress
+from srm.engine.move.control import Change
+from srm.engine.move.holding import attempt_of, renew
+from srm.engine.move.look import Look, look, require
+from srm.engine.move.redirect import LEASE_MS, redirector
+from srm.engine.move.registers import SIDES, Registers, Side
+from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.errors import ConflictError, GateClosedError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+def go(context: MoveContext, move_id: str) -> MoveProgress:
+    """Send all clients to the target, if the gate is open: it is checked here, from the clusters.
+
+    First the hold is renewed, so that it outlasts what follows; then the gate is asked; then the
+    intent is written on the source, and last the decision, with the routes, on the target. From
+    the decision on a repeated call only finishes what was begun.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: a group is not synchronised, or the hold would not last; clients stay
+            where they are.
+    """
+    store = MoveStore(context)
+    plan, progress = store.load(move_id)
+    with Registers(context) as registers:
+
+        def prepare() -> float:
+            known = registers.progress(move_id)
+            if known.step in HELD and known.attempt == progress.attempt:
+                sent = context.monotonic()
+                renew(registers, plan, context.now_ms())
+                # A client whose hold lapses reads the source to its end first: from here on it
+                # finds this renewal.
+                registers.wait_visible("source")
+                return sent
+            return float("-inf")
+
+        renewed = registers.run(f"go of move {move_id}", prepare)
+        # Opening has brought the source up to date, if it was away when clients were sent.
+        if registers.progress(move_id).decided:
+            return registers.progress(move_id)
+        seen = look(context, store, plan, progress)
+        require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+        decision = _Decision(context, plan, seen, renewed)
+        gone = registers.run(f"go of move {move_id}", lambda: decision.take(registers))
+    log.info("move %s: clients go to %s", move_id, plan.request.target)
+    return gone
+
+
+class _Decision:
+    """Intent, decision and what follows from it, for the attempt that was looked at."""
+
+    def __init__(self, context: MoveContext, plan: MovePlan, seen: Look, renewed: float) -> None:
+        self._context = context
+        self._plan = plan
+        self._attempt = attempt_of(plan, seen.progress.attempt)
+        self._going = _going(context, seen)
+        self._renewed = renewed
+
+    def take(self, registers: Registers) -> MoveProgress:
+        """Decide; what another process has decided meanwhile is returned.
+
+        Raises:
+            GateClosedError: the hold is not the one that was looked at, or does not last.
+        """
+        move_id, now_ms = self._plan.move_id, self._context.now_ms()
+        known = registers.progress(move_id)
+        if known.decided:
+            return known
+        for side in SIDES:
+            registers.require(side)
+            self._check(registers, side)
+        # After this a release that reaches only the source is refused.
+        registers.write("source", Change(progress=(self._going,)))
+        gone = self._going.at("gone", now_ms)
+        change = Change(redirector(self._plan.request).go(self._attempt, now_ms), (gone,))
+        registers.write("target", change, before_commit=self._check_lease)
+        registers.write_if_there("source", change)
+        return gone
+
+    def _check(self, registers: Registers, side: Side) -> None:
+        tables = registers.tables(side)
+        lost = [
+            subject
+            for subject in self._attempt.subjects
+            if (route := tables.routes.get(subject)) is None
+            or not route.is_hold_of(self._plan.move_id, self._attempt.generation)
+        ]
+        known = tables.progress.get(self._plan.move_id)
+        if lost or known is None or known.step not in HELD:
+            which = ", ".join(lost[:3]) or "the move"
+            raise GateClosedError(
+                f"move {self._plan.move_id}: the hold of {which} on "
+                f"{getattr(self._plan.request, side)} is over: hold again"
+            )
+
+    def _check_lease(self) -> None:
+        """Refuse to commit where a pause from here on could outlast the lease.
+
+        The transaction is open on the brokers by now: they abort it when its time is over.
+        """
+        left = self._renewed + LEASE_MS / 1000 - self._context.monotonic()
+        if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
+            raise GateClosedError(
+                f"move {self._plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
+                f"{LEASE_MS / 1000:.0f} s are left after looking, clients could be working again "
+                f"before it is decided: call go again"
+            )
+
+
+def release(context: MoveContext, move_id: str) -> MoveProgress:
+    """End the hold and send clients back to the source: the way out before go, safe to repeat.
+
+    One cluster is enough, the other is written when it is back. Offsets already applied on the
+    target stay; they are srm's own by the ledger, so the next move or group offset sync replaces
+    them.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: clients have been sent to the target already, or the target is away and may
+            have decided so.
+    """
+    plan, _ = MoveStore(context).load(move_id)
+    with Registers(context) as registers:
+        return registers.run(
+            f"release of move {move_id}", lambda: _release(registers, plan, context.now_ms())
+        )
+
+
+def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
+    request, progress = plan.request, registers.progress(plan.move_id)
+    if progress.decided:
+        raise ConflictError(
+            f"move {plan.move_id} has sent clients to {request.target} already: move them back "
+            f"with a move from {request.target} to {request.source}"
+        )
+    if progress.step in {"planned", "released"}:
+        # What a release could not write then, opening has written now.
+        if progress.step == "planned" and not registers.there("target"):
+            raise UnavailableError(
+                f"move {plan.move_id} holds nobody on {request.source}, and {request.target} does "
+                f"not answer: clients that it holds there continue by themselves when the hold is "
+                f"{LEASE_MS / 1000:.0f} s old"
+            )
+        return progress
+    if not registers.there("target") and progress.step == "going":
+        raise ConflictError(
+            f"move {plan.move_id} was about to send clients to {request.target}, which does not "
+            f"answer and may have decided so: release it when {request.target} is back; clients "
+            f"continue on {request.source} by themselves when the hold is "
+            f"{LEASE_MS / 1000:.0f} s old, unless they have gone"
+        )
+    released = progress.at("released", now_ms)
+    routes = redirector(plan.request).release(attempt_of(plan, progress.attempt), now_ms)
+    first, *rest = [side for side in SIDES if registers.there(side)]
+    registers.write(first, Change(routes, (released,)))
+    for side in rest:
+        registers.write_if_there(side, Change(routes, (released,)))
+    log.info("move %s: released, clients continue on %s", plan.move_id, request.source)
+    return released
+
+
+def _going(context: MoveContext, seen: Look) -> MoveProgress:
+    groups = seen.facts.groups
+    return seen.progress.at(
+        "going",
+        context.now_ms(),
+        log_ends_at_go=seen.log_ends,
+        rpo_records=seen.status.remaining_records,
+        intended={
+            group.group: {
+                f"{p.target_topic}-{p.partition}": p.resume
+                for p in group.positions
+                if p.resume is not None
+            }
+            for group in groups
+        },
+    )

@@ -1,0 +1,167 @@
+"""Hold the clients of a move, and renew what holds them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import HELD, MoveProgress, Observation
+from srm.domain.move.routes import Route, next_generation
+from srm.engine.move.control import Change, ControlTables
+from srm.engine.move.facts import partitions
+from srm.engine.move.look import by_name, subjects
+from srm.engine.move.plan import compute_plan, config_fingerprint
+from srm.engine.move.redirect import Attempt, redirector
+from srm.engine.move.registers import SIDES, Registers
+from srm.engine.move.store import MoveContext, MoveStore
+from srm.errors import ConflictError
+
+log = logging.getLogger(__name__)
+
+_FORGET_MS = 3_600_000
+"""Clients that have said nothing for so long are gone; their ids may never come back."""
+
+
+def hold(context: MoveContext, move_id: str) -> MoveProgress:
+    """Tell all clients of the move to stop, finish and leave. RTO counts from here.
+
+    The plan is computed again first: what stands in its way now stops the move before any client
+    is touched. Repeated, it renews the hold. A move that has sent its clients to the target is left
+    as it is.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: something blocks it, or settings changed since the plan.
+        UnavailableError: a cluster does not answer; both are needed.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.decided:
+        return progress
+    started = None if progress.step in HELD else _begin(context, plan)
+    with Registers(context) as registers:
+
+        def body() -> MoveProgress:
+            registers.require(*SIDES)
+            known = registers.progress(move_id)
+            if known.step in HELD:
+                renew(registers, plan, context.now_ms())
+            elif not known.decided:
+                if started is None or known.rank != progress.rank:
+                    raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
+                _start(registers, plan, started, context.now_ms())
+            return registers.progress(move_id)
+
+        held = registers.run(f"hold of move {move_id}", body)
+    if not held.decided:
+        log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
+    return held
+
+
+def renew(
+    registers: Registers,
+    plan: MovePlan,
+    now_ms: int,
+    progress: MoveProgress | None = None,
+    *,
+    source_needed: bool = True,
+) -> None:
+    """Write a higher beat on the target, then on the source, with the progress if it is given.
+
+    Never the beat of an earlier process: clients may have counted it for long. A move that holds
+    nobody is left alone.
+    """
+    known = registers.progress(plan.move_id)
+    if known.step not in HELD:
+        return
+    attempt = attempt_of(plan, known.attempt)
+    beat = max(_beats(registers.routes, attempt), default=0) + 1
+    # A hold that was killed between the clusters is finished by this.
+    steps = [known.at("held", now_ms)] if known.step == "holding" else []
+    change = Change(
+        redirector(plan.request).hold(attempt, beat, now_ms),
+        (*steps, *([progress] if progress else [])),
+    )
+    registers.write("target", change)
+    if source_needed:
+        registers.write("source", change)
+    else:
+        registers.write_if_there("source", change)
+
+
+def attempt_of(plan: MovePlan, generation: int) -> Attempt:
+    """Describe an attempt of a planned move to whoever tells its clients."""
+    request = plan.request
+    return Attempt(plan.move_id, subjects(plan), request.source, request.target, generation)
+
+
+def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
+    if plan.fingerprint != config_fingerprint(context):
+        raise ConflictError(
+            f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
+            f"was planned: plan it again"
+        )
+    # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
+    pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
+    fresh = compute_plan(context, pinned, plan.move_id)
+    if fresh.blocking:
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
+    moved = partitions(context.source.topics(), plan.topics)
+    now, ends = context.now_ms(), by_name(context.source.log_ends(moved))
+    MoveStore(context).save_observation(
+        Observation(plan.move_id, now, ends, dict.fromkeys({tp.topic for tp in moved}, now))
+    )
+    return MoveProgress(
+        plan.move_id,
+        lag_at_hold={group.group: group.lag for group in fresh.groups},
+        members_at_hold={group.group: len(group.members) for group in fresh.groups},
+        log_ends_at_hold=ends,
+    )
+
+
+def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
+    """Write the first records of a new attempt, the target's before the source's."""
+    routes, known = registers.routes, registers.progress(plan.move_id)
+    concerned = {subject: routes.get(subject) for subject in subjects(plan)}
+    _require_free(concerned, plan)
+    attempt = attempt_of(plan, next_generation(concerned.values(), known.attempt))
+    hold_routes = redirector(plan.request).hold(attempt, 1, now_ms)
+    numbered = replace(started, attempt=attempt.generation, revision=known.revision)
+    holding = numbered.at("holding", now_ms)
+    old = _silent(registers.tables("target"), attempt, now_ms)
+    registers.write("target", Change(hold_routes, (holding,), forget=old))
+    old = _silent(registers.tables("source"), attempt, now_ms)
+    registers.write("source", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
+
+
+def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
+    """Check once more what the plan has checked: another move may have come in between."""
+    for subject, route in concerned.items():
+        if route is None:
+            continue
+        if route.state == "hold" and route.move_id != plan.move_id:
+            raise ConflictError(
+                f"move {plan.move_id} cannot start: {subject} is held by move {route.move_id}: "
+                f"finish or release that one first"
+            )
+        if route.cluster != plan.request.source:
+            raise ConflictError(
+                f"move {plan.move_id} cannot start: {subject} is routed to {route.cluster}, so it "
+                f"cannot leave {plan.request.source}"
+            )
+
+
+def _silent(tables: ControlTables, attempt: Attempt, now_ms: int) -> list[bytes]:
+    """Keys of what clients of this move have said long ago, by the broker's clock."""
+    prefixes = tuple(f"ack:{subject}:".encode() for subject in attempt.subjects)
+    return [
+        key
+        for key, said_ms in tables.acks.items()
+        if key.startswith(prefixes) and now_ms - said_ms > _FORGET_MS
+    ]
+
+
+def _beats(routes: Mapping[str, Route], attempt: Attempt) -> list[int]:
+    found = [routes[subject] for subject in attempt.subjects if subject in routes]
+    return [route.beat for route in found if route.is_hold_of(attempt.move_id, attempt.generation)]

@@ -1,0 +1,146 @@
+"""The fenced writer of control records: one transactional producer for each time it is opened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from srm.engine.ports import CONTROL_TRANSACTION_S
+from srm.errors import FencedError, UnavailableError
+from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
+from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.rights import Needs, on_topic, on_transactional_id
+from srm.kafka.topics import UNKNOWN_TOPIC_CODES
+
+_CONNECT_S: Final = 0.05
+_ABORT_S: Final = 2.0
+_logger = logging.getLogger(__name__)
+
+
+class KafkaControlWriter:
+    """Writes control records in transactions (implements the engine's ControlWriter).
+
+    InitProducerId raises the epoch of the transactional id (KIP-98): brokers refuse whatever a
+    producer of an older epoch sends from then on, its commit included. It returns when the markers
+    of the transaction before it are written, so reads that begin afterwards see all of it.
+    """
+
+    def __init__(self, clients: Clients, transactional_id: str) -> None:
+        """Open the writer.
+
+        Raises:
+            UnavailableError: the coordinator does not answer in time.
+        """
+        self._clients = clients
+        self._id = transactional_id
+        self._needs: Needs = on_transactional_id("Write", transactional_id)
+        where = clients.where(f"taking over {transactional_id}")
+        with kafka_errors(where, self._needs):
+            self._producer: Producer | None = Producer(self._properties(), logger=ClientLog())
+        try:
+            self._take_over(self._producer)
+        except KafkaException as error:
+            failure = translate(error, where, self._needs)
+            self.close()
+            raise failure from error
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write records by topic in one transaction; None is a tombstone.
+
+        Raises:
+            FencedError: a newer writer was opened.
+            NotFoundError: a topic does not exist.
+            UnavailableError: it is not known whether the records were written.
+        """
+        topics = [topic for topic, records in tables.items() if records]
+        if not topics:
+            return
+        where = self._clients.where(f"writing {', '.join(topics)}")
+        producer = self._producer
+        if producer is None:
+            raise FencedError(f"{where}: this writer is closed")
+        needs = {**self._needs, **on_topic("Write", *topics)}
+        try:
+            with kafka_errors(where, needs):
+                producer.begin_transaction()
+                self._send(producer, tables, where, needs)
+                before_commit()
+                producer.commit_transaction(self._clients.timeout_s)
+        except FencedError as error:
+            raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
+        except BaseException:
+            self._abort(producer)
+            raise
+
+    def close(self) -> None:
+        """Drop the producer; what it has begun is ended by the next one or by its time.
+
+        It has to be destroyed here: librdkafka logs while it is, which must not be while Python
+        unwinds for an exception.
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _take_over(self, producer: Producer) -> None:
+        # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
+        # not connected by then, half a second later.
+        with suppress(KafkaException):
+            producer.list_topics(timeout=self._clients.timeout_s)
+            producer.poll(_CONNECT_S)
+        producer.init_transactions(self._clients.timeout_s)
+
+    def _send(
+        self,
+        producer: Producer,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        where: str,
+        needs: Needs,
+    ) -> None:
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for topic, records in tables.items():
+            for key, value in records.items():
+                producer.produce(topic, value, key, partition=0, on_delivery=delivered)
+        left = producer.flush(CONTROL_TRANSACTION_S)
+        if not failures and not left:
+            return
+        unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
+        if unknown:
+            raise translate(unknown[0], where, needs)
+        # The commit knows why: a record that was purged after the producer was fenced says nothing.
+        producer.commit_transaction(self._clients.timeout_s)
+        raise UnavailableError(f"{where}: no acknowledgement in time; retry")
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            producer.abort_transaction(_ABORT_S)
+        except KafkaException as error:  # it is ended by the next one or by its time
+            _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
+
+    def _properties(self) -> dict[str, object]:
+        return {
+            "linger.ms": 0,
+            **self._clients.producer_properties(),
+            **STATE_RECORDS,
+            "transactional.id": self._id,
+            "transaction.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "delivery.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "request.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "acks": "all",
+            "enable.idempotence": True,
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": 3000,
+        }

@@ -1,0 +1,224 @@
+"""What groups of all kinds are doing: listed by every broker, described by their coordinators.
+
+librdkafka's admin client lists consumer groups only, and takes a Streams group (KIP-1071) for an
+absent one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka.protocol.api import RequestStruct
+
+from srm.engine.ports import GroupDescription, GroupKind, GroupState
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.clients import Clients
+from srm.kafka.errors import of_code
+from srm.kafka.rights import on_cluster, on_group
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.group_messages import (
+    DESCRIBE_CLASSIC,
+    DESCRIBE_CONSUMER,
+    DESCRIBE_SHARE,
+    DESCRIBE_STREAMS,
+    FETCH_OFFSETS,
+    FIND_COORDINATORS,
+    LIST_GROUPS,
+    LIST_GROUPS_BY_TYPE,
+)
+
+GROUP_KEYS: Final = 0
+"""Kind of key that FindCoordinator is asked about."""
+
+_BATCH: Final = 500
+_UNSUPPORTED_VERSION: Final = 35
+_GROUP_ID_NOT_FOUND: Final = 69
+_NOWHERE: Final = frozenset({_UNSUPPORTED_VERSION, _GROUP_ID_NOT_FOUND})
+_CONSUMERS: Final = frozenset({"", "consumer"})
+_STATES: Final[Mapping[str, GroupState]] = {"Empty": "empty", "Dead": "dead"}
+_DESCRIBE: Final[Mapping[GroupKind, type[RequestStruct]]] = {
+    "classic": DESCRIBE_CLASSIC,
+    "consumer": DESCRIBE_CONSUMER,
+    "streams": DESCRIBE_STREAMS,
+    "share": DESCRIBE_SHARE,
+}
+_NOT_MOVED: Final = "it is a share group: it has no offsets that srm could write"
+
+
+def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
+    """Describe all groups, or the named ones; see the engine's port.
+
+    Raises:
+        UnavailableError: not one group could be described.
+    """
+    wanted = None if names is None else frozenset(names)
+    if wanted is not None and not wanted:
+        return {}
+    look = _Look(clients)
+    try:
+        return clients.ask("describing groups", lambda brokers: look.at(brokers, wanted))
+    except UnavailableError:
+        if not look.found:
+            raise
+        return look.found | {name: _unknown(name, why) for name, why in look.later.items()}
+
+
+async def coordinator(clients: Clients, brokers: Brokers, group: str) -> int:
+    """Return the node that coordinates a group.
+
+    Raises:
+        UnavailableError: there is none at the moment.
+        AuthorizationError: srm may not describe the group.
+    """
+    await brokers.look()
+    answer = await brokers.ask(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, [group]))
+    [found] = answer["coordinators"]
+    if found["error_code"]:
+        where = clients.where(f"finding the coordinator of group {group!r}")
+        raise of_code(found["error_code"], where, on_group("Describe", group))
+    return int(found["node"])
+
+
+class _Look:
+    """One look at groups; those of which another look may say more are in ``later``, with why."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.found: dict[str, GroupDescription] = {}
+        self.later: dict[str, str] = {}
+
+    async def at(
+        self, brokers: Brokers, wanted: Collection[str] | None
+    ) -> dict[str, GroupDescription]:
+        """Describe groups; UnavailableError while some of them have to wait."""
+        self.found, self.later = {}, {}
+        await brokers.look()
+        if wanted is None:
+            await asyncio.gather(*[self._listed(brokers, node) for node in brokers.nodes])
+            # What was deleted after it had been listed.
+            self.found = {n: group for n, group in self.found.items() if group.state != "dead"}
+        else:
+            by_node = await self._coordinators(brokers, wanted)
+            await asyncio.gather(
+                *[self._described(brokers, node, names) for node, names in by_node.items()]
+            )
+        if self.later:
+            raise UnavailableError("; ".join(sorted(set(self.later.values()))[:3]))
+        return self.found
+
+    async def _listed(self, brokers: Brokers, node: int) -> None:
+        """Describe the groups that a broker coordinates."""
+        by_type = await brokers.serves(node, LIST_GROUPS_BY_TYPE)
+        request = LIST_GROUPS_BY_TYPE([], []) if by_type else LIST_GROUPS([])
+        answer = await brokers.ask(node, request)
+        if answer["error_code"]:
+            # A broker that does not answer hides the groups it coordinates.
+            where = self._clients.where("listing groups")
+            raise of_code(answer["error_code"], where, on_cluster("Describe"))
+        by_kind: dict[GroupKind, list[str]] = defaultdict(list)
+        for listed in answer["groups"]:
+            kind = _kind(listed.get("type", ""))
+            if kind == "other":
+                reason = f"srm does not know groups of type {listed['type']!r}"
+                self.found[listed["group"]] = _unknown(listed["group"], reason, kind)
+            else:
+                by_kind[kind].append(listed["group"])
+        for kind, names in by_kind.items():
+            await self._described(brokers, node, names, kind)
+
+    async def _coordinators(self, brokers: Brokers, names: Collection[str]) -> dict[int, list[str]]:
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for some in _batches(sorted(names)):
+            request = FIND_COORDINATORS(GROUP_KEYS, some)
+            answer = await brokers.ask(brokers.nodes[0], request)
+            for found in answer["coordinators"]:
+                if found["error_code"]:
+                    self._failed(found["key"], found["error_code"])
+                else:
+                    by_node[found["node"]].append(found["key"])
+        return by_node
+
+    async def _described(
+        self,
+        brokers: Brokers,
+        node: int,
+        names: Sequence[str],
+        listed_as: GroupKind = "classic",
+    ) -> None:
+        """Ask the coordinator of groups for them, as each kind until they are found."""
+        for some in _batches(names):
+            left = some
+            for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
+                request = _DESCRIBE[kind](left, False)  # noqa: FBT003 - a field of the message
+                if left and await brokers.serves(node, request):
+                    answer = await brokers.ask(node, request)
+                    left = [name for group in answer["groups"] for name in self._take(group, kind)]
+            if left:
+                await self._absent(brokers, node, left)
+
+    def _take(self, group: Mapping[str, Any], kind: GroupKind) -> Iterator[str]:
+        """Keep an answer; yield the group's name where it is none of this kind."""
+        name, code = group["group"], group["error_code"]
+        if code in _NOWHERE or (not code and group["state"] == "Dead"):
+            yield name
+        elif code:
+            self._failed(name, code)
+        else:
+            self.found[name] = _description(group, kind)
+
+    async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> None:
+        """Tell groups that do not exist from those of which only the offsets can be seen."""
+        request = FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
+        answer = await brokers.ask(node, request)
+        for group in answer["groups"]:
+            name, code = group["group"], group["error_code"]
+            if code and code not in _NOWHERE:
+                self._failed(name, code)
+            elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
+                reason = "it has committed offsets, but its coordinator does not describe it"
+                self.found[name] = _unknown(name, reason)
+            else:
+                self.found[name] = GroupDescription(name, "dead")
+
+    def _failed(self, name: str, code: int) -> None:
+        where = self._clients.where(f"describing group {name!r}")
+        error: SrmError = of_code(code, where, on_group("Describe", name))
+        if error.retriable:
+            self.later[name] = str(error)
+        else:
+            self.found[name] = _unknown(name, str(error))
+
+
+def _batches(names: Sequence[str]) -> Iterator[list[str]]:
+    return (list(names[at : at + _BATCH]) for at in range(0, len(names), _BATCH))
+
+
+def _kind(listed: str) -> GroupKind:
+    """Kind by the type in a listing; brokers before Kafka 3.8 list classic groups only."""
+    if not listed:
+        return "classic"
+    for kind in _DESCRIBE:
+        if listed.lower() == kind:
+            return kind
+    return "other"
+
+
+def _unknown(name: str, reason: str, kind: GroupKind = "classic") -> GroupDescription:
+    return GroupDescription(name, "unknown", kind, reason=reason)
+
+
+def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:
+    members = tuple(sorted(f"{m['client_id']}@{m['host'].lstrip('/')}" for m in group["members"]))
+    instances = tuple(sorted(filter(None, (m.get("instance_id") for m in group["members"]))))
+    # While members come and go a group is in one of several states, and never to be written to.
+    state = "active" if members else _STATES.get(group["state"], "active")
+    protocol = group.get("protocol_type", "")
+    reason = _NOT_MOVED if kind == "share" else ""
+    if protocol not in _CONSUMERS:
+        kind, reason = "other", f"it is no consumer group: its protocol type is {protocol!r}"
+    if reason:
+        state = "unknown"
+    return GroupDescription(group["group"], state, kind, members, instances, reason)

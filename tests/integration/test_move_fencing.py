@@ -1,0 +1,307 @@
+"""Processes that come too late, on real brokers: what they have begun never counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.moving import Site, route_clients
+from tests.waiting import eventually
+
+from srm.client.routing import RoutingWatcher
+from srm.domain import internal_topics
+from srm.domain.move.routes import Route
+from srm.engine import move
+from srm.engine.control_records import control_id
+from srm.engine.move import MoveContext, MoveRequest, MoveStore
+from srm.engine.move.routes import RoutingTables
+from srm.engine.move.store import ensure_topics
+from srm.errors import GateClosedError
+from srm.kafka.control_writer import KafkaControlWriter
+from srm.stack.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+READ = 50
+
+
+@pytest.fixture
+def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
+    made = Site(clusters, tmp_path, topics=2)
+    for topic in made.topics:
+        fill(made, topic, made.group(topic))
+    yield made
+    for cluster in made.clusters.values():
+        cluster.close()
+
+
+def fill(site: Site, topic: str, group: str) -> None:
+    """Write 100 records, of which a group has read 50."""
+    producer = Producer(site.config.client(site.p, "producer"))
+    for number in range(100):
+        producer.produce(topic, f"{number}", partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**site.config.client(site.p, "consumer"), "group.id": group})
+    place = KafkaTopicPartition(topic, 0, READ)
+    eventually(lambda: committed(consumer, place), "a commit")
+    consumer.close()
+
+
+def committed(consumer: Consumer, place: KafkaTopicPartition) -> bool:
+    try:
+        consumer.commit(offsets=[place], asynchronous=False)
+    except Exception:  # noqa: BLE001 -- the coordinator is loading
+        return False
+    return True
+
+
+def planned(site: Site, context: MoveContext, number: int = 0) -> str:
+    """Plan the move of one topic's group, when all of it is copied."""
+    topic = site.topics[number]
+    request = MoveRequest(
+        "failover", site.p, site.b, (topic,), (site.group(topic),), quiet_seconds=0.2
+    )
+    move_id = f"move{number}-{site.unique}"
+    eventually(lambda: not move.plan(context, request, move_id).warnings, "all is copied")
+    return move_id
+
+
+def finish(context: MoveContext, move_id: str) -> None:
+    move.hold(context, move_id)
+    eventually(lambda: move.wait_status(context, move_id).ready, f"{move_id} is ready")
+    move.apply(context, move_id)
+    assert move.go(context, move_id).step == "gone"
+
+
+def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
+    """Where a client that starts now goes, whichever cluster it reads."""
+    tables = RoutingTables.read(context)
+    ours = {subject for subject in tables.merged if site.unique in subject}
+    assert {s: tables.target[s] for s in ours} == {s: (tables.source or {})[s] for s in ours}
+    return {(tables.merged[s].cluster, tables.merged[s].state) for s in ours}
+
+
+@dataclass
+class Stall:
+    """Stalls a process after brokers have the records of its n-th transaction."""
+
+    meanwhile: dict[int, Callable[[], None]] = field(default_factory=dict)
+    count: int = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write = KafkaControlWriter.write
+
+        def stalling(
+            writer: KafkaControlWriter,
+            tables: Mapping[str, Mapping[bytes, bytes | None]],
+            before_commit: Callable[[], None] = lambda: None,
+        ) -> None:
+            self.count += 1
+            others = self.meanwhile.pop(self.count, lambda: None)
+
+            def pause() -> None:
+                before_commit()
+                others()
+
+            write(writer, tables, pause)
+
+        monkeypatch.setattr(KafkaControlWriter, "write", stalling)
+
+
+@pytest.fixture
+def stall(monkeypatch: pytest.MonkeyPatch) -> Stall:
+    made = Stall()
+    made.install(monkeypatch)
+    return made
+
+
+@pytest.mark.parametrize("transaction", [1, 2])
+def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
+    site: Site, stall: Stall, transaction: int
+) -> None:
+    with (
+        site.replicating(),
+        site.context(site.p, site.b) as context,
+        site.context(site.p, site.b) as other,
+    ):
+        move_id = planned(site, context)
+        stall.meanwhile[stall.count + transaction] = lambda: finish(other, move_id)
+        assert move.hold(context, move_id).step == "gone"
+        assert clients_at(site, context) == {(site.b, "go")}
+        with RoutingWatcher(site.config) as started_later:
+            assert started_later.route(f"topic:{site.topic}").cluster == site.b
+            assert started_later.route(f"topic:{site.topic}").state == "go"
+
+
+def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(
+    site: Site, stall: Stall
+) -> None:
+    steps: list[str] = []
+    with (
+        site.replicating(),
+        site.context(site.p, site.b) as context,
+        site.context(site.p, site.b) as other,
+    ):
+        move_id = planned(site, context)
+        move.hold(context, move_id)
+        eventually(lambda: move.wait_status(context, move_id).ready, "ready")
+        move.apply(context, move_id)
+        # Renewed on both, intent, and then the decision.
+        stall.meanwhile[stall.count + 4] = lambda: steps.append(move.release(other, move_id).step)
+        with pytest.raises(GateClosedError, match="is over: hold again"):
+            move.go(context, move_id)
+
+        assert steps == ["released"]
+        assert MoveStore(context).progress(move_id).step == "released"
+        assert clients_at(site, context) == {(site.p, "go")}
+
+
+def test_moves_of_different_groups_and_of_different_pairs_run_at_once(
+    clusters: Mapping[str, KafkaBroker], site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    elsewhere = Site(clusters, tmp_path / "other")
+    fill(elsewhere, elsewhere.topic, elsewhere.group(elsewhere.topic))
+    failures: list[BaseException] = []
+
+    def run(where: Site, number: int) -> None:
+        try:
+            with where.context(where.p, where.b) as context:
+                finish(context, planned(where, context, number))
+        except BaseException as error:  # noqa: BLE001 -- the test reports it
+            failures.append(error)
+
+    with site.replicating(), elsewhere.replicating():
+        threads = [
+            threading.Thread(target=run, args=args)
+            for args in ((site, 0), (site, 1), (elsewhere, 0))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+
+    assert failures == []
+    for where in (site, elsewhere):
+        with where.context(where.p, where.b) as context:
+            routes = RoutingTables.read(context).merged
+        ours = {s: r for s, r in routes.items() if where.unique in s}
+        assert {(r.cluster, r.state) for r in ours.values()} == {(where.b, "go")}
+        for topic in where.topics:
+            offsets = where.clusters[where.b].committed(where.group(topic))
+            assert value_at(where, offsets) == str(READ).encode()
+    for cluster in elsewhere.clusters.values():
+        cluster.close()
+
+
+def value_at(site: Site, offsets: Mapping[object, int]) -> bytes | None:
+    """Read the record that a group on the target reads next in partition 0."""
+    [(partition, offset)] = [(p, o) for p, o in offsets.items() if str(p).endswith("-0")]
+    consumer = Consumer({**site.config.client(site.b, "consumer"), "group.id": "value"})
+    try:
+        consumer.assign([KafkaTopicPartition(partition.topic, 0, offset)])
+        message = consumer.poll(30)
+        return None if message is None else message.value()
+    finally:
+        consumer.close()
+
+
+# ----- the lease, as clients count it
+
+
+@dataclass
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def hold_for(site: Site, subject: str, beat: int, lease_ms: int = 60_000) -> None:
+    with site.context(site.p, site.b) as context:
+        for cluster in (context.target, context.source):
+            writer = cluster.control_writer(control_id(site.p, site.b))
+            route = Route(1, site.p, "hold", "m", lease_ms=lease_ms, beat=beat)
+            writer.write({internal_topics.ROUTING: {subject.encode(): route.value()}})
+            writer.close()
+
+
+@pytest.fixture
+def topics(site: Site) -> None:
+    with site.context(site.p, site.b) as context:
+        ensure_topics(context)
+
+
+@pytest.fixture
+def clock(topics: None) -> Clock:  # noqa: ARG001 -- clients look for the topics
+    return Clock()
+
+
+def test_a_hold_that_nobody_renews_ends_and_a_later_beat_holds_again(
+    site: Site, clock: Clock
+) -> None:
+    subject = f"group:lease-{site.unique}"
+    hold_for(site, subject, 1)
+    with RoutingWatcher(site.config, clock=clock) as watcher:
+        held = watcher.route(subject)
+        assert held.state == "hold"
+        clock.seconds = 59
+        hold_for(site, subject, 2)
+        assert watcher.wait_change(subject, held, 2.0) == held, "a renewal is no news"
+        clock.seconds = 118.9
+        assert watcher.wait_change(subject, held, 2.0) == held
+        clock.seconds = 119.1
+        lapsed = watcher.wait_change(subject, held, 30)
+        assert (lapsed.state, lapsed.cluster) == ("go", site.p)
+
+        hold_for(site, subject, 3)
+        assert watcher.wait_change(subject, lapsed, 30).state == "hold"
+        route_clients(site, subject, site.b, "go")
+        gone = watcher.wait_change(subject, held, 30)
+        assert (gone.state, gone.cluster) == ("go", site.b)
+
+
+def test_a_hold_does_not_lapse_while_it_is_open_what_has_been_written(
+    site: Site, clock: Clock
+) -> None:
+    """A renewal may be in the log that cannot be read yet."""
+    subject = f"group:lease-{site.unique}"
+    hold_for(site, subject, 1)
+    producer = Producer(
+        {**site.config.client(site.p, "producer"), "transactional.id": f"open-{site.unique}"}
+    )
+    producer.init_transactions(30)
+    with RoutingWatcher(site.config, clock=clock) as watcher:
+        held = watcher.route(subject)
+        producer.begin_transaction()
+        route = Route(1, site.p, "hold", "m", lease_ms=60_000, beat=2)
+        producer.produce(internal_topics.ROUTING, route.value(), subject.encode(), partition=0)
+        assert producer.flush(30) == 0
+        clock.seconds = 61
+        assert watcher.wait_change(subject, held, 3.0) == held
+        producer.commit_transaction(30)
+        assert watcher.wait_change(subject, held, 3.0) == held, "it was renewed"
+        clock.seconds = 122
+        assert watcher.wait_change(subject, held, 30).state == "go"
+
+
+def test_a_hold_of_an_earlier_version_has_no_end(site: Site, clock: Clock) -> None:
+    subject = f"group:lease-{site.unique}"
+    hold_for(site, subject, 0, lease_ms=0)
+    with RoutingWatcher(site.config, clock=clock) as watcher:
+        held = watcher.route(subject)
+        clock.seconds = 1e6
+        assert watcher.wait_change(subject, held, 2.0) == held
+
+
+@pytest.mark.usefixtures("topics")
+def test_clients_are_stamped_by_the_brokers_clock(site: Site) -> None:
+    topic = internal_topics.ROUTING
+    for cluster in site.clusters.values():
+        assert cluster.topic_configs([topic])[topic]["message.timestamp.type"] == "LogAppendTime"
