@@ -241,6 +241,11 @@ DecisionOpens(o) ==
 (* the commit the lease has not run out.                                   *)
 LeaseIsLeft(o) == expired < Lease(op[o].generation, op[o].beat)
 
+(* No client is at work on the source, but for those whom a later attempt  *)
+(* has sent there: this decision is not for them.                          *)
+NobodyIsBack(m, generation) ==
+    \A c \in Clients : WorksOn(c) = Source(m) => client[c].view.generation > generation
+
 Decides(o) ==
     /\ At(o, "decide: target open")
     /\ LET m == op[o].move
@@ -250,7 +255,7 @@ Decides(o) ==
            /\ On("lease") => LeaseIsLeft(o)
            /\ Commit(o, Target(m), record)
            /\ outcome' = outcome \cup {[generation |-> record.generation, rank |-> Gone, to |-> Target(m)]}
-           /\ trusted' = (trusted /\ GateIsOpen(Source(m)))
+           /\ trusted' = (trusted /\ NobodyIsBack(m, record.generation))
     /\ Goes(o, Idle)
 
 -----------------------------------------------------------------------------
@@ -392,7 +397,7 @@ Symmetry == Permutations(Operators)
 (* WHAT MUST HOLD, in every state that can be reached.                     *)
 
 (* A decision is taken only while the gate is open: at that moment no      *)
-(* client is at work on the source.                                        *)
+(* client of the attempt is at work on the source.                         *)
 DecidedOnlyWithTheGateOpen == trusted
 
 (* One generation has one outcome: never both released and gone, never     *)
