@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from tests.spec.tlc import check
+
 from srm.domain import internal_topics
 from srm.domain.move.progress import DECIDED, MoveProgress
 from srm.domain.move.routes import Route, decode_route, is_subject
 from srm.engine.ports import Cluster
-from tests.spec.tlc import check
 
 _PROGRESS = b"progress:"
 _CONFIG = """CONSTANTS

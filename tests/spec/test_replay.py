@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.spec.replay import Recorded, violations
+from tests.unit.engine.move.moving import busy_world, config_in, held, run_through
 
 from srm.domain.move.progress import MoveProgress, MoveStep
 from srm.domain.move.routes import Route
 from srm.engine import move
-from tests.spec.replay import Recorded, violations
-from tests.unit.engine.move.moving import busy_world, config_in, held, run_through
 
 Rows = list[Route | MoveProgress]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.spec.tlc import SPEC, Outcome, amended, check
 
 _NOBODY = {"Clients": "{}", "MaxGeneration": "1", "MaxBeat": "0"}
