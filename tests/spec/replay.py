@@ -112,8 +112,8 @@ class _Trace:
         lines = [
             "---- MODULE Recorded ----",
             "EXTENDS Trace",
-            "RecordedMoves == DOMAIN RecordedDirections",
             f"RecordedDirections == {directions}",
+            "RecordedMoves == DOMAIN RecordedDirections",
             f"RecordedBeats == {max(route.beat for route in every)}",
             f"RecordedRoutes == {self._logs(self._route_lines)}",
             f"RecordedSteps == {self._logs(self._step_lines)}",

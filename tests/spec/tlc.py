@@ -52,7 +52,7 @@ def check(folder: Path, module: str, config: str, *, workers: int = 1) -> Outcom
     # The second compiler pays only for long runs.
     flags = ["-XX:+UseSerialGC", "-Xmx1g", *([] if workers > 1 else ["-XX:TieredStopAtLevel=1"])]
     done = subprocess.run(
-        [java, *flags, "-cp", str(jar), "tlc2.TLC", "-deadlock", "-workers", str(workers),
+        [java, *flags, f"-Djava.io.tmpdir={folder}", "-cp", str(jar), "tlc2.TLC", "-deadlock", "-workers", str(workers),
          "-metadir", str(folder / "states"), module],
         cwd=folder, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_S,
     )  # fmt: skip
