@@ -19,13 +19,19 @@ def java_clients(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def stage(
+def quiet_stage(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path, java_clients: str
 ) -> Iterator[Stage]:
-    """Two clusters with a topic, replicated both ways, and no clients yet."""
+    """Two clusters with a topic, no replicator yet, and no clients."""
     made = Stage(clusters, tmp_path, java_clients)
     try:
-        with made.site.replicating():
-            yield made
+        yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def stage(quiet_stage: Stage) -> Iterator[Stage]:
+    """Two clusters with a topic, replicated both ways, and no clients yet."""
+    with quiet_stage.site.replicating():
+        yield quiet_stage

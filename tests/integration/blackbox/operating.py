@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from srm.cli.main import app
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
+REASON_S = 30.0
+"""In which a status has to name what holds a move up; some seconds, on a box that is busy."""
 
 
 class Operator:
@@ -95,15 +98,20 @@ class Move:
         self._await(lambda: self._operator.step(self.move_id) in _GONE, "gone")
 
     def await_reason(self, *words: str) -> str:
-        """Wait until the status gives a reason with all the words in one line; return the line."""
+        """Wait until one reason has all the words, in the status or at the end; return it."""
         found: list[str] = []
 
         def given() -> bool:
-            lines = self._operator.reasons(self.move_id).splitlines()
-            found[:] = [line for line in lines if all(word in line for word in words)]
+            ended = self._process.poll()
+            assert ended != 0, f"{self.move_id} went through without a reason with {words}"
+            known = self._operator.step(self.move_id) is not None
+            texts = [self._operator.reasons(self.move_id) if known else "", self._said()]
+            lines = [line for text in texts for line in re.split(r"[\n;]", text)]
+            found[:] = [line.strip() for line in lines if all(word in line for word in words)]
+            assert found or ended is None, f"{self.move_id} ended without {words}: {self._said()}"
             return bool(found)
 
-        self._await(given, f"a reason with {words}")
+        eventually(given, f"a reason with {words}", REASON_S)
         return found[0]
 
     def ended(self, timeout_s: float = 60.0) -> tuple[int, str]:
@@ -132,4 +140,4 @@ class Move:
             raise AssertionError(f"{error}; {self._operator.reasons(self.move_id)}") from None
 
     def _said(self) -> str:
-        return self._stderr.read_text(encoding="utf-8")[-1500:]
+        return self._stderr.read_text(encoding="utf-8")[-3000:]

@@ -23,6 +23,9 @@ from tests.waiting import eventually
 from srm.engine.ports import TopicSpec
 from srm.stack.kafka import KafkaBroker
 
+BLOCKED, GATE_CLOSED = 4, 5
+"""Exit codes of a move: something is in the way of its start, or was until its time was up."""
+
 
 class Stage:
     """One topic on both clusters, its clients, and the moves between them."""
@@ -69,7 +72,7 @@ class Stage:
             ),
         )
 
-    def java_writer(self, name: str) -> Client:
+    def java_writer(self, name: str, **options: object) -> Client:
         """A producer in Java, with Kafka's default batches."""
         return self._writer(
             name,
@@ -82,6 +85,7 @@ class Stage:
                 topic=self.topic,
                 record=start.record,
                 prefix=f"{name}{start.number}",
+                **options,
             ),
         )
 
@@ -190,6 +194,12 @@ class Stage:
             move.await_gone()
             self.start(target)
             return move.report()
+
+    def end_refused(self, move: Move) -> None:
+        """Let a move that is held up run into its time limit: it has to release everything."""
+        code, said = move.ended()
+        assert code in {GATE_CLOSED, BLOCKED}, f"{move.move_id} ended with {code}: {said}"
+        assert self.operator.step(move.move_id) in {"released", "planned", None}
 
     # What is true.
 
