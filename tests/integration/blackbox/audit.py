@@ -77,6 +77,12 @@ def count_group(
     )
 
 
+def read_again(events: Collection[Event], since_ms: int) -> int:
+    """Count what a group has processed since a time and had processed before it."""
+    before = {e.id for e in events if e.kind == "processed" and e.time_ms < since_ms}
+    return sum(e.kind == "processed" and e.time_ms >= since_ms and e.id in before for e in events)
+
+
 def from_first_processed(
     acked: Iterable[Event], processed: Iterable[Event], cluster: str
 ) -> list[Event]:

@@ -103,9 +103,9 @@ class Move:
 
         def given() -> bool:
             ended = self._process.poll()
-            assert ended != 0, f"{self.move_id} went through without a reason with {words}"
-            known = self._operator.step(self.move_id) is not None
-            texts = [self._operator.reasons(self.move_id) if known else "", self._said()]
+            step = self._operator.step(self.move_id)
+            assert step not in _GONE, f"the gate opened without a reason with {words}"
+            texts = [self._operator.reasons(self.move_id) if step else "", self._said()]
             lines = [line for text in texts for line in re.split(r"[\n;]", text)]
             found[:] = [line.strip() for line in lines if all(word in line for word in words)]
             assert found or ended is None, f"{self.move_id} ended without {words}: {self._said()}"

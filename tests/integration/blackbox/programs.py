@@ -126,9 +126,13 @@ class Client:
 
     def stop(self) -> None:
         """End the client in order, as a deployment does, and wait for it."""
+        self.request_stop()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for the end of a client that was asked to stop, or that ends by itself."""
         if self._process is None:
             return
-        self.request_stop()
         try:
             code = self._process.wait(_STOP_S)
         finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.integration.blackbox.audit import (
     Event,
     GroupCount,
@@ -200,6 +201,17 @@ class Stage:
         code, said = move.ended()
         assert code in {GATE_CLOSED, BLOCKED}, f"{move.move_id} ended with {code}: {said}"
         assert self.operator.step(move.move_id) in {"released", "planned", None}
+
+    def trim(self, alias: str, topic: str) -> None:
+        """Drop the first half of each partition, as retention would."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap[alias], "group.id": "trim"})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap[alias]})
+        places = [KafkaTopicPartition(topic, number) for number in range(PARTITIONS)]
+        for place in places:
+            place.offset = consumer.get_watermark_offsets(place, timeout=20)[1] // 2
+        consumer.close()
+        for deleted in admin.delete_records(places).values():
+            deleted.result(20)
 
     # What is true.
 
