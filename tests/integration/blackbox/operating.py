@@ -85,9 +85,12 @@ class Move:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(10)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the run with SIGKILL, as a machine that dies; safe to repeat."""
+        self._process.kill()
+        self._process.wait(10)
 
     def await_held(self) -> None:
         """Wait until the hold is on: now the operator stops what does not follow by itself."""
@@ -137,7 +140,9 @@ class Move:
         try:
             eventually(holds, f"{self.move_id} {what}")
         except AssertionError as error:
-            raise AssertionError(f"{error}; {self._operator.reasons(self.move_id)}") from None
+            known = self._operator.step(self.move_id) is not None
+            seen = self._operator.reasons(self.move_id) if known else "it is not even planned"
+            raise AssertionError(f"{error}; {seen}") from None
 
     def _said(self) -> str:
         return self._stderr.read_text(encoding="utf-8")[-3000:]

@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 OPEN = 30
 """Records in the transaction that is left open."""
+SESSION_S = 45
+"""librdkafka's session.timeout.ms."""
 
 
 def _python_writer(stage: Stage) -> Client:
@@ -149,4 +151,23 @@ def test_pending_offsets_of_a_group_keep_the_gate_closed_until_they_are_decided(
     stage.stop()
 
     assert stage.count(working).clean, stage.count(working)
+    assert report["ok"], report["problems"]
+
+
+def test_static_members_that_were_stopped_do_not_make_the_move_wait_for_their_session(
+    stage: Stage,
+) -> None:
+    """They do not leave when they are closed: their session has 45 s by librdkafka's default."""
+    reader = stage.reader("static", reset="earliest", store=True, instance="static-1")
+    writer = stage.writer("shop", rate=100)
+    stage.start(stage.p)
+    eventually(lambda: reader.count("processed") > 50, "the group works on P")
+
+    report = stage.move("static", stage.p)
+    stage.stop(writer)
+    stage.await_read(reader)
+    stage.stop()
+
+    assert report["rto_steps"]["wait and apply"] < SESSION_S / 2, report["rto_steps"]
+    assert stage.count(reader).clean, stage.count(reader)
     assert report["ok"], report["problems"]

@@ -38,10 +38,10 @@ def read(stage: Stage, alias: str, name: str, count: int) -> None:
     stage.readers.remove(member)
 
 
-def carried_out(stage: Stage, reader: Client, source: str, choice: str, *words: str) -> Any:
+def carried_out(stage: Stage, reader: Client, source: str, choice: str, word: str) -> Any:
     """Move an idle group: refused with the reason, then with the choice; read the rest there."""
     with stage.run("refused", source, groups=[reader.group]) as move:
-        move.await_reason(reader.group, *words)
+        move.await_reason(reader.group, word)
         stage.end_refused(move)
     with stage.run("accepted", source, choice, groups=[reader.group]) as move:
         report = move.report()
@@ -66,7 +66,7 @@ def test_records_the_target_has_dropped_are_skipped_as_often_as_the_report_says(
     reader = stage.reader("far", store=True)
     stage.trim(stage.b, f"{stage.p}.{stage.topic}")
 
-    report = carried_out(stage, reader, stage.p, "--accept-skips")
+    report = carried_out(stage, reader, stage.p, "--accept-skips", "accept_skips")
     await_end(stage, reader)
 
     counted, reported = stage.count(reader), report["groups"][reader.group]
@@ -86,12 +86,8 @@ def test_a_group_put_back_to_where_it_was_reads_as_much_again_as_the_report_says
     read(stage, stage.b, "twice", 200)
     reader = stage.reader("twice", store=True)
 
-    with stage.run("refused", stage.p) as move:
-        move.await_reason(reader.group)
-        stage.end_refused(move)
-    with stage.run("put-back", stage.p, "--overwrite") as move:
-        began_ms, report = move.began_ms, move.report()
-    stage.start(stage.b, reader)
+    began_ms = reader.events[-1].time_ms + 1
+    report = carried_out(stage, reader, stage.p, "--overwrite", "overwrite")
     await_end(stage, reader)
 
     again, reported = read_again(reader.events, began_ms), report["groups"][reader.group]

@@ -25,7 +25,7 @@ def test_records_that_home_has_dropped_are_skipped_as_often_as_the_report_says(
     reader = stage.reader("far", store=True)
     stage.trim(stage.p, stage.topic)
 
-    report = carried_out(stage, reader, stage.b, "--accept-skips")
+    report = carried_out(stage, reader, stage.b, "--accept-skips", "accept_skips")
     await_end(stage, reader)
 
     counted, reported = stage.count(reader), report["groups"][reader.group]

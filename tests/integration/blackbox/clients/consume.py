@@ -24,25 +24,32 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
     parser.add_argument("--reset", help="auto.offset.reset; librdkafka's own default if not given")
+    parser.add_argument("--instance", help="group.instance.id of a static member")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds each record takes")
     parser.add_argument("--store", action="store_true", help="store offsets when processed")
     parser.add_argument("--count", type=int, default=0, help="end after so many; 0: never")
     return parser.parse_args()
 
 
-def main() -> None:
-    options, stop = _parse(), stop_on_sigterm()
-    record = Record(options.record, options.cluster)
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": options.bootstrap,
         "group.id": options.group,
         "group.protocol": options.protocol,
     }
+    if options.instance:
+        settings["group.instance.id"] = options.instance
     if options.store:
         settings["enable.auto.offset.store"] = False
     if options.reset:
         settings["auto.offset.reset"] = options.reset
-    consumer = Consumer(settings)
+    return settings
+
+
+def main() -> None:
+    options, stop = _parse(), stop_on_sigterm()
+    record = Record(options.record, options.cluster)
+    consumer = Consumer(_settings(options))
 
     def joined(_consumer: object, given: list[Any]) -> None:
         if given:
