@@ -49,7 +49,6 @@ def emit(flow: str, *, outlet_events: Any = None) -> dict[str, Any]:
     schedule=schedule_of(flow.emit_checkpoints_interval for flow in EMITTING),
     max_active_runs=1,
     catchup=False,
-    is_paused_upon_creation=False,
     dagrun_timeout=timedelta(minutes=15),
     default_args={"retries": 1, "retry_delay": timedelta(seconds=5)},
     tags=["srm", "checkpoints"],

@@ -2,7 +2,7 @@
 
 Failover and failback are the same steps with source and target exchanged:
 
-1. **plan** - where every group stands, where it would go on, what stands in the way. Shown as a
+1. **plan** - where every group stands, where it would resume, what stands in the way. Shown as a
    table in the task log. With *dry run* the move ends here.
 2. **hold** - producers and consumers of the move are told to finish and leave the source. The time
    without service (RTO) counts from here.
@@ -12,7 +12,8 @@ Failover and failback are the same steps with source and target exchanged:
    It looks at the clusters itself: marking **wait** as successful opens nothing.
 5. **verify** - until the groups work on the target.
 6. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
-   group. The note of the run has the summary; the report is kept in `srm-moves.internal`.
+   group. The note of the run has the summary; the report is kept in `srm-moves.internal`, and
+   `srm failover report MOVE_ID --html FILE` makes a page of it.
 
 **release** is the way out: after a failure before *go* it sends the clients back to the source,
 also when the run is marked as failed. After *go* it does nothing.
@@ -28,6 +29,9 @@ also when the run is marked as failed. After *go* it does nothing.
 - *verify*: the move is done, a group did not come back in time. Start its consumers on the target
   and clear the task.
 - *release*: clients may still be held. Clear the task once the source answers.
+
+**Several at once** - moves of different clusters, or of different topics and groups, run side by
+side. One of topics or groups that another move holds is refused by its *plan*.
 
 **To undo a move** trigger the opposite operation.
 """
@@ -144,7 +148,14 @@ PARAMS = {
         default=False,
         type="boolean",
         title="Accept skipped records",
-        description="Move a group although the target no longer has records it has still to read.",
+        description="Move a group although the target lacks records it has still to read.",
+        section="Details",
+    ),
+    "accept_open_transactions": Param(
+        default=False,
+        type="boolean",
+        title="Accept open transactions",
+        description="Move without the records that open transactions on the source hold back.",
         section="Details",
     ),
     "overwrite": Param(
@@ -205,11 +216,15 @@ def report() -> dict[str, Any]:
 
 @dag(
     schedule=None,
-    max_active_runs=1,
+    # Moves of different pairs of clusters, or of different topics and groups, need not wait for
+    # each other. Two moves of the same ones are refused by the engine, by their routes.
+    max_active_runs=16,
     catchup=False,
+    # It only runs by hand, and a run of a paused DAG would be queued: nobody should find that out
+    # on the day of a failover.
     is_paused_upon_creation=False,
     # Longer than the longest wait that the form allows: a run that is ended by this limit does not
-    # run its release.
+    # run its release, so its clients wait until the lease of the hold has ended.
     dagrun_timeout=timedelta(hours=12),
     default_args={
         "retry_delay": timedelta(seconds=2),

@@ -1,8 +1,9 @@
 """Writes translated offsets of idle consumer groups.
 
-Runs after each emission of checkpoints. A group without members on the target gets the offsets
-where it would continue there, so that it may simply be started on the other cluster. A group is
-never touched while it has members, nor where its consumers have committed themselves.
+Runs after each emission of checkpoints, or every `sync.group.offsets.interval.seconds` where that
+is set. A group without members on the target gets the offsets where it would continue there, so
+that it may simply be started on the other cluster. A group is never touched while it has members,
+nor where its consumers have committed themselves.
 
 **Where to look** - the task's return value counts, for each flow, what was decided and written, and
 names the groups that could not be read. `srm groups sync --dry-run` shows each group and partition.
@@ -22,7 +23,7 @@ from operator import or_
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import dag, task
+from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, dag, task
 
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
@@ -32,25 +33,39 @@ from srm_airflow.settings import (
     flow_id,
     job_arguments,
     load,
+    schedule_of,
     spark_job,
 )
 
 CONFIG = load()
 SYNCING = [flow for flow in flow_configs(CONFIG) if flow.sync_group_offsets_enabled]
-ASSETS = [checkpoints_asset(flow.flow) for flow in SYNCING if flow.emit_checkpoints_enabled]
+TIMED = [flow.sync_group_offsets_interval for flow in SYNCING if flow.sync_group_offsets_interval]
+ASSETS = [
+    checkpoints_asset(flow.flow)
+    for flow in SYNCING
+    if flow.emit_checkpoints_enabled and not flow.sync_group_offsets_interval
+]
+
+
+def _schedule() -> Any:
+    """Return what starts a run: the shortest interval that is set, the others' checkpoints."""
+    interval = schedule_of(TIMED)
+    emitted = reduce(or_, ASSETS) if ASSETS else None
+    if interval is None or emitted is None:
+        return interval or emitted
+    return AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(interval), assets=emitted)
 
 
 @task
 def sync(flows: list[str], *, triggering_asset_events: Any = None) -> dict[str, Any]:
-    """Sync the flows whose checkpoints have been emitted, all of them when run by hand."""
+    """Sync the flows whose checkpoints have been emitted; all when run by time or by hand."""
     return engine_calls.sync_flows(engine_calls.flows_of_events(triggering_asset_events) or flows)
 
 
 @dag(
-    schedule=reduce(or_, ASSETS) if ASSETS else None,
+    schedule=_schedule(),
     max_active_runs=1,
     catchup=False,
-    is_paused_upon_creation=False,
     dagrun_timeout=timedelta(minutes=15),
     default_args={"retries": 1, "retry_delay": timedelta(seconds=5)},
     tags=["srm", "groups"],

@@ -31,7 +31,6 @@ CONFIG = load()
     schedule=settled_cron("*/5 * * * *"),
     max_active_runs=1,
     catchup=False,
-    is_paused_upon_creation=False,
     dagrun_timeout=timedelta(minutes=15),
     default_args={"retries": 1, "retry_delay": timedelta(seconds=10)},
     tags=["srm", "metrics", "spark"],

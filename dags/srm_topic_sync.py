@@ -34,7 +34,6 @@ def sync(flow: str) -> dict[str, Any]:
     ),
     max_active_runs=1,
     catchup=False,
-    is_paused_upon_creation=False,
     dagrun_timeout=timedelta(minutes=10),
     default_args={"retries": 1, "retry_delay": timedelta(seconds=5)},
     tags=["srm", "topics"],

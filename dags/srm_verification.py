@@ -61,7 +61,6 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
     schedule=settled_cron("17 * * * *"),
     max_active_runs=1,
     catchup=False,
-    is_paused_upon_creation=False,
     dagrun_timeout=timedelta(hours=2),
     params=PARAMS,
     render_template_as_native_obj=True,

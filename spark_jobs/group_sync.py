@@ -14,12 +14,11 @@ from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.spark.group_sync import sync_spread
 from srm.spark.job import JobResult, group_failure, parser, run_job
-from srm.wiring import open_flow
 
 
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:
     """Run the job for one flow; the printed summary leaves out the single decisions."""
-    summary = sync_spread(spark, config, flow, open_flow)
+    summary = sync_spread(spark, config, flow)
     return JobResult(replace(summary, decisions=()), group_failure(summary.errors))
 
 

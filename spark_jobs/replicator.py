@@ -14,7 +14,6 @@ from srm.domain.topics import Flow
 from srm.errors import SrmError
 from srm.spark.program import run_program
 from srm.spark.replicator import Replicator
-from srm.wiring import open_flow
 
 
 def main() -> int:
@@ -32,7 +31,7 @@ def main() -> int:
     logging.getLogger("srm").setLevel(logging.INFO)
     try:
         config = load_config(options.config)
-        replicator = Replicator(config, options.flow or config.flows, open_flow)
+        replicator = Replicator(config, options.flow or config.flows)
         run_program(replicator, until_caught_up=options.until_caught_up)
     except SrmError as error:
         sys.stderr.write(f"srm: {error}\n")

@@ -15,10 +15,11 @@ from airflow.sdk.exceptions import AirflowFailException
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.engine import checkpoints, group_sync, topic_sync
+from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError, UnavailableError
 from srm_airflow.outcome import as_json, engine_errors
-from srm_airflow.settings import config_path, wiring
+from srm_airflow.settings import config_path
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +27,23 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def opened(flow: str) -> Iterator[FlowContext]:
     """Open one flow of the configuration, with srm's errors turned into Airflow's."""
-    with engine_errors():
-        config = load_config(config_path())
-        with wiring().open_flow(config, Flow.parse(flow)) as context:
-            yield context
+    from srm.wiring import open_flow  # noqa: PLC0415 - brings the Kafka clients, not for parsing
+
+    with engine_errors(), open_flow(load_config(config_path()), Flow.parse(flow)) as context:
+        yield context
+
+
+@contextmanager
+def opened_move(source: str, target: str, config: str | None = None) -> Iterator[MoveContext]:
+    """Open both flows between the clusters of a move.
+
+    Raises:
+        SrmError: the configuration does not know the clusters, or one does not answer.
+    """
+    from srm.wiring import open_move  # noqa: PLC0415 - brings the Kafka clients, not for parsing
+
+    with open_move(load_config(config or config_path()), source, target) as context:
+        yield context
 
 
 def emit_checkpoints(flow: str) -> dict[str, Any]:

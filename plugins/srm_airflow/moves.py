@@ -11,20 +11,17 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from srm.domain.move.plan import MovePlan
 from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move.store import MoveContext
-from srm.errors import ConflictError, NotFoundError, UsageError
-from srm_airflow.move_text import note_text, plan_text, reasons_text, report_text
-from srm_airflow.move_watch import opened_move
+from srm.errors import ConflictError, NotFoundError
+from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view
+from srm_airflow.engine_calls import opened_move
 from srm_airflow.outcome import as_json, engine_errors
-from srm_airflow.settings import config_path
 
 logger = logging.getLogger(__name__)
 
@@ -41,62 +38,24 @@ def plan(params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str) -> dic
             removes; nothing was touched.
     """
     with engine_errors():
-        refuse_unknown(conf)
         dry_run = bool(params.get(DRY_RUN))
-        request = MoveRequest.parse({k: v for k, v in params.items() if k != DRY_RUN})
+        # With the conf, as Airflow accepts keys that the form does not have, and ignores them.
+        asked = {**conf, **params}
+        request = MoveRequest.parse({k: v for k, v in asked.items() if k != DRY_RUN})
         move_id = move_id_of(request, run_id)
-        with opened_move(str(config_path()), request.source, request.target) as context:
+        with opened_move(request.source, request.target) as context:
             planned = move.plan(context, request, move_id, dry_run=dry_run)
-        logger.info("The plan:\n%s", plan_text(planned))
+        logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not dry_run:
             raise ConflictError(
                 f"the move cannot start, nothing was touched: {reasons_text(planned.blocking)}"
             )
-    return describe(planned, dry_run=dry_run)
-
-
-def refuse_unknown(conf: Mapping[str, Any]) -> None:
-    """Refuse keys that no field of the form has: Airflow itself accepts and ignores them.
-
-    Raises:
-        UsageError: there is one.
-    """
-    known = {DRY_RUN, *(field.name for field in fields(MoveRequest))}
-    unknown = sorted(set(conf) - known)
-    if unknown:
-        raise UsageError(
-            f"unknown key {', '.join(map(repr, unknown))} in the run's configuration: "
-            f"known are {', '.join(sorted(known))}"
-        )
+    return {**plan_summary(planned), DRY_RUN: dry_run}
 
 
 def move_id_of(request: MoveRequest, run_id: str) -> str:
     """Derive the move's id from the run, so that a repeated task finds the same move."""
     return f"{request.operation}-{_ID_CHARACTERS.sub('-', run_id).strip('-')}"
-
-
-def describe(planned: MovePlan, *, dry_run: bool) -> dict[str, Any]:
-    """Sum a plan up for XCom; the whole plan is in ``srm-moves.internal``."""
-    return {
-        "move_id": planned.move_id,
-        "operation": planned.request.operation,
-        "source": planned.request.source,
-        "target": planned.request.target,
-        "wait_seconds": planned.request.wait_seconds,
-        "dry_run": dry_run,
-        "topics": list(planned.topics),
-        "groups": {
-            group.group: {
-                "members": len(group.members),
-                "lag": group.lag,
-                "re_read": group.re_read,
-                "skipped": group.skipped,
-            }
-            for group in planned.groups
-        },
-        "blocking": list(planned.blocking),
-        "warnings": list(planned.warnings),
-    }
 
 
 def hold(planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,8 +138,8 @@ def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
         return dict(planned), f"dry run of {planned['move_id']}: {verdict}"
     with _opened(planned) as context:
         result = move.report(context, planned["move_id"])
-    logger.info("The report:\n%s", report_text(result))
-    return as_json(result), note_text(result)
+    logger.info("The report:\n%s", as_text(report_view(result)))
+    return as_json(result), report_line(result)
 
 
 def require_ok(result: Mapping[str, Any]) -> None:
@@ -195,8 +154,5 @@ def require_ok(result: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _opened(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
-    with (
-        engine_errors(),
-        opened_move(str(config_path()), planned["source"], planned["target"]) as context,
-    ):
+    with engine_errors(), opened_move(planned["source"], planned["target"]) as context:
         yield context

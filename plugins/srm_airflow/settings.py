@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,8 +95,3 @@ def job_arguments(config: Config, flows: Iterable[Flow] | None = None) -> list[s
     """Return the arguments that all Spark jobs take; all enabled flows unless some are named."""
     named = [part for flow in flows or config.flows for part in ("--flow", str(flow))]
     return ["--config", str(config_path()), *named]
-
-
-def wiring() -> Any:
-    """Return the module srm.wiring, imported in tasks only: it brings the Kafka clients along."""
-    return import_module("srm.wiring")

@@ -11,7 +11,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from srm.domain.move.gate import SyncStatus
 from srm.errors import SrmError
-from srm_airflow.move_text import progress_line, progress_summary
+from srm.pages.moves import progress_line, progress_summary
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.rest import AirflowRest
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
-from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster, FlowContext
+from srm.engine.supervision import StateTopics, topic_on
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
 
@@ -28,12 +28,13 @@ def open_cluster(config: Config, alias: str) -> Iterator[Cluster]:
     Raises:
         ConfigError: the configuration does not list the alias.
     """
-    with _cluster(alias, partial(config.client, alias)) as cluster:
+    with kafka_cluster(alias, config.cluster_clients(alias)) as cluster:
         yield cluster
 
 
-def _cluster(alias: str, properties: Callable[[ClientKind], dict[str, str]]) -> KafkaCluster:
-    return KafkaCluster(alias, properties("admin"), properties("consumer"), properties("producer"))
+def kafka_cluster(alias: str, clients: ClusterClients) -> KafkaCluster:
+    """Return a cluster that is connected to when first used; the caller closes it."""
+    return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer)
 
 
 @contextmanager
@@ -46,8 +47,8 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
     """
     configured = config.flow(flow)
     with (
-        _cluster(flow.source, partial(config.flow_client, flow, flow.source)) as source,
-        _cluster(flow.target, partial(config.flow_client, flow, flow.target)) as target,
+        kafka_cluster(flow.source, config.cluster_clients(flow.source, flow)) as source,
+        kafka_cluster(flow.target, config.cluster_clients(flow.target, flow)) as target,
     ):
         effective = control_lists.effective(configured, control_lists.load(target, flow))
         yield flow_context(effective, source, target)
@@ -57,6 +58,8 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
 def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]:
     """Give access to both flows between two clusters, for a move from source to target.
 
+    Each cluster serves both flows, so its own client settings hold, not those of a single flow.
+
     Raises:
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
@@ -64,13 +67,31 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
     with (
-        open_cluster(config, flow.source) as left,
-        open_cluster(config, flow.target) as taken,
+        open_cluster(config, flow.source) as from_cluster,
+        open_cluster(config, flow.target) as to_cluster,
     ):
+        forward = control_lists.merged_if_known(forward, to_cluster)
+        reverse = control_lists.merged_if_known(reverse, from_cluster)
         yield MoveContext(
-            flow_context(control_lists.merged_if_known(forward, taken), left, taken),
-            flow_context(control_lists.merged_if_known(reverse, left), taken, left),
+            flow_context(forward, from_cluster, to_cluster),
+            flow_context(reverse, to_cluster, from_cluster),
         )
+
+
+@contextmanager
+def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
+    """Give access to the state topics of flows, by which their replicators are supervised.
+
+    Raises:
+        ConfigError: the configuration does not list a flow's target.
+    """
+    wanted = tuple(flows)
+    with ExitStack() as stack:
+        clusters = {
+            alias: stack.enter_context(open_cluster(config, alias))
+            for alias in {flow.target for flow in wanted}
+        }
+        yield {flow: topic_on(clusters[flow.target], flow) for flow in wanted}
 
 
 def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowContext:

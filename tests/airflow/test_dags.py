@@ -42,11 +42,23 @@ def test_all_dags_import_and_no_other_exists(bag: Any) -> None:
 
 def test_every_dag_runs_once_at_a_time_without_catching_up_and_explains_itself(bag: Any) -> None:
     for dag in bag.dags.values():
-        assert dag.max_active_runs == 1, dag.dag_id
+        assert dag.max_active_runs == (16 if dag.dag_id == "srm_failover" else 1), dag.dag_id
         assert dag.catchup is False, dag.dag_id
         assert "srm" in dag.tags, dag.dag_id
         assert "When it is red" in (dag.doc_md or ""), dag.dag_id
-        assert dag.is_paused_upon_creation is False, dag.dag_id
+
+
+def test_whether_a_new_dag_starts_by_itself_is_the_decision_of_the_airflow_it_is_put_into(
+    bag: Any,
+) -> None:
+    """Putting the files there must not start replication where new DAGs are paused by default.
+
+    A move only runs by hand, and must not be queued for a DAG that nobody has unpaused.
+    """
+    pinned = {name: dag.is_paused_upon_creation for name, dag in bag.dags.items()}
+
+    assert pinned.pop("srm_failover") is False
+    assert set(pinned.values()) == {None}
 
 
 def test_every_dag_but_the_endless_one_has_a_time_limit(bag: Any) -> None:
@@ -68,6 +80,31 @@ def test_group_offset_sync_starts_when_checkpoints_of_either_flow_are_emitted(ba
     assert {asset.name for asset in condition.objects} == emitted
     assert emitted == {"srm_checkpoints B->P", "srm_checkpoints P->B"}
     assert type(condition).__name__ == "AssetAny"
+
+
+@pytest.mark.parametrize(
+    ("lines", "timetable"),
+    [
+        ("sync.group.offsets.interval.seconds = 45\n", "DeltaDataIntervalTimetable"),
+        ("P->B.sync.group.offsets.interval.seconds = 45\n", "AssetOrTimeSchedule"),
+    ],
+)
+def test_group_offset_sync_runs_by_its_own_interval_where_one_is_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: str, timetable: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(Path(os.environ["SRM_CONFIG"]).read_text() + lines)
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+
+    bag = DagBag(str(DAGS / "srm_group_offset_sync.py"))
+
+    assert bag.import_errors == {}
+    found = bag.dags["srm_group_offset_sync"].timetable
+    assert type(found).__name__ == timetable
+    if timetable == "AssetOrTimeSchedule":
+        assert found.asset_condition.name == "srm_checkpoints B->P"
+        found = found.timetable
+    assert found.delta == timedelta(seconds=45)
 
 
 def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:

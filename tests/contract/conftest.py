@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import pytest
@@ -17,6 +17,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.testing.fake_cluster import FakeCluster
+from srm.wiring import now_ms
 
 JOIN_DEADLINE_S = 30
 
@@ -28,13 +29,23 @@ class Site(Protocol):
 
     def produce(self, topic: str, partition: int, records: int) -> None: ...
 
+    def produce_idempotently(self, topic: str, partition: int, records: int) -> None: ...
+
+    def produce_in(self, name: str, topic: str, partition: int, records: int) -> None: ...
+
+    def commit_in(self, name: str, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+    def end_transaction(self, name: str, *, commit: bool) -> None: ...
+
     def trim(self, topic: str, partition: int, start: int) -> None: ...
 
     def delete_topic(self, topic: str) -> None: ...
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
-    def member(self, group: str, topic: str, kind: str) -> Iterator[None]: ...
+    def member(
+        self, group: str, topic: str, kind: str, instance_id: str = ""
+    ) -> AbstractContextManager[None]: ...
 
 
 class FakeSite:
@@ -46,6 +57,18 @@ class FakeSite:
     def produce(self, topic: str, partition: int, records: int) -> None:
         self.cluster.produce(topic, partition, records)
 
+    def produce_idempotently(self, topic: str, partition: int, records: int) -> None:
+        self.cluster.produce(topic, partition, records, producer_id=7, timestamp_ms=now_ms())
+
+    def produce_in(self, name: str, topic: str, partition: int, records: int) -> None:
+        self.cluster.produce_in(name, topic, partition, records)
+
+    def commit_in(self, name: str, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.cluster.commit_in(name, group, offsets)
+
+    def end_transaction(self, name: str, *, commit: bool) -> None:
+        self.cluster.end_transaction(name, commit=commit)
+
     def trim(self, topic: str, partition: int, start: int) -> None:
         self.cluster.trim(topic, partition, start)
 
@@ -56,8 +79,8 @@ class FakeSite:
         self.cluster.commit(group, offsets)
 
     @contextmanager
-    def member(self, group: str, topic: str, kind: str) -> Iterator[None]:
-        self.cluster.join(group, f"app-{topic}", kind)
+    def member(self, group: str, topic: str, kind: str, instance_id: str = "") -> Iterator[None]:
+        self.cluster.join(group, f"app-{topic}", kind, instance_id)
         yield
         self.cluster.leave(group, f"app-{topic}")
 
@@ -69,9 +92,38 @@ class KafkaSite:
         self.props = {"bootstrap.servers": bootstrap}
         self.cluster = KafkaCluster(alias, self.props, self.props, self.props)
         self._admin = AdminClient(self.props)
+        self._transactional: dict[str, Producer] = {}
 
     def produce(self, topic: str, partition: int, records: int) -> None:
-        producer = Producer(self.props)
+        self._produce(Producer(self.props), topic, partition, records)
+
+    def produce_idempotently(self, topic: str, partition: int, records: int) -> None:
+        producer = Producer({**self.props, "enable.idempotence": True})
+        self._produce(producer, topic, partition, records)
+
+    def produce_in(self, name: str, topic: str, partition: int, records: int) -> None:
+        self._produce(self._in_transaction(name), topic, partition, records)
+
+    def commit_in(self, name: str, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        consumer = Consumer({**self.props, "group.id": group})
+        places = [KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
+        producer = self._in_transaction(name)
+        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), 30)
+        consumer.close()
+
+    def end_transaction(self, name: str, *, commit: bool) -> None:
+        producer = self._transactional.pop(name)
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+    def _in_transaction(self, name: str) -> Producer:
+        if name not in self._transactional:
+            producer = Producer({**self.props, "transactional.id": name})
+            producer.init_transactions(60)
+            producer.begin_transaction()
+            self._transactional[name] = producer
+        return self._transactional[name]
+
+    def _produce(self, producer: Producer, topic: str, partition: int, records: int) -> None:
         for _ in range(records):
             producer.produce(topic, b"value", b"key", partition=partition)
         assert producer.flush(30) == 0
@@ -97,9 +149,10 @@ class KafkaSite:
         consumer.close()
 
     @contextmanager
-    def member(self, group: str, topic: str, kind: str) -> Iterator[None]:
+    def member(self, group: str, topic: str, kind: str, instance_id: str = "") -> Iterator[None]:
         consumer = Consumer(
             {
+                **({"group.instance.id": instance_id} if instance_id else {}),
                 **self.props,
                 "group.id": group,
                 "group.protocol": kind,

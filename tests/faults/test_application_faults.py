@@ -11,8 +11,12 @@ import pytest
 from tests.faults.application import START_S, Application, load
 from tests.waiting import eventually
 
+from srm.config.loader import load_config
+from srm.domain.topics import Flow
+from srm.engine import supervision
 from srm.stack.kafka import KafkaBroker
 from srm.testing.processes import slot_workers
+from srm.wiring import open_state_topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(400)]
 
@@ -71,3 +75,31 @@ def test_sigterm_ends_many_partitions_within_5_seconds_with_their_last_positions
     assert (code, left) == (0, [])
     assert took < 5.5
     assert application.reported() == application.ends()
+
+
+def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_stopped(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """One flow is asked, as the target of the other may not answer: both are ended."""
+    application = Application(clusters, tmp_path)
+
+    with load(application):
+        with application.running() as driver:
+            application.grows(500)
+            everything = [driver, *driver.children(recursive=True)]
+            config, flow = load_config(application.config), Flow.parse(application.flows[0])
+            with open_state_topics(config, [flow]) as topics:
+                [answer] = supervision.ask(topics, "stop", "test", 0, wait_s=60.0)
+            at_the_end = application.copied()
+            code = driver.wait(30)
+            _, left = psutil.wait_procs(everything, timeout=10)
+        assert answer.outcome == "ended"
+        assert (code, left) == (0, [])
+        assert application.copied() == at_the_end, "its last heartbeat came after its slots"
+        with open_state_topics(config, config.flows) as topics:
+            assert all(signs and signs.ended for signs in supervision.look(topics).values())
+
+        with application.running():  # the request is older than this one
+            application.grows(500)
+    with application.running():
+        eventually(application.is_equal, "source and target are equal", START_S)

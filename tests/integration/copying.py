@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.flows import flow_config
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import OffsetMap
@@ -126,7 +127,10 @@ class CopyLab:
         return self._generation
 
     def spec(self, slot: str) -> SlotSpec:
-        return SlotSpec(self.config, slot, self.source_props, self.target_props)
+        source, target = self.source_props, self.target_props
+        return SlotSpec(
+            self.config, slot, ClusterClients.alike(source), ClusterClients.alike(target)
+        )
 
     @contextmanager
     def running(self, slot: str = "0") -> Iterator[None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
@@ -12,11 +14,32 @@ def run_tool(
     main: str, *arguments: str, check: bool = True, timeout_s: float = 60.0
 ) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka, or a Java file beside its jars, in a small JVM; keep its output."""
-    java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1"]
     return subprocess.run(
-        [*java, "-cp", kafka_class_path(), main, *arguments],
+        _command(main, arguments),
         check=check,
         capture_output=True,
         text=True,
         timeout=timeout_s,
     )
+
+
+@contextmanager
+def running_tool(main: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start such a program and let it run; it is ended afterwards, if it has not ended by then."""
+    process = subprocess.Popen(
+        _command(main, arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _command(main: str, arguments: tuple[str, ...]) -> list[str]:
+    java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1"]
+    return [*java, "-cp", kafka_class_path(), main, *arguments]

@@ -93,7 +93,7 @@ class Site:
         def work(flow: Flow) -> None:
             try:
                 sides = [
-                    self.config.client(alias, "consumer") for alias in (flow.source, flow.target)
+                    self.config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)
                 ]
                 run_slot(SlotSpec(self.config.flow(flow), "0", *sides), stop)
             except BaseException as error:  # noqa: BLE001 -- the test reports it
@@ -179,12 +179,12 @@ class Application:
     def _work(self) -> None:
         site, watcher = self._arguments
         try:
-            with FailoverConsumer(
-                site.config, self.group, [site.topic], watcher=watcher
-            ) as consumer:
+            with FailoverConsumer({"group.id": self.group}, watcher=watcher) as consumer:
+                consumer.subscribe([site.topic])
                 while not self._stop.is_set():
                     message = consumer.poll(0.5)
                     if message is not None:
+                        assert message.error() is None, message.error()
                         self.processed.append(message.value())
                         self.clusters.add(consumer.cluster)
                         if self.pause_s:
@@ -220,11 +220,10 @@ class Source:
 
         number = 0
         try:
-            with FailoverProducer(
-                self._site.config, [self._site.topic], watcher=self._watcher
-            ) as producer:
+            with FailoverProducer({}, topics=[self._site.topic], watcher=self._watcher) as producer:
                 while not self._stop.wait(0.002):
                     number += 1
+                    producer.poll(0)
                     value = f"payment-{number}".encode()
                     producer.produce(
                         self._site.topic, value, str(number % 50), on_delivery=delivered

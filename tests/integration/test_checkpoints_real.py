@@ -28,7 +28,7 @@ from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine import checkpoints, group_sync, topic_sync
+from srm.engine import checkpoints, group_sync, offsets_export, topic_sync
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
@@ -238,9 +238,11 @@ def test_a_group_goes_over_and_comes_back_without_reading_anything_twice(
     assert group_sync.sync(copied.back).applied == 1
     assert copied.forward.source.committed(copied.group) == {copied.here: 25}
 
-    # Both flows again: what srm itself wrote is no progress of the group.
-    assert checkpoints.emit(copied.forward).states == {"own-write": 1}
-    assert group_sync.sync(copied.forward).applied == 0
+    # Both flows again: what srm itself wrote is where the group stands, but no progress of it.
+    assert checkpoints.emit(copied.forward).written == 1
+    assert group_sync.sync(copied.forward).actions == {"own-write": 1}
+    [checkpoint] = offsets_export.checkpoints(copied.forward.target, copied.sites.there)
+    assert checkpoint.downstream_offset == 25 + SHIFT
     assert _read_and_leave(copied, p, protocol, 15) == [f"payment {n}" for n in range(25, 40)]
 
 
@@ -294,7 +296,7 @@ def test_records_deleted_on_the_replica_are_counted_as_lost(copied: Copied) -> N
 
     [outcome] = checkpoints.compute(copied.forward)
 
-    assert (outcome.downstream_offset, outcome.lost) == (30, 30 - SHIFT - 10)
+    assert (outcome.downstream_offset, outcome.dropped) == (30, 30 - SHIFT - 10)
 
 
 def test_the_commands_say_the_same_as_the_engine(copied: Copied) -> None:

@@ -18,7 +18,7 @@ from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.waiting import eventually
 
-from srm.config.model import FlowConfig
+from srm.config.model import ClusterClients, FlowConfig
 from srm.domain import internal_topics
 from srm.domain.replication_records import DriverHeartbeat, PartitionStatus, SlotReport
 from srm.domain.topics import Flow, TopicPartition
@@ -64,6 +64,10 @@ class Srm:
     target: dict[str, str]
     config: FlowConfig
 
+    def spec(self) -> SlotSpec:
+        sides = (ClusterClients.alike(self.source), ClusterClients.alike(self.target))
+        return SlotSpec(self.config, "0", *sides)
+
     @contextmanager
     def context(self) -> Iterator[FlowContext]:
         with (
@@ -93,7 +97,7 @@ class Srm:
                 identity=lambda: DriverHeartbeat("driver", "app", "host", os.getpid(), 0),
                 timing=Timing(refresh_s=0.5),
             )
-            spec = SlotSpec(self.config, "0", self.source, self.target)
+            spec = self.spec()
             threads = [
                 threading.Thread(target=run, args=(work,))
                 for work in (
@@ -184,7 +188,7 @@ def copy(srm: Srm, world: World) -> str:
     """Run a slot until the partition says what keeps it from copying one more record."""
     began = time.time() * 1000
     stop = threading.Event()
-    spec = SlotSpec(srm.config, "0", srm.source, srm.target)
+    spec = srm.spec()
     slot = threading.Thread(target=run_slot, args=(spec, stop))
     reasons: list[str] = []
 

@@ -87,9 +87,9 @@ def copied(clusters: Mapping[str, KafkaBroker], config: Config, name: str) -> It
 def test_groups_in_many_tasks_are_checkpointed_and_synced_as_in_one(copied, config, name):
     before = emit(copied, dry_run=True)
     with spark_session("srm-spread-tests", "local[2]") as spark:
-        emitted = emit_spread(spark, config, FLOW, open_flow)
-        synced = sync_spread(spark, config, FLOW, open_flow)
-        again = emit_spread(spark, config, FLOW, open_flow)
+        emitted = emit_spread(spark, config, FLOW)
+        synced = sync_spread(spark, config, FLOW)
+        again = emit_spread(spark, config, FLOW)
 
     assert (emitted.groups, emitted.written, emitted.errors) == (GROUPS, GROUPS, {})
     assert (emitted.outcomes, emitted.states) == (before.outcomes, before.states)

@@ -134,7 +134,7 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
     )
     config = load_config(file)
     clients = [config.flow_client(flow, flow.target, kind) for kind in ("consumer", "producer")]
-    sides = [config.flow_client(flow, alias, "admin") for alias in (flow.source, flow.target)]
+    sides = [config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)]
     stop = threading.Event()
     with open_flow(config, flow) as context:
         context.source.create_topics([TopicSpec(topic, 2, 1, {"retention.ms": "99999999"})])

@@ -18,7 +18,8 @@ from srm.engine.group_sync import GroupSyncSummary
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
 from srm.spark import checkpoints, group_sync
-from srm.spark.groups import deal, over_groups
+from srm.spark import groups as spread
+from srm.spark.groups import deal, over_groups, run_hand
 
 pytestmark = pytest.mark.spark
 
@@ -34,29 +35,39 @@ def test_each_group_is_dealt_once_and_hands_are_alike_in_size(groups, hands):
     assert max(map(len, dealt), default=0) - min(map(len, dealt), default=0) <= 1
 
 
-def test_a_task_that_fails_is_reported_for_its_groups_only(spark):
-    def call(_: FlowContext, groups: Collection[str]) -> tuple[str, ...]:
-        if "g007" in groups:
-            raise UnavailableError("cluster P is away")
-        return tuple(groups)
-
-    def open_nothing(config: Config, flow: Flow) -> AbstractContextManager[FlowContext]:
-        assert (config.path, str(flow)) == ("srm.properties", "P->B")
-        return nullcontext()  # type: ignore[arg-type]
-
+def test_tasks_that_cannot_open_the_flow_are_reported_for_each_of_their_groups(spark):
     groups = [f"g{n:03}" for n in range(100)]
 
-    results, errors = over_groups(spark, CONFIG, FLOW, open_nothing, groups, call)
+    results, errors = over_groups(spark, CONFIG, FLOW, groups, len)
 
-    done = [group for result in results for group in result]
-    assert sorted([*done, *errors]) == groups
-    assert "g007" in errors
-    assert set(errors.values()) == {"cluster P is away"}
-    assert len(results) == 3
+    assert results == []
+    assert sorted(errors) == groups
+    assert set(errors.values()) == {"flow P->B is unknown: srm.properties lists the clusters P, B"}
+
+
+def test_a_hand_that_fails_is_reported_for_its_groups_only(monkeypatch):
+    def call(_: FlowContext, groups: Collection[str]) -> int:
+        if "g007" in groups:
+            raise UnavailableError("cluster P is away")
+        return len(groups)
+
+    opened: list[tuple[str, Flow]] = []
+
+    def open_nothing(config: Config, flow: Flow) -> AbstractContextManager[None]:
+        opened.append((config.path, flow))
+        return nullcontext()
+
+    monkeypatch.setattr(spread, "open_flow", open_nothing)
+
+    bad, good = [run_hand(CONFIG, FLOW, hand, call) for hand in (("g006", "g007"), ("g008",))]
+
+    assert bad == (None, {"g006": "cluster P is away", "g007": "cluster P is away"})
+    assert good == (1, {})
+    assert opened == [("srm.properties", FLOW)] * 2
 
 
 def test_without_groups_no_task_is_started(spark):
-    assert over_groups(spark, CONFIG, FLOW, nullcontext, [], len) == ([], {})
+    assert over_groups(spark, CONFIG, FLOW, [], len) == ([], {})
 
 
 def test_summaries_of_checkpoints_add_up_and_outcomes_are_in_order():

@@ -30,7 +30,7 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")
 ]
 
-_COLOURS = {"translated": "green", "own-write": "dim", "not-selected": "dim"}
+_COLOURS = {"translated": "green", "not-selected": "dim"}
 
 
 @app.callback()

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,11 +19,9 @@ from srm.config.hierarchy import Candidate, Resolved, resolve_client
 from srm.config.keys import KEYS
 from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
 from srm.config.model import Config, FlowConfig
+from srm.config.secrets import shown
 from srm.domain.topics import Flow
 from srm.errors import UsageError
-
-_SECRET: Final = ("password", "secret", "jaas", "key.pem", "keystore.key", "oauthbearer.config")
-_HIDDEN: Final = "[hidden]"
 
 app = typer.Typer(no_args_is_help=True, help="Check the properties file and explain its values.")
 
@@ -155,9 +153,10 @@ def _explain_client(key: str, file: SettingsFile, flow: Flow | None) -> Iterator
 
 
 def _explanation(resolved: Resolved, subject: str) -> Explanation:
-    trace = resolved.trace
-    if any(part in resolved.name for part in _SECRET):
-        trace = tuple(replace(candidate, value=_HIDDEN) for candidate in trace)
+    trace = tuple(
+        replace(candidate, value=shown(resolved.name, candidate.value))
+        for candidate in resolved.trace
+    )
     value = trace[-1].value if trace else None
     return Explanation(resolved.name, subject, value, trace)
 

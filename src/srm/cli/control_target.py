@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from srm.config.loader import (
 )
 from srm.config.model import Config
 from srm.config.properties import read_properties, with_overrides
+from srm.config.secrets import shown
 from srm.domain.topics import Flow
 from srm.errors import UsageError
 
@@ -30,9 +31,9 @@ class ConnectionOptions:
 
     config: Path | None = None
     bootstrap_servers: str | None = None
-    props: tuple[str, ...] = ()
-    producer_props: tuple[str, ...] = ()
-    consumer_props: tuple[str, ...] = ()
+    props: tuple[str, ...] = field(default=(), repr=False)
+    producer_props: tuple[str, ...] = field(default=(), repr=False)
+    consumer_props: tuple[str, ...] = field(default=(), repr=False)
 
     def over(self, weaker: ConnectionOptions) -> ConnectionOptions:
         """Put these options over those that were given before the subcommand."""
@@ -127,6 +128,7 @@ def _settings(prefix: str, texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"{option} {text!r} is not of the form key=value")
+            said = shown(text, text)
+            raise UsageError(f"{option} {said!r} is not of the form key=value")
         settings[prefix + key.strip()] = value.strip()
     return settings

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from srm.cli.failover_view import MoveView, render_plan, render_report
+from srm.cli.failover_view import MoveView
 from srm.cli.output import ConfigOption, JsonOption, emit
 from srm.config.loader import load_config
 from srm.domain.move.gate import SyncStatus
@@ -25,6 +25,8 @@ from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore
 from srm.errors import ConflictError, UsageError
+from srm.pages.html import move_page
+from srm.pages.moves import plan_view, report_view
 from srm.wiring import open_move
 
 app = typer.Typer(
@@ -63,7 +65,14 @@ MoveIdOption = Annotated[
     typer.Option("--move-id", help="Id of the move; made up by default. Again: go on with it."),
 ]
 AcceptSkipsOption = Annotated[
-    bool, typer.Option("--accept-skips", help="Move although the target has dropped records.")
+    bool, typer.Option("--accept-skips", help="Move although the target lacks unread records.")
+]
+AcceptOpenOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-open-transactions",
+        help="Move without the records that open transactions on the source hold back.",
+    ),
 ]
 OverwriteOption = Annotated[
     bool,
@@ -81,6 +90,7 @@ def plan(
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
+    accept_open_transactions: AcceptOpenOption = False,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -94,10 +104,11 @@ def plan(
             group,
             timeout,
             accept_skips=accept_skips,
+            accept_open_transactions=accept_open_transactions,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, dry_run=True)
-    emit(planned, as_json, lambda console: render_plan(console, planned))
+    emit(planned, as_json, lambda console: console.print(plan_view(planned)))
 
 
 @app.command()
@@ -110,6 +121,7 @@ def run(
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
+    accept_open_transactions: AcceptOpenOption = False,
     overwrite: OverwriteOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     move_id: MoveIdOption = None,
@@ -130,14 +142,15 @@ def run(
             group,
             timeout,
             accept_skips=accept_skips,
+            accept_open_transactions=accept_open_transactions,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, move_id, dry_run=dry_run)
         if dry_run:
-            emit(planned, as_json, lambda console: render_plan(console, planned))
+            emit(planned, as_json, lambda console: console.print(plan_view(planned)))
             return
         progress = Console(stderr=True)
-        render_plan(progress, planned)
+        progress.print(plan_view(planned))
         view = MoveView(planned)
         with (
             _interrupts_between_steps() as interrupted,
@@ -151,7 +164,7 @@ def run(
                     raise KeyboardInterrupt
 
             result = move.carry_out(context, planned.move_id, show)
-    emit(result, as_json, lambda console: render_report(console, result))
+    emit(result, as_json, lambda console: console.print(report_view(result)))
     if not result.ok:
         raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
 
@@ -187,8 +200,10 @@ def report(
     with _opened_for(move_id, config, source, target) as context:
         result = move.report(context, move_id)
         if html is not None:
-            html.write_text(move.report_html(context, move_id), encoding="utf-8")
-    emit(result, as_json, lambda console: render_report(console, result))
+            store = MoveStore(context)
+            page = move_page(store.plan(move_id), store.progress(move_id), result)
+            html.write_text(page, encoding="utf-8")
+    emit(result, as_json, lambda console: console.print(report_view(result)))
 
 
 @app.command()

@@ -15,6 +15,7 @@ from srm.cli import (
     groups,
     metrics,
     replicate,
+    replicator,
     stack,
     status,
     topics,
@@ -42,6 +43,7 @@ app = typer.Typer(
 demo.register(app)
 app.add_typer(stack.app, name="stack")
 replicate.register(app)
+app.add_typer(replicator.app, name="replicator")
 app.add_typer(config.app, name="config")
 app.add_typer(metrics.app, name="metrics")
 verify.register(app)

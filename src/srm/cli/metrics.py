@@ -48,7 +48,7 @@ def aggregate(
     with spark_session("srm-metrics", master) as spark:
         for one in flow or resolved.flows:
             with open_flow(resolved, one) as context:
-                consumer = resolved.client(one.target, "consumer")
+                consumer = resolved.cluster_clients(one.target, one).consumer
                 summaries.append(aggregate_flow(spark, context, consumer, spec))
     emit(tuple(summaries), as_json, lambda console: _render_summaries(console, summaries))
 

@@ -23,7 +23,6 @@ from rich.text import Text
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.config.loader import load_config
 from srm.replication.progress import FlowProgress
-from srm.wiring import open_flow
 
 LINE_EVERY_S: Final = 5.0
 LIVE_EVERY_S: Final = 1.0
@@ -185,7 +184,7 @@ def replicate(
     from srm.spark.replicator import Replicator  # noqa: PLC0415
 
     resolved = load_config(config)
-    replicator = Replicator(resolved, flow or resolved.flows, open_flow, master=master)
+    replicator = Replicator(resolved, flow or resolved.flows, master=master)
     with _view(replicator.progress, as_json=as_json):
         run_program(replicator, until_caught_up=until_caught_up)
 

@@ -53,7 +53,9 @@ def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
         return "[yellow]no replicator was ever seen[/yellow]"
-    age = f"heard from {driver.age_ms / 1000:.0f} s ago"
+    age = f"{'ended' if driver.ended else 'heard from'} {driver.age_ms / 1000:.0f} s ago"
+    if driver.alive and driver.request is not None:
+        age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
     alive = sum(slot.alive for slot in flow.slots)
     state = f"{alive} of {len(flow.slots)} slots alive, {flow.remaining:,} offsets to copy"
@@ -90,7 +92,7 @@ def _groups(flow: FlowStatus, console: Console) -> Table:
     table.add_column(f"on {flow.flow.target}")
     table.add_column("partitions")
     table.add_column("remaining", justify="right")
-    table.add_column("lost", justify="right")
+    table.add_column("skipped", justify="right")
     for group in cut(flow.groups, console):
         table.add_row(
             escape(group.group),
@@ -98,6 +100,6 @@ def _groups(flow: FlowStatus, console: Console) -> Table:
             group.target_state,
             counts(group.partitions),
             f"{group.remaining:,}",
-            f"{group.lost:,}",
+            f"{group.skipped:,}",
         )
     return table

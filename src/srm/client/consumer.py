@@ -1,105 +1,99 @@
-"""A consumer that follows its group from cluster to cluster.
+"""A consumer that follows its group from cluster to cluster, used like confluent-kafka's.
 
 Its group's route decides: on *go* it reads on the route's cluster, on *hold* it commits what the
 application has finished, leaves the group and waits. On every cluster it reads the topics
 themselves and their copies from the other clusters, so it sees every record wherever it is.
-
-A message counts as **processed** when the application asks for the next one, or calls
-:meth:`FailoverConsumer.done`. Only processed messages are committed.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Literal, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from srm.client.routing import RoutingWatcher, default_client_id, now_ms
+from srm.client.cluster_calls import ClusterCalls
+from srm.client.errors import named, named_errors
+from srm.client.following import same_order
+from srm.client.group_follower import SLICE_S, RebalanceCallback
+from srm.client.membership import offset_after
+from srm.client.messages import FailoverMessage
+from srm.client.routing import RoutingWatcher, default_client_id
+from srm.client.same_thread import forget_consumer, note_consumer
+from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.config.model import Config
-from srm.domain.move.routes import Ack, Route, group_subject
-from srm.domain.topics import Flow
-from srm.errors import ConflictError, UsageError
 from srm.kafka.clients import ClientLog
-from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.errors import translate
+from srm.kafka.rights import Needs, on_topic
 
 log = logging.getLogger(__name__)
 
-_SLICE_S = 0.1
-_COMMIT_DEADLINE_S = 30.0
-_COMMITTED_TIMEOUT_S = 10.0
+Processing = Literal["automatic", "explicit"]
 
-# A group whose topic does not exist yet, or no more: read when it comes.
-_PASSING = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- librdkafka's local codes are named so
-    KafkaError._PARTITION_EOF,  # noqa: SLF001
-}
-# Commits that fail so will never succeed: the group has given our partitions to somebody else.
-_LOST = {
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.FENCED_MEMBER_EPOCH,
-    KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+_MOST_MESSAGES: Final = 1_000_000
+_DEFAULTS: Final = {
+    "auto.offset.reset": "earliest",
+    "auto.commit.interval.ms": "1000",
+    # Copies of topics come into being while consumers run.
+    "topic.metadata.refresh.interval.ms": "5000",
 }
 
 
-class FailoverConsumer:
-    """Member of a consumer group that moves with it; for one thread.
+class FailoverConsumer(ClusterCalls):
+    """Member of a consumer group that moves with it; for one thread at a time.
+
+    Called like ``confluent_kafka.Consumer``, with its exceptions; what is different is listed in
+    docs/clients.md. ``poll`` and ``consume`` follow the route.
 
     Args:
-        config: the clusters and how topics are named across them.
-        group: consumer group.
-        topics: original names, e.g. ``Payments``; copies are read as well.
-        home: cluster to start on while no route is set; the first in ``clusters`` by default.
-        properties: librdkafka consumer properties on top of those in the configuration;
-            ``auto.offset.reset`` is ``earliest`` unless given.
-        client_id: shown by the brokers; unique by default.
+        conf: properties as for ``confluent_kafka.Consumer``, callbacks included;
+            ``bootstrap.servers`` is not used. ``auto.offset.reset`` is ``earliest`` unless given.
+        clusters: the clusters, or the file that names them; see
+            :func:`srm.client.settings.load_client_config`.
+        home: cluster to start on while no route is set; the first of ``clusters`` by default.
+        processing: ``automatic``: a message counts as processed when the next one is asked for;
+            ``explicit``: when :meth:`done`, :meth:`store_offsets` or :meth:`commit` say so. By
+            default explicit where ``enable.auto.offset.store`` is false, else automatic.
         watcher: a watcher shared with other clients, started or not; not closed by this one.
+        logger: as for ``confluent_kafka.Consumer``.
 
     Raises:
-        UsageError: a property would break what this class promises.
+        ConfigError: the clusters are not known.
+        KafkaException: a property cannot be used.
+        ValueError: ``group.id`` is missing.
     """
 
     def __init__(
         self,
-        config: Config,
-        group: str,
-        topics: Sequence[str],
+        conf: Mapping[str, Any],
         *,
+        clusters: Config | Path | str | None = None,
         home: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        client_id: str | None = None,
+        processing: Processing | None = None,
         watcher: RoutingWatcher | None = None,
+        logger: Any = None,
     ) -> None:
-        self._properties = dict(properties or {})
-        if "group.instance.id" in self._properties:
-            raise UsageError(
-                "group.instance.id keeps a consumer in its group after it has left, so the group "
-                "could not move: remove it"
-            )
-        if not topics:
-            raise UsageError(f"consumer of group {group!r} has no topics")
-        self.group = group
-        self.topics = tuple(topics)
-        self.client_id = client_id or default_client_id("consumer")
-        self._config = config
-        self._watcher = watcher or RoutingWatcher(config, home)
+        stores = _flag(conf, "enable.auto.offset.store")
+        self.processing: Processing = processing or ("automatic" if stores else "explicit")
+        client_id = str(conf.get("client.id") or default_client_id("consumer"))
+        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
+        forced = {
+            "client.id": client_id,
+            "enable.auto.offset.store": "false",
+            "allow.auto.create.topics": "false",
+        }
+        settings = ClientSettings(config, "consumer", conf, defaults=_DEFAULTS, forced=forced)
+        Consumer(settings.without_cluster(), logger=logger or ClientLog()).close()
+        group = str(conf["group.id"])
+        super().__init__(
+            settings, group, client_id, watcher or RoutingWatcher(config, home), logger
+        )
         self._owns_watcher = watcher is None
-        self._subject = group_subject(group)
-        self._followed: Route | None = None
-        self._consumer: Any = None
-        self._cluster = ""
-        self._reported = -1
-        self._current: Any = None
-        self._pending: deque[Any] = deque()
-        self._started = False
-        self._closed = False
+        self._commits = _flag(conf, "enable.auto.commit")
 
     def __enter__(self) -> Self:
         return self
@@ -113,246 +107,297 @@ class FailoverConsumer:
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield messages for ever, across moves, until :meth:`close` is called."""
+        """Yield messages for ever, across moves, until :meth:`close` is called.
+
+        Raises:
+            SrmError: the cluster refuses the read.
+        """
         while not self._closed:
             message = self.poll(1.0)
-            if message is not None:
-                yield message
+            if message is None:
+                continue
+            if message.error() is not None:
+                raise translate(message.error(), f"reading on cluster {message.cluster}")
+            yield message
 
-    @property
-    def cluster(self) -> str | None:
-        """Alias of the cluster it reads on, None while it is held or not started."""
-        return self._cluster if self._consumer is not None else None
+    # ----- subscribing
 
-    def poll(self, timeout: float = 1.0) -> Any:
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Choose topics by original names or patterns (``^...``); copies are read as well.
+
+        The callbacks get this consumer and the partitions, on whichever cluster it is.
+        """
+        self._check_open()
+        _check_subscription(
+            topics, {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        )
+        self._callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        self._topics = list(topics)
+        if self._member is not None:
+            self._subscribe(self._member)
+
+    def unsubscribe(self) -> None:
+        """Give up the subscription; the group has no member in this consumer any more."""
+        self._check_open()
+        self._topics = None
+        if self._member is not None:
+            self._member.native.unsubscribe()
+
+    # ----- reading
+
+    def poll(self, timeout: float = -1) -> Any:
         """Return the next message, None when there is none in time or the group is held.
 
-        The message before counts as processed.
+        In automatic processing the messages before count as processed. A message may be an error,
+        as in confluent-kafka: see its ``error()``.
+
+        Args:
+            timeout: seconds to wait; less than 0: until there is one.
 
         Raises:
-            SrmError: the cluster refuses the read or the commit.
+            UnavailableError: no cluster answers.
+            KafkaException: a commit failed.
         """
-        self._start()
-        self._finish_current()
-        deadline = time.monotonic() + timeout
+        found = self._read(1, float_of(timeout))
+        return found[0] if found else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
+        """Return up to ``num_messages`` messages of one stay on one cluster, as :meth:`poll`."""
+        if not 0 <= num_messages <= _MOST_MESSAGES:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
+        return list(self._read(num_messages, float_of(timeout)))
+
+    def _read(self, count: int, timeout: float) -> list[FailoverMessage]:
+        self._check_open()
+        note_consumer(self)
+        self._inside = True
+        try:
+            self._settle()
+            self._watcher.start()
+            found = self._wait_for(count, timeout)
+            if self._failures:
+                self._give_back(found)
+                raise self._failures.pop(0)
+            return self._hand_over(found)
+        finally:
+            self._inside = False
+
+    def _wait_for(self, count: int, timeout: float) -> list[FailoverMessage]:
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        found: list[FailoverMessage] = []
         while True:
             route = self._watcher.route(self._subject)
-            if route != self._followed:
+            if not same_order(route, self._followed):
+                if found:
+                    return found  # a batch is of one stay; the next call follows
                 self._follow(route)
-            left = max(0.0, deadline - time.monotonic())
-            if self._consumer is None:
+            left = SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
+            if self._member is None:
                 self._watcher.wait_change(self._subject, route, left)
             else:
-                message = self._next(min(left, _SLICE_S))
-                if message is not None:
-                    self._current = message
-                    return message
-            if time.monotonic() >= deadline and self._watcher.route(self._subject) == route:
-                return None
+                found += self._member.fetch(count - len(found), min(left, SLICE_S))
+            if len(found) >= count or self._failures:
+                return found
+            over = deadline is not None and time.monotonic() >= deadline
+            if over and same_order(self._watcher.route(self._subject), route):
+                return found
+
+    def _give_back(self, found: list[FailoverMessage]) -> None:
+        if self._member is not None:
+            self._member.give_back(found)
+
+    def _hand_over(self, found: list[FailoverMessage]) -> list[FailoverMessage]:
+        if self._member is None:
+            return found
+        if self._member.fresh and self._followed is not None:
+            positions = self._member.start_offsets()
+            self._announcer.reach(self._subject, self._followed, "resumed", positions)
+        self._member.hand_over(found)
+        self._current = [message for message in found if message.error() is None]
+        for message in found:
+            error = message.error()
+            if error is not None:
+                where = self._member.where("reading")
+                message.set_error(named(error, where, self._needs(message.topic())))
+        return found
+
+    def _needs(self, topic: str | None) -> Needs:
+        return {**on_topic("Read", topic or ", ".join(self._topics or ())), **self._member_needs()}
+
+    def _member_needs(self) -> Needs:
+        return self._member.needs if self._member is not None else {}
+
+    # ----- what is processed
 
     def done(self, message: Any) -> None:
-        """Count a message, and all before it in its partition, as processed now."""
-        if message is self._current:
-            self._current = None
-        if self._consumer is None:
-            return
-        try:
-            self._consumer.store_offsets(message=message)
-        except KafkaException as error:
-            if error.args[0].code() not in {KafkaError._STATE, *_LOST}:  # noqa: SLF001
-                raise translate(error, self._where("storing an offset")) from error
-            log.warning(
-                "group %s: %s-%d was taken from this member while it worked on offset %d",
-                self.group,
-                message.topic(),
-                message.partition(),
-                message.offset(),
-            )
+        """Count a message, and all before it in its partition, as processed now.
 
-    def commit(self) -> None:
-        """Commit everything processed, and wait for it.
+        A message of an earlier stay, on this or another cluster, changes nothing: it is read again,
+        and counted as such.
+        """
+        self._check_open()
+        self._current = [other for other in self._current if other is not message]
+        self._process([message])
+
+    def store_offsets(
+        self, message: Any = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """Count as processed; ``message`` as in :meth:`done`.
 
         Raises:
-            SrmError: the commit failed.
+            KafkaException: the offsets cannot be stored.
         """
-        if self._consumer is not None:
-            self._commit()
+        self._check_open()
+        _one_of(message, offsets)
+        if offsets is None:
+            if message is None:
+                raise ValueError("expected either message or offsets")
+            self.done(message)
+        elif self._owns(offsets):
+            self._opened(0.0, "storing offsets").store(offsets)
 
-    def close(self) -> None:
-        """Commit what is processed and leave the group; the last message polled is not processed.
+    def commit(
+        self,
+        message: Any = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
+    ) -> list[TopicPartition] | None:
+        """Commit, as in confluent-kafka.
 
-        Call :meth:`done` before, when breaking out of a loop after the message was worked on.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._consumer is not None:
-                self._leave()
-        finally:
-            if self._owns_watcher:
-                self._watcher.close()
-
-    def _start(self) -> None:
-        if self._closed:
-            raise ConflictError(f"consumer of group {self.group!r} is closed")
-        if not self._started:
-            self._watcher.start()
-            self._started = True
-
-    def _finish_current(self) -> None:
-        if self._current is not None:
-            self.done(self._current)
-
-    def _follow(self, route: Route) -> None:
-        """Do what the route says; it counts as followed only when everything of it is done."""
-        if self._consumer is not None and (route.state == "hold" or route.cluster != self._cluster):
-            self._leave()
-        if route.state == "hold":
-            log.info("group %s: held, left %s", self.group, route.cluster)
-            self._acknowledge(route, "held", {})
-        elif self._consumer is None:
-            self._open(route)
-        self._followed = route
-
-    def _open(self, route: Route) -> None:
-        properties = {
-            "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": "1000",
-            # Copies of topics come into being while consumers run.
-            "topic.metadata.refresh.interval.ms": "5000",
-            **self._config.client(route.cluster, "consumer"),
-            **self._properties,
-            "group.id": self.group,
-            "client.id": self.client_id,
-            "enable.auto.commit": "true",
-            "enable.auto.offset.store": "false",
-            "allow.auto.create.topics": "false",
-        }
-        names = self._names_on(route.cluster)
-        self._cluster = route.cluster
-        with kafka_errors(self._where("subscribing")):
-            consumer = Consumer(properties, logger=ClientLog())
-            consumer.subscribe(names, on_assign=self._assigned, on_revoke=self._revoked)
-        self._consumer = consumer
-        log.info("group %s: reads %s on %s", self.group, ", ".join(names), route.cluster)
-
-    def _names_on(self, cluster: str) -> list[str]:
-        """Name the topics as they are called on a cluster: themselves and their copies there."""
-        names = list(self.topics)
-        for other in self._config.clusters:
-            if other != cluster:
-                policy = self._config.flow(Flow(other, cluster)).policy
-                names += [policy.format_remote_topic(other, topic) for topic in self.topics]
-        return names
-
-    def _leave(self) -> None:
-        """Commit what is processed, then leave the group.
+        Without a message or offsets: in automatic processing all messages handed over, which count
+        as processed by this; in explicit processing what was stored or is done. A message, or
+        offsets, of an earlier stay change nothing.
 
         Raises:
-            SrmError: the commit failed; the member stays, so that nothing is lost silently.
+            KafkaException: the commit failed.
         """
-        self._commit()
-        consumer, self._consumer = self._consumer, None
-        self._current = None
-        self._pending.clear()
-        with kafka_errors(self._where("leaving")):
-            consumer.close()
-
-    def _commit(self) -> None:
-        deadline = time.monotonic() + _COMMIT_DEADLINE_S
-        while True:
-            try:
-                self._commit_once()
-            except KafkaException as error:
-                failure = error.args[0]
-                if failure.code() in _LOST:
-                    log.warning(
-                        "group %s: this member was out of its group, what it processed last is "
-                        "read again: %s",
-                        self.group,
-                        failure,
-                    )
-                    return
-                passing = failure.retriable() or (
-                    failure.code() == KafkaError.REBALANCE_IN_PROGRESS
-                )
-                if not passing or time.monotonic() > deadline:
-                    raise translate(error, self._where("committing")) from error
-                # Polling lets the rebalance go on; what comes meanwhile is delivered later.
-                message = self._consumer.poll(_SLICE_S)
-                if self._is_record(message):
-                    self._pending.append(message)
+        self._check_open()
+        _one_of(message, offsets)
+        if message is not None:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            if self._is_late(message):
+                self._process([message])
+                return None if asynchronous else []
+            offsets = [offset_after(message)]
+            self._current = [other for other in self._current if other is not message]
+        elif offsets is None:
+            if self.processing == "automatic":
+                self._settle()
+        elif not self._owns(offsets):
+            return None if asynchronous else []
+        if self._member is None:
+            return self._commit_without_member(offsets, asynchronous=asynchronous)
+        member = self._member
+        with named_errors(member.where("committing"), member.needs):
+            if offsets is None:
+                committed = member.native.commit(asynchronous=asynchronous)
             else:
-                return
+                committed = member.native.commit(offsets=offsets, asynchronous=asynchronous)
+        if message is not None:
+            self._note_processed()
+        return committed
 
-    def _commit_once(self) -> None:
-        try:
-            results = self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError._NO_OFFSET:  # noqa: SLF001 -- nothing to commit
-                return
-            raise
-        for result in results or ():
-            if result.error is not None:
-                raise KafkaException(result.error)
+    def _commit_without_member(
+        self, offsets: list[TopicPartition] | None, *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        if offsets is not None:
+            self._opened(0.0, "committing")
+        return None if asynchronous else []  # it was committed when this member left
 
-    def _next(self, timeout_s: float) -> Any:
-        if self._pending:
-            return self._pending.popleft()
-        message = self._consumer.poll(timeout_s)
-        return message if self._is_record(message) else None
+    def _settle(self) -> None:
+        if self._current and self.processing == "automatic":
+            current, self._current = self._current, []
+            self._process(current)
 
-    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        route = self._watcher.route(self._subject)
-        if self._reported == route.generation or route.state == "hold":
-            return
-        self._reported = route.generation
-        positions = {}
-        try:
-            for found in consumer.committed(partitions, timeout=_COMMITTED_TIMEOUT_S):
-                if found.offset >= 0:
-                    positions[f"{found.topic}-{found.partition}"] = found.offset
-        except KafkaException as error:
-            log.warning("group %s: start offsets are not known: %s", self.group, error)
-        self._acknowledge(route, "resumed", positions)
-
-    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
-        """Commit before others take over; runs inside poll, so no message is being worked on."""
-        if self._consumer is None:
-            return
-        lost = {(one.topic, one.partition) for one in partitions}
-        kept = [m for m in self._pending if (m.topic(), m.partition()) not in lost]
-        self._pending = deque(kept)
-        try:
-            self._commit_once()
-        except KafkaException as error:
-            log.warning("group %s: commit at revocation failed: %s", self.group, error)
-
-    def _acknowledge(self, route: Route, state: Any, positions: Mapping[str, int]) -> None:
-        if route.generation:
-            self._watcher.acknowledge(
-                Ack(
-                    self._subject,
-                    self.client_id,
-                    route.generation,
-                    state,
-                    route.cluster,
-                    now_ms(),
-                    positions,
-                )
+    def _process(self, messages: list[Any]) -> None:
+        late = [message for message in messages if self._is_late(message)]
+        lost: dict[str, int] = {}
+        for message in late:
+            name = f"{message.topic()}-{message.partition()}"
+            lost[name] = lost.get(name, 0) + 1
+        if late:
+            log.warning(
+                "group %s: %d messages of an earlier stay are done too late to be committed, they "
+                "are read again",
+                self.group,
+                len(late),
             )
+        elif self._member is not None:
+            with named_errors(self._member.where("storing offsets"), self._member.needs):
+                lost = self._member.process(messages)
+            self._note_processed()
+        self._announcer.lose(self._subject, lost)
 
-    def _is_record(self, message: Any) -> bool:
-        if message is None:
-            return False
-        error = message.error()
-        if error is None:
+    def _note_processed(self) -> None:
+        if self._followed is not None and not self._announcer.has_reached(
+            self._subject, "processed"
+        ):
+            self._announcer.reach(self._subject, self._followed, "processed")
+
+    def _is_late(self, message: Any) -> bool:
+        epoch = getattr(message, "epoch", self._epoch)
+        return self._member is None or epoch != self._epoch
+
+    def _owns(self, offsets: list[TopicPartition]) -> bool:
+        """Whether offsets are of this stay; before the first move every offset is."""
+        if self._epoch <= 1 or self._member is None or self._member.has_handed_over(offsets):
             return True
-        if error.code() not in _PASSING and not error.retriable():
-            raise translate(error, self._where("reading"))
-        log.debug("group %s on %s: %s", self.group, self._cluster, error)
+        log.warning(
+            "group %s: offsets beyond what was read since this member came to %s are not "
+            "committed: they are of an earlier stay",
+            self.group,
+            self._member.cluster,
+        )
         return False
 
-    def _where(self, doing: str) -> str:
-        return f"{doing} as group {self.group!r} on cluster {self._cluster}"
+    # ----- the end
+
+    def close(self) -> None:
+        """Commit what is processed and leave the group.
+
+        In automatic processing the last messages handed over are not processed: call :meth:`done`
+        or :meth:`commit` before.
+
+        Raises:
+            KafkaException: the commit failed.
+        """
+        if self._closed:
+            return
+        try:
+            if self._member is not None:
+                self._leave(self._member)
+        finally:
+            self._closed = True
+            forget_consumer(self)
+            self._announcer.close()
+            if self._owns_watcher:
+                self._watcher.close()
+        if self._failures:
+            raise self._failures.pop(0)
+
+
+def _flag(conf: Mapping[str, Any], name: str) -> bool:
+    return str(conf.get(name, True)).lower() not in {"false", "0", "f"}
+
+
+def _one_of(message: Any, offsets: Any) -> None:
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+
+
+def _check_subscription(topics: Any, callbacks: Mapping[str, Any]) -> None:
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        raise TypeError("expected list of topic unicode strings")
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise TypeError(f"{name} expects a callable")
+    if not topics:
+        invalid = KafkaError._INVALID_ARG  # noqa: SLF001 -- librdkafka's local codes are named so
+        raise KafkaException(KafkaError(invalid, "Failed to set subscription: no topics"))

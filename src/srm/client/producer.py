@@ -1,80 +1,116 @@
-"""A producer that follows its topics from cluster to cluster, losing and doubling nothing.
+"""A producer that follows its topics from cluster to cluster, used like confluent-kafka's.
 
 Each topic's route decides: on *hold* every record of the topic handed over before is brought to
-its end on the old cluster (acknowledged, or failed and reported), further calls wait, and the hold
-is acknowledged; on *go* writing continues on the route's cluster. A record is given to one cluster
-only: one whose fate on the old side is unknown is reported as failed, never sent to the other.
+its end on the old cluster (acknowledged, or failed and reported), an open transaction is waited
+for, further calls wait, and the hold is acknowledged; on *go* writing continues on the route's
+cluster. A record is given to one cluster only: one whose fate on the old side is unknown is
+reported as failed, never sent to the other.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from srm.client.routing import RoutingWatcher, default_client_id, now_ms
+from srm.client.cluster_producers import ClusterProducers, is_fatal
+from srm.client.errors import must_abort, named, named_errors
+from srm.client.messages import stamped
+from srm.client.reports import Reports
+from srm.client.routing import RoutingWatcher, default_client_id
+from srm.client.settings import ClientSettings, clusters_of, float_of
+from srm.client.topic_follower import SLICE_S, TopicFollower
+from srm.client.transactions import Transactions
 from srm.config.model import Config
-from srm.domain.move.routes import Ack, AckState, Route, topic_subject
-from srm.errors import ConflictError, SrmError, UnavailableError, UsageError
+from srm.domain.move.routes import topic_subject
 from srm.kafka.clients import ClientLog
-from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.rights import on_topic, on_transactional_id
 
 log = logging.getLogger(__name__)
 
 DeliveryCallback = Callable[[Any, Any], None]
 
-_SLICE_S = 0.05
-_DELIVERY_TIMEOUT_MS = 120_000
+_DELIVERY_TIMEOUT_MS: Final = 120_000
+_QUEUE_MESSAGES: Final = 100_000
+_DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
+_TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
 
-class FailoverProducer:
+class FailoverProducer(TopicFollower):
     """Idempotent producer that moves with its topics; safe to share between threads.
 
-    Delivery callbacks run in a thread of the producer.
+    Called like ``confluent_kafka.Producer``, with its exceptions; what is different is listed in
+    docs/clients.md. Callbacks run in :meth:`poll`, :meth:`flush` and :meth:`close`; the messages
+    they get have the ``cluster`` they were written to.
 
     Args:
-        config: the clusters.
-        topics: the topics it may write to, original names.
-        home: cluster to start on while no route is set; the first in ``clusters`` by default.
-        properties: librdkafka producer properties on top of those in the configuration;
-            ``delivery.timeout.ms`` also limits how long :meth:`produce` waits in a hold.
-        client_id: shown by the brokers; unique by default.
+        conf: properties as for ``confluent_kafka.Producer``, callbacks included;
+            ``bootstrap.servers`` is not used. ``delivery.timeout.ms`` also limits how long
+            :meth:`produce` waits in a hold.
+        clusters: the clusters, or the file that names them; see
+            :func:`srm.client.settings.load_client_config`.
+        topics: topics it will write to, so that a move knows before the first record; others are
+            announced with their first record.
+        home: cluster to start on while no route is set; the first of ``clusters`` by default.
         watcher: a watcher shared with other clients, started or not; not closed by this one.
+        logger: as for ``confluent_kafka.Producer``.
+
+    Raises:
+        ConfigError: the clusters are not known.
+        KafkaException: a property cannot be used.
     """
 
     def __init__(
         self,
-        config: Config,
-        topics: Sequence[str],
+        conf: Mapping[str, Any],
         *,
+        clusters: Config | Path | str | None = None,
+        topics: Sequence[str] = (),
         home: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        client_id: str | None = None,
         watcher: RoutingWatcher | None = None,
+        logger: Any = None,
     ) -> None:
-        if not topics:
-            raise UsageError("producer has no topics")
-        self.topics = tuple(topics)
-        self.client_id = client_id or default_client_id("producer")
-        self._config = config
-        self._properties = dict(properties or {})
-        timeout_ms = self._properties.get("delivery.timeout.ms", _DELIVERY_TIMEOUT_MS)
-        self._wait_s = float(timeout_ms) / 1000
-        self._watcher = watcher or RoutingWatcher(config, home)
+        given = dict(conf)
+        client_id = str(given.get("client.id") or default_client_id("producer"))
+        self._on_delivery = given.pop("on_delivery", None)
+        self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
+        self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
+        waits = [given[name] for name in _TIMEOUTS if name in given]
+        wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
+        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
+        # librdkafka takes the timeout of a transaction for both where only that is known.
+        own_timeout = waits or "transactional.id" in given
+        defaults = {k: v for k, v in _DEFAULTS.items() if not (own_timeout and k in _TIMEOUTS)}
+        forced = {
+            "client.id": client_id,
+            "enable.idempotence": "true",
+            "acks": "all",
+            "allow.auto.create.topics": "false",
+        }
+        settings = ClientSettings(config, "producer", given, defaults=defaults, forced=forced)
+        logger = logger or ClientLog()
+        Producer(settings.without_cluster(), logger=logger)
+        reports = Reports()
+        self._transactional_id = given.get("transactional.id")
+        producers = ClusterProducers(
+            settings,
+            reports.later,
+            logger,
+            transactional=self._transactional_id is not None,
+        )
+        super().__init__(
+            producers, topics, client_id, watcher or RoutingWatcher(config, home), wait_s
+        )
         self._owns_watcher = watcher is None
-        self._changed = threading.Condition()
-        self._producers: dict[str, Any] = {}
-        self._followed: dict[str, Route] = {}
-        self._outstanding = dict.fromkeys(self.topics, 0)
-        self._failure: SrmError | None = None
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._reports = reports
+        self._failure: KafkaException | None = None
+        self._transactions = Transactions(producers, self, self._transactional_id)
 
     def __enter__(self) -> Self:
         self.start()
@@ -88,212 +124,274 @@ class FailoverProducer:
     ) -> None:
         self.close()
 
-    def start(self) -> None:
-        """Find out where the topics are; the first :meth:`produce` does it otherwise.
-
-        Raises:
-            UnavailableError: no cluster answers.
-        """
-        self._watcher.start()
+    def __len__(self) -> int:
+        """Return how many records are under way, or delivered with a callback that has not run."""
         with self._changed:
-            if self._stop.is_set():
-                raise ConflictError("this producer is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="srm-producer", daemon=True)
-                self._thread.start()
+            return sum(self._outstanding.values()) + len(self._reports)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # ----- writing
 
     def produce(
         self,
         topic: str,
         value: bytes | str | None = None,
         key: bytes | str | None = None,
-        headers: Any = None,
-        *,
         partition: int = -1,
-        timestamp: int = 0,
+        callback: DeliveryCallback | None = None,
         on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
     ) -> None:
-        """Hand over one record; waits while the topic is held or the queue is full.
+        """Hand over one record; waits while the topic is held.
 
-        Without ``on_delivery`` a failure is raised by the next :meth:`flush` or :meth:`close`.
+        Without a callback a failure is raised by the next :meth:`flush` or :meth:`close`.
 
         Raises:
-            UsageError: the topic was not named at construction.
-            UnavailableError: the hold, or a full queue, outlasted ``delivery.timeout.ms``; the
-                record was not handed over.
+            BufferError: the queue is full, or (HeldError) the hold outlasted
+                ``delivery.timeout.ms``; the record was not handed over.
+            KafkaException: as in confluent-kafka; and one that requires an abort where the topic
+                is not on the cluster of the open transaction.
         """
-        if topic not in self._outstanding:
-            raise UsageError(
-                f"topic {topic!r} was not named when this producer was made: {self.topics}"
-            )
+        if not isinstance(topic, str):
+            raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
+        record = {
+            "value": value,
+            "key": key,
+            "partition": partition,
+            "timestamp": timestamp,
+            "headers": headers,
+        }
+        chosen = on_delivery or callback or self._on_delivery
+        self._check_open()
         if self._thread is None:
             self.start()
-        deadline = time.monotonic() + self._wait_s
-        delivered = partial(self._delivered, topic, on_delivery)
+        if len(self._reports) > self._limit:
+            raise BufferError("Local: Queue full: call poll() to serve delivery reports")
         with self._changed:
-            while not self._try(topic, value, key, headers, partition, timestamp, delivered):
-                if self._stop.is_set():
-                    raise ConflictError("this producer is closed")
-                if time.monotonic() > deadline:
-                    raise UnavailableError(
-                        f"topic {topic} was held, or its queue full, for {self._wait_s:g} s: the "
-                        f"record was not handed over"
-                    )
-                self._changed.wait(_SLICE_S)
+            self._outstanding.setdefault(topic, 0)
+            if not self._try(topic, record, chosen):
+                self._wait(lambda: self._try(topic, record, chosen), f"topic {topic}")
 
-    def flush(self, timeout: float | None = None) -> int:
-        """Wait until all records are delivered; return how many are still under way.
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        """Hand over several records, given as the keyword arguments of :meth:`produce`.
+
+        Returns:
+            How many were taken; the others have the reason under ``_error``.
+        """
+        taken = 0
+        for message in messages:
+            own = message.get("callback") or message.get("on_delivery") or on_delivery or callback
+            record = {
+                k: v for k, v in message.items() if k in {"value", "key", "timestamp", "headers"}
+            }
+            try:
+                self.produce(
+                    topic, partition=message.get("partition", partition), on_delivery=own, **record
+                )
+            except KafkaException as error:
+                message["_error"] = error.args[0]
+            except BufferError as error:
+                full = KafkaError._QUEUE_FULL  # noqa: SLF001 -- librdkafka's local codes are named so
+                message["_error"] = KafkaError(full, str(error))
+            else:
+                taken += 1
+        return taken
+
+    def poll(self, timeout: float = -1) -> int:
+        """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: for ever).
 
         Raises:
-            SrmError: the first failure of a record without a callback since the last call.
+            Exception: what a callback raised; those after it run with the next call.
         """
-        deadline = time.monotonic() + (self._wait_s if timeout is None else timeout)
-        while self._under_way() and time.monotonic() < deadline:
-            for producer in self._all():
-                producer.flush(_SLICE_S)
+        self._check_open()
+        return self._reports.serve(float_of(timeout))
+
+    def flush(self, timeout: float = -1) -> int:
+        """Wait until all records are delivered and their callbacks have run.
+
+        Returns:
+            How many are still under way after ``timeout`` seconds.
+
+        Raises:
+            KafkaException: the first failure of a record without a callback since the last call.
+            Exception: the first that a callback raised; all others have run.
+        """
+        self._check_open()
+        limit = float_of(timeout)
+        deadline = None if limit < 0 else time.monotonic() + limit
+        first: BaseException | None = None
+        while True:
+            try:
+                self._reports.serve_all()
+            except Exception as error:  # noqa: BLE001 -- the application's, raised below
+                first = first or error
+            if not len(self) or (deadline is not None and time.monotonic() >= deadline):
+                break
+            self._producers.flush(SLICE_S)
+            self._reports.wait(0)
         with self._changed:
             failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        return self._under_way()
+        first = first or failure
+        if first is not None:
+            raise first
+        return len(self)
 
-    def close(self) -> None:
-        """Deliver what was handed over, then stop.
+    def purge(
+        self,
+        in_queue: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
+        in_flight: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
+        blocking: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
+    ) -> None:
+        """Drop records that are not delivered; each is reported as failed."""
+        self._check_open()
+        self._producers.purge(in_queue=in_queue, in_flight=in_flight, blocking=blocking)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """Ask the home cluster, or the one the topic is on, for its topics."""
+        self._check_open()
+        self.start()
+        route = self._watcher.route(topic_subject(topic)) if topic else None
+        native = self._producers.on(route.cluster if route else self._watcher.home)
+        return (
+            native.list_topics(timeout=timeout)
+            if topic is None
+            else native.list_topics(topic, timeout)
+        )
+
+    def close(self) -> bool:
+        """Deliver what was handed over, run the callbacks, then stop.
 
         Raises:
-            SrmError: a record without a callback has failed.
+            KafkaException: a record without a callback has failed.
+            Exception: what a callback raised.
         """
         if self._stop.is_set():
-            return
+            return True
         try:
             self.flush()
         finally:
             self._stop.set()
             if self._thread is not None:
                 self._thread.join()
+            self._announcer.close()
             if self._owns_watcher:
                 self._watcher.close()
+        return True
 
-    def cluster(self, topic: str) -> str | None:
-        """Alias of the cluster records of the topic go to now, None while it is held."""
-        with self._changed:
-            route = self._followed.get(topic)
-            return route.cluster if route is not None and route.state == "go" else None
+    # ----- transactions
 
-    def _try(self, topic: str, *record: Any) -> bool:
+    def init_transactions(self, timeout: float = -1) -> None:
+        """As in confluent-kafka; on another cluster it is done again by itself."""
+        self._begin_call()
+        self._transactions.init(float_of(timeout))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; waits in a hold, at most ``delivery.timeout.ms``.
+
+        Raises:
+            HeldError: the hold took longer; nothing was begun.
+            KafkaException: as in confluent-kafka.
+        """
+        self._begin_call()
+        self._transactions.begin(self._wait_s)
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """Commit a consumer's offsets with the transaction.
+
+        Args:
+            positions: offsets, as in confluent-kafka.
+            group_metadata: of a FailoverConsumer or of confluent-kafka's Consumer.
+            timeout: seconds, less than 0: for ever.
+
+        Raises:
+            KafkaException: as in confluent-kafka; and one that requires an abort where the offsets
+                were read before a move that the transaction came after.
+        """
+        self._begin_call()
+        self._transactions.send_offsets(positions, group_metadata, float_of(timeout))
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """As in confluent-kafka; a move that waits for the commit continues."""
+        self._begin_call()
+        self._transactions.commit(float_of(timeout))
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """As in confluent-kafka; a move that waits for the abort continues."""
+        self._begin_call()
+        self._transactions.abort(float_of(timeout))
+
+    def _begin_call(self) -> None:
+        self._check_open()
+        if self._transactional_id is None:
+            unset = KafkaError._NOT_CONFIGURED  # noqa: SLF001 -- librdkafka's local codes are named so
+            text = "The Transactional API requires transactional.id to be configured"
+            raise KafkaException(KafkaError(unset, text))
+        if self._thread is None:
+            self.start()
+
+    # ----- handing over, under the lock
+
+    def _try(self, topic: str, record: Mapping[str, Any], callback: Any) -> bool:
         """Hand over a record if the topic's route is one that was followed, and says go."""
-        value, key, headers, partition, timestamp, delivered = record
-        route = self._followed.get(topic)
-        if (
-            route is None
-            or route.state == "hold"
-            or self._watcher.route(topic_subject(topic)) != route
-        ):
+        cluster = self._target(topic)
+        if cluster is None:
             return False
-        try:
-            with kafka_errors(f"writing to {topic} on cluster {route.cluster}"):
-                self._producer(route.cluster).produce(
-                    topic,
-                    value,
-                    key,
-                    partition=partition,
-                    timestamp=timestamp,
-                    headers=headers,
-                    on_delivery=delivered,
-                )
-        except BufferError:
-            return False
+        delivered = partial(self._delivered, topic, cluster, callback)
+        with named_errors(f"writing to {topic} on cluster {cluster}", on_topic("Write", topic)):
+            self._producers.hand_over(cluster, topic, **record, on_delivery=delivered)
         self._outstanding[topic] += 1
         return True
 
-    def _delivered(
-        self, topic: str, on_delivery: DeliveryCallback | None, error: Any, message: Any
-    ) -> None:
-        try:
-            if on_delivery is not None:
-                on_delivery(error, message)
-            elif error is not None:
-                failure = translate(error, f"writing to {topic}")
-                log.error("a record was not written: %s", failure)
-                with self._changed:
-                    self._failure = self._failure or failure
-        finally:
-            with self._changed:
-                self._outstanding[topic] -= 1
-                self._changed.notify_all()
-
-    def _run(self) -> None:
-        """Serve delivery callbacks and follow the routes until closed."""
-        while not self._stop.is_set():
-            for topic in self.topics:
-                route = self._watcher.route(topic_subject(topic))
-                if route != self._followed.get(topic):
-                    self._switch(topic, route)
-            producers = self._all()
-            for producer in producers:
-                producer.poll(_SLICE_S)
-            if not producers:
-                subject = topic_subject(self.topics[0])
-                self._watcher.wait_change(subject, self._watcher.route(subject), _SLICE_S)
-
-    def _switch(self, topic: str, route: Route) -> None:
-        old = self._followed.get(topic)
-        if old is not None and old.state == "go" and _leaves(old, route):
-            self._drain(topic, old)
-        with self._changed:
-            self._followed[topic] = route
-            self._changed.notify_all()
-        if route.generation:
-            state: AckState = "held" if route.state == "hold" else "resumed"
-            log.info("topic %s: %s on %s", topic, state, route.cluster)
-            self._watcher.acknowledge(
-                Ack(
-                    topic_subject(topic),
-                    self.client_id,
-                    route.generation,
-                    state,
-                    route.cluster,
-                    now_ms(),
-                )
+    def _target(self, topic: str) -> str | None:
+        open_on = self._transactions.cluster
+        if open_on is None:
+            return self._settled_cluster(topic)
+        followed = self._followed.get(topic)
+        if followed is None:
+            route = self._watcher.route(topic_subject(topic))
+            if route.state == "go" and route.cluster == open_on:
+                self._follow(topic, route)
+            followed = route
+        if followed.state == "hold" or followed.cluster != open_on:
+            raise must_abort(
+                f"topic {topic} is not on cluster {open_on}, where the transaction is open: abort "
+                "it, and name all topics with topics= when the producer is made"
             )
+        return open_on
 
-    def _drain(self, topic: str, old: Route) -> None:
-        """Bring every record of the topic to its end on the cluster that is left.
-
-        No new one can come: :meth:`_try` runs under the lock and sees the route has changed. Ends
-        by itself, since each record is acknowledged or fails within its delivery timeout.
-        """
-        producer = self._producer(old.cluster)
-        while not self._stop.is_set():
-            with self._changed:
-                if not self._outstanding[topic]:
-                    return
-            producer.flush(_SLICE_S)
-
-    def _producer(self, alias: str) -> Any:
+    def _delivered(
+        self, topic: str, cluster: str, callback: DeliveryCallback | None, error: Any, message: Any
+    ) -> None:
+        if error is not None:
+            error = named(error, f"writing to {topic} on cluster {cluster}", self._needs(topic))
+            if is_fatal(error):
+                self._producers.replace(cluster, error)
+        # In a transaction the commit says so, and an abort fails what was not sent on purpose.
+        unheard = callback is None and error is not None and self._transactional_id is None
+        if unheard:
+            log.error("a record was not written: %s", error.str())
+        if callback is not None and not (self._only_errors and error is None):
+            self._reports.add(callback, error, stamped(message, cluster))
         with self._changed:
-            if alias not in self._producers:
-                properties = {
-                    "linger.ms": "5",
-                    "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS),
-                    **self._config.client(alias, "producer"),
-                    **self._properties,
-                    "client.id": self.client_id,
-                    "enable.idempotence": "true",
-                    "acks": "all",
-                    "allow.auto.create.topics": "false",
-                }
-                self._producers[alias] = Producer(properties, logger=ClientLog())
-            return self._producers[alias]
+            if unheard:
+                self._failure = self._failure or KafkaException(error)
+            self._outstanding[topic] -= 1
+            self._changed.notify_all()
 
-    def _all(self) -> list[Any]:
-        with self._changed:
-            return list(self._producers.values())
-
-    def _under_way(self) -> int:
-        with self._changed:
-            return sum(self._outstanding.values())
-
-
-def _leaves(old: Route, new: Route) -> bool:
-    return new.state == "hold" or new.cluster != old.cluster
+    def _needs(self, topic: str) -> dict[int, str]:
+        needs = dict(on_topic("Write", topic))
+        if self._transactional_id is not None:
+            needs |= on_transactional_id("Write", self._transactional_id)
+        return needs

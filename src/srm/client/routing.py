@@ -22,13 +22,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, Route, decode_route, home_route, is_subject, merge
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog
+from srm.kafka.errors import translate
+from srm.kafka.rights import on_topic
 from srm.kafka.tail import KafkaTopicTail
 
 log = logging.getLogger(__name__)
@@ -139,9 +141,18 @@ class RoutingWatcher:
 
         The record is sent in the background.
         """
+        self._tell(ack, ack.value())
+
+    def withdraw(self, ack: Ack) -> None:
+        """Take back what was acknowledged: its client is closed. As :meth:`acknowledge`."""
+        self._tell(ack, None)
+
+    def _tell(self, ack: Ack, value: bytes | None) -> None:
         try:
             producer = self._ack_producer(ack.cluster)
-            producer.produce(internal_topics.ROUTING, ack.value(), ack.key(), partition=0)
+            producer.produce(
+                internal_topics.ROUTING, value, ack.key(), partition=0, on_delivery=_log_failure
+            )
             producer.poll(0)
         except (KafkaException, BufferError, SrmError) as error:
             log.warning("%s could not be reported to %s: %s", ack.state, ack.cluster, error)
@@ -227,6 +238,12 @@ class RoutingWatcher:
                     self._seen_at[subject] = self._clock()
                     self._lapsed.discard(subject)
                     self._changed.notify_all()
+
+
+def _log_failure(error: KafkaError | None, message: Any) -> None:
+    if error is not None:
+        needs = on_topic("Write", message.topic())
+        log.warning("a client's sign of life was not taken: %s", translate(error, "writing", needs))
 
 
 def now_ms() -> int:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-from srm.config.client_keys import CLIENT_KEYS
+from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
 from srm.config.hierarchy import Level, Setting
 from srm.config.keys import KEYS, find_key
 from srm.config.properties import Property
@@ -106,7 +106,16 @@ def _client_warning(setting: Setting) -> str:
             f"({setting.scope.partition('->')[0]}.{setting.name}) or for its clients "
             f"({setting.scope}.consumer.{setting.name})"
         )
-    return ""
+    return _beside_the_copy(setting)
+
+
+def _beside_the_copy(setting: Setting) -> str:
+    """Answer a setting that users expect to steer the copy, where it does not."""
+    name, value = setting.name, setting.written.value.lower()
+    reason = BESIDE_THE_COPY.get(name, "")
+    if not reason or setting.kind == "admin" or value in QUIET_VALUES.get(name, ()):
+        return ""
+    return f"does not steer the copy: {reason}"
 
 
 def _key_warning(setting: Setting) -> str:

@@ -137,6 +137,58 @@ _MEANINGLESS: Final[dict[str, str]] = {
     ),
 }
 
+_WHOLE: Final = "a partition is copied from its first record on, so with its whole history"
+_OFFSETS: Final = "positions are kept with the offset map, nothing is committed"
+_FETCHES: Final = "the copy sizes its fetches itself; replicator.max.bytes.per.second limits it"
+_LEADERS: Final = "records are fetched from the leaders of their partitions, in whatever rack"
+_ACKS: Final = "copies are written once, in order, and acknowledged by all in-sync replicas"
+_BATCHES: Final = "batches are copied as they are on the source"
+_CODEC: Final = (
+    "batches keep the source's compression; set compression.type of the remote topic instead"
+)
+_AGAIN: Final = "the copy tries again until the target takes a batch or refuses it for good"
+
+_BESIDE_THE_COPY: Final[dict[str, str]] = {
+    _WHOLE: "auto.offset.reset",
+    _OFFSETS: "enable.auto.commit auto.commit.interval.ms enable.auto.offset.store",
+    _ASSIGNED: (
+        "group.protocol group.remote.assignor session.timeout.ms heartbeat.interval.ms "
+        "max.poll.interval.ms coordinator.query.interval.ms"
+    ),
+    _FETCHES: (
+        "fetch.max.bytes fetch.min.bytes fetch.max.wait.ms fetch.wait.max.ms "
+        "max.partition.fetch.bytes fetch.message.max.bytes fetch.error.backoff.ms "
+        "fetch.queue.backoff.ms queued.max.messages.kbytes queued.min.messages"
+    ),
+    _LEADERS: "client.rack",
+    _ACKS: (
+        "acks request.required.acks enable.idempotence max.in.flight "
+        "max.in.flight.requests.per.connection transaction.timeout.ms"
+    ),
+    _BATCHES: (
+        "batch.size batch.num.messages linger.ms sticky.partitioning.linger.ms max.request.size "
+        "message.max.bytes message.copy.max.bytes queue.buffering.max.kbytes "
+        "queue.buffering.max.messages queue.buffering.max.ms"
+    ),
+    _CODEC: "compression.type compression.codec compression.level",
+    _AGAIN: "retries message.send.max.retries delivery.timeout.ms message.timeout.ms",
+}
+
+BESIDE_THE_COPY: Final = {
+    name: reason for reason, names in _BESIDE_THE_COPY.items() for name in names.split()
+}
+"""Settings that reach srm's other clients (control topics, offset map) but do not steer the copy:
+by name, what the copy does instead."""
+
+QUIET_VALUES: Final[dict[str, frozenset[str]]] = {
+    "auto.offset.reset": frozenset({"earliest", "smallest", "beginning"}),
+    "enable.auto.commit": frozenset({"false"}),
+    "acks": frozenset({"all", "-1"}),
+    "request.required.acks": frozenset({"all", "-1"}),
+    "enable.idempotence": frozenset({"true"}),
+}
+"""Values of these that need no warning: they say what the copy does anyway."""
+
 
 def _build() -> dict[str, ClientKey]:
     keys = [ClientKey(name, name) for name in SAME_FOR_ALL]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from srm.config.client_keys import CLIENT_KEYS, TRANSLATED, ClientKey
+from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
 from srm.config.keys import (
     CLASS_KEYS,
     FILE_KEYS,
@@ -81,7 +81,7 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
 
 - `topics` and `groups` have no match-all default: where neither they nor the lists of `srm-control`
   name anything for a flow, nothing is copied.
-- New topics are looked for every 2 seconds, new groups every 10.
+- New topics are looked for every 2 seconds, new groups with each emission of checkpoints.
 - Two aliases with a common address are refused: they would be one cluster.
 - Only the DefaultReplicationPolicy is supported.
 - Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
@@ -96,6 +96,11 @@ Written without a prefix for all clients of all clusters, with `consumer.`, `pro
 `A->B.consumer.` (consumer on the source), `A->B.producer.` (producer on the target) or
 `A->B.admin.` (both) for one flow. `A->B.source.consumer.` and `A->B.target.producer.` name the side
 as well. Names of the Java clients and of librdkafka are taken.
+
+In a replication, records are fetched with the consumer settings of the source, and copies, map,
+positions and heartbeats are written with the producer settings of the target; `admin.` settings are
+for what only administrators ask. So each may log in as a user of its own (docs/security.md), and
+brokers see each `client.id` (`srm` where none is set) in their request logs, quotas and metrics.
 """
 
 
@@ -160,17 +165,25 @@ def _client_tables() -> Iterable[str]:
         names = [k.name for k in keys if k.librdkafka == k.name and k.users == users]
         yield f"- {users} clients: {', '.join(f'`{name}`' for name in names)}"
     yield ""
+    yield (
+        "These reach the clients that srm reads and writes its own topics with, but do not steer "
+        "the copy, which is answered with a warning:\n"
+    )
+    for reason, names in _grouped(BESIDE_THE_COPY).items():
+        yield f"- {', '.join(f'`{name}`' for name in names)}: {reason}"
+    yield ""
     yield "These have no meaning here and are answered with a warning:\n"
-    for reason, names in _by_reason(keys).items():
+    meaningless = {key.name: key.reason for key in keys if key.librdkafka is None}
+    for reason, names in _grouped(meaningless).items():
         yield f"- {reason}: {', '.join(f'`{name}`' for name in names)}"
 
 
-def _by_reason(keys: Iterable[ClientKey]) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for key in keys:
-        if key.librdkafka is None:
-            reasons.setdefault(key.reason, []).append(key.name)
-    return reasons
+def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """Turn a reason by name into the names by reason."""
+    grouped: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        grouped.setdefault(reason, []).append(name)
+    return grouped
 
 
 def _cell(text: str | None) -> str:

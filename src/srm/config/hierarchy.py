@@ -18,6 +18,7 @@ from srm.config.client_keys import CLIENT_KEYS
 from srm.config.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, ConfigKey, find_key
 from srm.config.model import ClientKind
 from srm.config.properties import Property
+from srm.config.secrets import shown
 from srm.domain.topics import Flow
 
 Side = Literal["source", "target"]
@@ -72,7 +73,7 @@ class Setting:
         return self.written.key.removesuffix(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Candidate:
     """One value that was considered: its level, the key as written, and the line (0: none)."""
 
@@ -80,6 +81,10 @@ class Candidate:
     key: str
     value: str
     line: int
+
+    def __repr__(self) -> str:
+        value = shown(self.key, self.value)
+        return f"Candidate({self.level!r}, {self.key!r}, {value!r}, {self.line})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,8 @@ def resolve_client(
 ) -> dict[str, Resolved]:
     """Resolve every setting of one kind of client of one cluster, by the name it is written with.
 
+    In the order of the deciding lines, weak to strong.
+
     With a flow the lines of that replication count too: its ``consumer.`` lines reach the
     consumer on its source, its ``producer.`` lines the producer on its target, its ``admin.``
     lines both (MirrorConnectorConfig), and ``source.`` or ``target.`` names the side itself.
@@ -187,7 +194,9 @@ def resolve_client(
     )
     resolved: dict[str, Resolved] = {}
     for line in lines:
-        trace = resolved[line.name].trace if line.name in resolved else ()
+        # Taken out and put in again: the order is that of the deciding lines, weak to strong.
+        earlier = resolved.pop(line.name, None)
+        trace = earlier.trace if earlier is not None else ()
         resolved[line.name] = Resolved(line.name, (*trace, _candidate(line)))
     return resolved
 

@@ -193,6 +193,23 @@ FLOW_KEYS: Final = (
         attribute="sync_group_offsets_enabled",
     ),
     ConfigKey(
+        "sync.group.offsets.interval.seconds",
+        "seconds",
+        None,
+        "How often they are committed. Default: after each emission of checkpoints (MirrorMaker 2: "
+        "60).",
+        attribute="sync_group_offsets_interval",
+    ),
+    ConfigKey(
+        "refresh.groups.interval.seconds",
+        "seconds",
+        None,
+        "How long a listing of the source's groups is used, so how late a new group may be seen; "
+        "changed lists count at once. Default: listed with each emission of checkpoints "
+        "(MirrorMaker 2: 600).",
+        attribute="refresh_groups_interval",
+    ),
+    ConfigKey(
         "emit.heartbeats.enabled",
         "boolean",
         "true",
@@ -348,10 +365,7 @@ RECORD_KEYS: Final = (
 """What is done to records; the loader makes one value of them."""
 
 _CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
-_AT_EMISSION: Final = (
-    "Groups are looked for, and their offsets committed, with each emission of checkpoints "
-    "(`emit.checkpoints.interval.seconds`)."
-)
+_GROUPS_AT_EMISSION: Final = "A long `refresh.groups.interval.seconds` has the same effect."
 _NO_WORKERS: Final = "There are no Connect workers."
 _BROKER: Final = "It is a setting of brokers."
 _OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
@@ -361,9 +375,7 @@ IGNORED_KEYS: Final = (
     _ignored("consumer.poll.timeout.ms", "Records are not polled one by one.", "mm2"),
     _ignored("admin.timeout.ms", "Set `admin.request.timeout.ms` instead.", "mm2"),
     _ignored("sync.topic.configs.interval.seconds", _CONFIGS_AT_REFRESH, "mm2"),
-    _ignored("refresh.groups.enabled", _AT_EMISSION, "mm2", ("true",)),
-    _ignored("refresh.groups.interval.seconds", _AT_EMISSION, "mm2"),
-    _ignored("sync.group.offsets.interval.seconds", _AT_EMISSION, "mm2"),
+    _ignored("refresh.groups.enabled", _GROUPS_AT_EMISSION, "mm2", ("true",)),
     _ignored("sync.topic.acls.enabled", "ACLs are not copied.", "mm2", ("false",)),
     _ignored("sync.topic.acls.interval.seconds", "ACLs are not copied.", "mm2"),
     _ignored("use.incremental.alter.configs", "Topic settings are always altered so.", "mm2"),

@@ -25,6 +25,7 @@ from srm.config.keys import (
 from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import resolve_references
+from srm.config.secrets import ClientProperties
 from srm.config.security import translate_security
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.filters import split_patterns
@@ -121,13 +122,13 @@ def build_config(file: SettingsFile) -> Config:
         ConfigError: a value cannot be used.
     """
     clients = {
-        (alias, kind): _client(file, alias, kind)
+        (alias, kind): ClientProperties(_client(file, alias, kind))
         for alias in file.clusters
         for kind in CLIENT_KINDS
     }
     _check_addresses(file, clients)
     flow_clients = {
-        (flow, alias, kind): _client(file, alias, kind, flow)
+        (flow, alias, kind): ClientProperties(_client(file, alias, kind, flow))
         for flow in file.flows
         for alias in (flow.source, flow.target)
         for kind in CLIENT_KINDS
@@ -155,7 +156,10 @@ def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
     """
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)
-    clients = {(flow.target, kind): _client(file, flow.target, kind) for kind in CLIENT_KINDS}
+    clients = {
+        (flow.target, kind): ClientProperties(_client(file, flow.target, kind))
+        for kind in CLIENT_KINDS
+    }
     _check_addresses(replace(file, clusters=(flow.target,)), clients)
     return Config(
         path=path,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from srm.config.secrets import ClientProperties
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
 from srm.domain.topics import Flow
@@ -42,6 +43,8 @@ class FlowConfig:
     emit_checkpoints_enabled: bool
     emit_checkpoints_interval: timedelta
     sync_group_offsets_enabled: bool
+    sync_group_offsets_interval: timedelta | None
+    refresh_groups_interval: timedelta | None
     emit_heartbeats_enabled: bool
     emit_heartbeats_interval: timedelta
     heartbeats_replication_enabled: bool
@@ -57,6 +60,21 @@ class FlowConfig:
     records: RecordSettings
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterClients:
+    """What the clients of one cluster are made with: librdkafka properties for each kind."""
+
+    admin: ClientProperties
+    consumer: ClientProperties
+    producer: ClientProperties
+
+    @classmethod
+    def alike(cls, properties: Mapping[str, str]) -> ClusterClients:
+        """Give all kinds the same properties."""
+        same = ClientProperties(properties)
+        return cls(same, same, same)
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole properties file, resolved.
@@ -69,10 +87,10 @@ class Config:
     path: str
     clusters: tuple[str, ...]
     flow_configs: Mapping[Flow, FlowConfig]
-    clients: Mapping[tuple[str, ClientKind], Mapping[str, str]]
-    stack: Mapping[str, str] = field(default_factory=dict)
+    clients: Mapping[tuple[str, ClientKind], ClientProperties]
+    stack: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
-    flow_clients: Mapping[tuple[Flow, str, ClientKind], Mapping[str, str]] = field(
+    flow_clients: Mapping[tuple[Flow, str, ClientKind], ClientProperties] = field(
         default_factory=dict
     )
 
@@ -95,7 +113,7 @@ class Config:
             ) from None
 
     def client(self, alias: str, kind: ClientKind) -> dict[str, str]:
-        """Return the librdkafka properties for one kind of client of one cluster.
+        """Return the librdkafka properties for one kind of client of one cluster, secrets included.
 
         Raises:
             ConfigError: the file does not list the cluster.
@@ -116,3 +134,17 @@ class Config:
             ConfigError: the file does not list the cluster.
         """
         return dict(self.flow_clients.get((flow, alias, kind)) or self.client(alias, kind))
+
+    def cluster_clients(self, alias: str, flow: Flow | None = None) -> ClusterClients:
+        """Return the properties for all clients of a cluster, those of a flow where one is given.
+
+        Raises:
+            ConfigError: the file does not list the cluster.
+        """
+
+        def properties(kind: ClientKind) -> ClientProperties:
+            if flow is None:
+                return ClientProperties(self.client(alias, kind))
+            return ClientProperties(self.flow_client(flow, alias, kind))
+
+        return ClusterClients(properties("admin"), properties("consumer"), properties("producer"))

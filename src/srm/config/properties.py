@@ -9,18 +9,22 @@ from pathlib import Path
 
 import javaproperties
 
+from srm.config.secrets import shown
 from srm.errors import ConfigError
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Property:
     """One ``key = value``; ``line`` is where it starts in the file, 0 for an override."""
 
     key: str
     value: str
     line: int = 0
+
+    def __repr__(self) -> str:
+        return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
 
     def at(self, path: str) -> str:
         """Say where this stands, for messages."""

@@ -9,12 +9,18 @@ from typing import Final
 from srm.errors import ConfigError
 
 _OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
+_MODULE: Final = re.compile(
+    r"\s*(?:\w+\.)*(\w+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE
+)
 _UNSECURED: Final = "unsecuredLogin"
 _PEM_BREAK: Final = re.compile(r"\\n")
 
 
 def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     """Replace the settings that only the Java clients know; the others stay as they are.
+
+    ``given`` is in the order of the deciding lines, weak to strong: a password that was set for one
+    replication wins over the ``sasl.jaas.config`` of all clusters.
 
     Raises:
         ConfigError: a key store of a format librdkafka cannot read, or an unknown login module.
@@ -76,10 +82,13 @@ def _translate_truststore(settings: dict[str, str]) -> None:
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:
+    names = list(settings)
     jaas = settings.pop("sasl.jaas.config", None)
     if jaas is None:
         return
-    module = jaas.split(maxsplit=1)[0].rpartition(".")[2] if jaas.split() else ""
+    stronger = frozenset(names[names.index("sasl.jaas.config") :])
+    named = _MODULE.match(jaas)
+    module = named[1] if named else ""
     options = {
         name: double.replace('\\"', '"') or single or bare
         for name, double, single, bare in _OPTION.findall(jaas)
@@ -90,7 +99,8 @@ def _translate_jaas(settings: dict[str, str]) -> None:
             f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; known "
             f"are {', '.join(sorted(_LOGIN_MODULES))}"
         )
-    settings.update(translate(options))
+    translated = translate(options)
+    settings.update({n: value for n, value in translated.items() if n not in stronger})
 
 
 def _translate_tokens(settings: dict[str, str]) -> None:

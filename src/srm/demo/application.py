@@ -24,6 +24,7 @@ from srm.demo.producer import stop_on_signals
 from srm.demo.record import Entry, RecordWriter
 from srm.demo.work import WORK
 from srm.errors import SrmError
+from srm.kafka.errors import translate
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +87,16 @@ def run(options: ApplicationOptions, stop: threading.Event) -> None:
     config = load_config(options.config)
     with (
         RecordWriter(options.record) as record,
-        FailoverConsumer(config, options.group, [TOPIC]) as consumer,
+        FailoverConsumer({"group.id": options.group}, clusters=config) as consumer,
     ):
+        consumer.subscribe([TOPIC])
         message = None
         while not stop.is_set():
             message = consumer.poll(_POLL_S)
             if message is None:
                 continue
+            if message.error() is not None:
+                raise translate(message.error(), f"reading on cluster {message.cluster}")
             payment = read_payment(message.value())
             cluster = consumer.cluster or ""
             _wait_for_age(payment, options.delay, stop)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from srm.client.errors import HeldError
 from srm.client.producer import FailoverProducer
 from srm.config.loader import load_config
 from srm.demo.payments import TOPIC, Payment, PaymentStream
@@ -60,7 +61,7 @@ class PaymentProducer:
         config = load_config(options.config)
         with (
             RecordWriter(options.record) as record,
-            FailoverProducer(config, [TOPIC], home=options.home) as producer,
+            FailoverProducer({}, clusters=config, topics=[TOPIC], home=options.home) as producer,
         ):
             for _ in range(options.initial):
                 if self._stop.is_set():
@@ -72,6 +73,7 @@ class PaymentProducer:
     def _go_on(self, producer: FailoverProducer, record: RecordWriter) -> None:
         began, sent = time.monotonic(), 0
         while not self._stop.wait(_TICK_S):
+            producer.poll(0)
             due = int((time.monotonic() - began) * self._options.rate)
             if due - sent > self._options.rate:
                 # A hold has just ended: customers come back, they do not pay twice as fast.
@@ -84,14 +86,21 @@ class PaymentProducer:
         payment = self._stream.next(time.time_ns() // 1_000_000)
 
         def delivered(error: Any, message: Any) -> None:
-            self._note(record, producer, payment, error, message)
+            self._note(record, payment, error, message)
 
-        producer.produce(TOPIC, payment.value, payment.key, on_delivery=delivered)
+        while True:
+            try:
+                producer.produce(TOPIC, payment.value, payment.key, on_delivery=delivered)
+            except HeldError:
+                raise
+            except BufferError:
+                producer.poll(_TICK_S)
+            else:
+                return
 
     def _note(
         self,
         record: RecordWriter,
-        producer: FailoverProducer,
         payment: Payment,
         error: Any,
         message: Any,
@@ -100,12 +109,10 @@ class PaymentProducer:
             self.failed += 1
             logger.error("payment %s was not written: %s", payment.id, error)
             return
-        # While the producer drains for a hold it still is on the cluster that is left.
-        cluster = producer.cluster(TOPIC) or ""
         record.write(
             Entry(
                 time.time_ns() // 1_000_000,
-                cluster,
+                message.cluster,
                 message.topic(),
                 message.partition(),
                 message.offset(),

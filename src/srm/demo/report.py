@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import TypeAdapter
 
 from srm.demo.timeline import Timeline
+from srm.pages.html import render_page
 from srm.stack.disk import write_atomically
 
 
@@ -103,13 +103,6 @@ def write_report(folder: Path, report: DemoReport, timeline: Timeline) -> None:
     Raises:
         StackError: the folder cannot be written.
     """
-    environment = Environment(
-        loader=PackageLoader("srm.demo", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("demo_report.html").render(report=report, timeline=timeline)
+    page = render_page("demo/demo_report.html", report=report, timeline=timeline)
     write_atomically(folder / "report.json", report.json())
     write_atomically(folder / "report.html", page.encode())

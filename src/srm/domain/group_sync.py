@@ -15,6 +15,10 @@ higher than t, own write for this flow    write: the group was rewound on the so
 higher than t                             leave: consumers (or another flow) are ahead here
 ========================================  ====================================================
 
+A commit on the source that srm itself carried over from the target is no progress of the group and
+is not carried back (``own-write``): this is the one place that asks. What came from a third cluster
+is news to the target.
+
 Only idle groups are written to at all, and every decision is taken again from the offsets read
 just before the write.
 """
@@ -26,7 +30,8 @@ from typing import Literal
 
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.ledger import LedgerEntry
-from srm.domain.topics import TopicPartition
+from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import UNFINISHED
 
 SyncAction = Literal[
     "write",
@@ -36,6 +41,7 @@ SyncAction = Literal[
     "floor-kept",
     "group-active",
     "not-translated",
+    "own-write",
     "not-written",
     "failed",
 ]
@@ -60,7 +66,11 @@ class SyncDecision:
 
 
 def decide(
-    outcome: CheckpointOutcome, current: int | None, entry: LedgerEntry | None, source: str
+    outcome: CheckpointOutcome,
+    current: int | None,
+    entry: LedgerEntry | None,
+    flow: Flow,
+    upstream_entry: LedgerEntry | None = None,
 ) -> SyncDecision:
     """Decide about one translated commit of an idle group.
 
@@ -68,29 +78,38 @@ def decide(
         outcome: the translation; ``downstream`` has to be known.
         current: the group's committed offset on the flow's target.
         entry: srm's latest write for the group and partition on the flow's target.
-        source: alias of the flow's source.
+        flow: the flow.
+        upstream_entry: srm's latest write for the commit itself, on the flow's source.
     """
-    partition = outcome.downstream or outcome.upstream
     checkpoint = outcome.checkpoint
-    if checkpoint is None:
-        return SyncDecision(
-            outcome.group, partition, "not-translated", current, reason=_why(outcome)
-        )
-    offset = checkpoint.downstream_offset
-    action, reason = _action(outcome, offset, current, entry, source)
-    return SyncDecision(outcome.group, partition, action, current, offset, reason)
-
-
-def _why(outcome: CheckpointOutcome) -> str:
-    return f"{outcome.state}: {outcome.reason}" if outcome.reason else outcome.state
+    offset = None if checkpoint is None else checkpoint.downstream_offset
+    action, reason = _action(outcome, offset, current, entry, flow, upstream_entry)
+    kept = None if action in ("not-translated", "own-write") else offset
+    partition = outcome.downstream or outcome.upstream
+    return SyncDecision(outcome.group, partition, action, current, kept, reason)
 
 
 def _action(
     outcome: CheckpointOutcome,
+    offset: int | None,
+    current: int | None,
+    entry: LedgerEntry | None,
+    flow: Flow,
+    upstream_entry: LedgerEntry | None,
+) -> tuple[SyncAction, str]:
+    if offset is None:
+        return "not-translated", ": ".join(p for p in (outcome.state, outcome.reason) if p)
+    if _is_echo(outcome, flow, upstream_entry):
+        return "own-write", f"srm wrote this offset, {flow.target} knows it already"
+    return _onto(outcome, offset, current, entry, flow)
+
+
+def _onto(
+    outcome: CheckpointOutcome,
     offset: int,
     current: int | None,
     entry: LedgerEntry | None,
-    source: str,
+    flow: Flow,
 ) -> tuple[SyncAction, str]:
     if current is None:
         return "write", "the group has no offset here"
@@ -100,7 +119,11 @@ def _action(
         return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
     if current < offset:
         return "write", f"replaces {current}"
-    return _lower(outcome, offset, current, entry, source)
+    return _lower(outcome, offset, current, entry, flow.source)
+
+
+def _is_echo(outcome: CheckpointOutcome, flow: Flow, entry: LedgerEntry | None) -> bool:
+    return entry is not None and entry.origin == flow.target and entry.owns(outcome.upstream_offset)
 
 
 def _lower(
@@ -108,6 +131,6 @@ def _lower(
 ) -> tuple[SyncAction, str]:
     if entry is None or entry.origin != source or not entry.may_lower(current):
         return "consumer-ahead", f"the group's own {current} is further than {offset}"
-    if outcome.state != "translated":
+    if outcome.state in UNFINISHED:
         return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
     return "write", f"the group was rewound on {source}, srm's own {current} follows"

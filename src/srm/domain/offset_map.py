@@ -74,10 +74,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """The exact translation; ``lost`` counts records that the target has already dropped."""
+    """The exact translation."""
 
     offset: int
-    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,8 @@ class OffsetMap:
 
         Args:
             committed: source offset of the next record to read.
-            target_log_start: first offset the target still holds.
+            target_log_start: first offset the target still holds; it matters only where no run is
+                known: does the target hold records that no run speaks of?
         """
         reached = self.known_source_end
         if reached is None:
@@ -198,11 +198,11 @@ class OffsetMap:
         if index < len(self.runs):
             run = self.runs[index]
             offset = run.target_start + max(0, committed - run.source_start)
-            return self._clamped(offset, target_log_start)
+            return Translated(offset)
         if committed > reached:
             return NotCopiedYet(committed - reached)
         if self.runs:
-            return self._clamped(self.runs[-1].target_end, target_log_start)
+            return Translated(self.runs[-1].target_end)
         return self._without_runs(committed, target_log_start)
 
     def backward(self, committed: int) -> Translation:
@@ -247,8 +247,3 @@ class OffsetMap:
             # The target holds records, but no run says which: the position was read before them.
             return NoMap()
         return Translated(max(self.position.target_next, target_log_start))
-
-    def _clamped(self, offset: int, target_log_start: int) -> Translated:
-        if offset >= target_log_start:
-            return Translated(offset)
-        return Translated(target_log_start, lost=self.records_between(offset, target_log_start))

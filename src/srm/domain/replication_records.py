@@ -4,6 +4,7 @@
 key                   written by                     value
 ====================  =============================  =====================================
 driver                driver, every second           :class:`DriverHeartbeat`, JSON
+request               whoever asks it to end         :class:`DriverRequest`, JSON
 assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
 slot:<slot>           slot, every second             :class:`SlotReport`, packed
 status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
@@ -19,17 +20,19 @@ import json
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import Position
 from srm.errors import IntegrityError
 
 DRIVER_KEY = b"driver"
+REQUEST_KEY = b"request"
 
 State = Literal["claiming", "copying", "waiting", "stopped"]
+Action = Literal["stop", "restart"]
 
 _REPORT_HEAD = struct.Struct(">BqqI")
 _ENTRY = struct.Struct(">16si16sqqqiqh")
@@ -43,7 +46,7 @@ CopyId = tuple[str, int, str]
 def _damage(kind: str, value: bytes) -> Iterator[None]:
     try:
         yield
-    except (struct.error, ValueError, TypeError, KeyError) as error:
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
         raise IntegrityError(f"{kind} {value[:60]!r} is damaged: {error!r}") from error
 
 
@@ -113,13 +116,20 @@ def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DriverHeartbeat:
-    """Sign of life of the replicator application; ``pid`` and ``host`` are for people."""
+    """Sign of life of the replicator application; ``pid`` and ``host`` are for people.
+
+    ``started_after`` is the id of the request that stood when the application started: any other
+    one is meant for it. ``ended`` is true in the last heartbeat of one that ended in good order:
+    its slots have stopped.
+    """
 
     driver: str
     application_id: str
     host: str
     pid: int
     time_ms: int
+    started_after: str = ""
+    ended: bool = False
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -133,7 +143,46 @@ class DriverHeartbeat:
             IntegrityError: the value is not a driver heartbeat.
         """
         with _damage("driver heartbeat", value):
-            return cls(**json.loads(value))
+            return cls(**_known(cls, value))
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRequest:
+    """Asks the application that drives a flow to end; obeyed by those that started before it.
+
+    Before and after are the order in the log, not that of clocks: an application notes the
+    ``request`` (a unique id) that stands when it starts and obeys any other one. After a "stop"
+    supervision starts no application until a "restart" is asked for or somebody has started one by
+    hand. ``by`` is for people.
+    """
+
+    request: str
+    action: Action
+    by: str
+    time_ms: int
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> DriverRequest:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a request that this version knows.
+        """
+        with _damage("driver request", value):
+            found = cls(**_known(cls, value))
+            if found.action not in get_args(Action):
+                raise ValueError(found.action)
+            return found
+
+
+def _known(record: type[Any], value: bytes) -> dict[str, Any]:
+    """Return the fields of a record in JSON; a newer version may have written more of them."""
+    names = {field.name for field in fields(record)}
+    return {name: found for name, found in json.loads(value).items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)

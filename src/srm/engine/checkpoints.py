@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.checkpoints import (
-    Bounds,
-    CheckpointOutcome,
-    Facts,
-    Selection,
-    checkpoint_outcomes,
-)
+from srm.domain.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
 from srm.domain.filters import NameFilter
 from srm.domain.ledger import Ledger
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import Direction, PartitionFacts
 from srm.engine.compacted import ensure_compacted
+from srm.engine.group_listing import selected_groups
+from srm.engine.partition_facts import logs_of, partition_facts
 from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader
 from srm.errors import SrmError, UnavailableError
 
@@ -35,6 +32,8 @@ logger = logging.getLogger(__name__)
 _THREADS = 8  # a group's offsets cost one short request to its coordinator
 _GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
 _T = TypeVar("_T")
+
+"""Kinds of groups that srm does not translate: they commit no offsets of topics."""
 
 Commits = Mapping[TopicPartition, int]
 
@@ -106,7 +105,7 @@ def emit(
     if not (config.emit_checkpoints_enabled or dry_run):
         skipped = f"{config.flow}.emit.checkpoints.enabled is false"
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
-    found = survey(context, groups)
+    found = survey(context, groups, remember=not dry_run)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     table = context.target.compacted(topic)
     existing = table.read()
@@ -147,15 +146,18 @@ def compute(
     return found.outcomes
 
 
-def survey(context: FlowContext, groups: Collection[str] | None = None) -> Survey:
+def survey(
+    context: FlowContext, groups: Collection[str] | None = None, *, remember: bool = False
+) -> Survey:
     """Translate the commits of all selected (or the given) groups; errors are kept by group.
+
+    ``remember`` keeps the listing of groups for ``refresh.groups.interval.seconds``.
 
     Raises:
         UnavailableError: a cluster does not answer.
     """
     selection = selection_of(context.config)
-    # A broker does not list groups that srm may not see: those with a name are asked for.
-    listed = {*context.source.groups(), *selection.groups.names} if groups is None else groups
+    listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
     commits, errors = per_group(wanted, context.source.committed)
     if groups is not None:
@@ -166,11 +168,11 @@ def survey(context: FlowContext, groups: Collection[str] | None = None) -> Surve
         for group, offsets in commits.items()
         if selection.selects_group(group, offsets)
     }
-    facts = _facts(context, selection, chosen.values())
+    facts_of = _facts(context, selection, chosen.values())
     outcomes = tuple(
         outcome
         for group, offsets in sorted(chosen.items())
-        for outcome in checkpoint_outcomes(group, offsets, selection, facts)
+        for outcome in checkpoint_outcomes(group, offsets, selection, facts_of)
     )
     return Survey(outcomes, errors)
 
@@ -212,16 +214,6 @@ def read_ledger(cluster: Cluster) -> Ledger:
     return Ledger.decode(cluster.compacted(internal_topics.LEDGER).read())
 
 
-def bounds_of(
-    cluster: Cluster, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, Bounds]:
-    """Return first and last stable offset of the partitions that exist."""
-    if not partitions:
-        return {}
-    starts, ends = cluster.log_starts(partitions), cluster.log_ends(partitions)
-    return {p: Bounds(start, ends[p]) for p, start in starts.items() if p in ends}
-
-
 def _not_selected(group: str, flow: Flow) -> str:
     return (
         f"group not selected: srm-control groups --source {flow.source} "
@@ -229,41 +221,29 @@ def _not_selected(group: str, flow: Flow) -> str:
     )
 
 
-def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> Facts:
-    upstream, downstream = set[TopicPartition](), set[TopicPartition]()
-    topics: dict[str, set[str]] = {"forward": set(), "reverse": set()}
-    for partition, direction, mapped, there in _selected(selection, commits):
-        upstream.add(partition)
-        downstream.add(there)
-        topics[direction].add(mapped)
-    forward = _load(context.maps, topics["forward"])
-    reverse = _load(context.reverse_maps, topics["reverse"])
-    return Facts(
-        forward.maps,
-        reverse.maps,
-        forward.errors,
-        reverse.errors,
-        bounds_of(context.source, upstream),
-        bounds_of(context.target, downstream),
-        read_ledger(context.source),
-    )
-
-
-def _selected(
-    selection: Selection, commits: Iterable[Commits]
-) -> Iterator[tuple[TopicPartition, str, str, TopicPartition]]:
-    """Yield each partition with its direction, the topic its map knows, and its counterpart."""
+def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:
+    """Fetch the maps and logs of all partitions that will be asked for."""
+    chosen: dict[Direction, set[TopicPartition]] = {"forward": set(), "reverse": set()}
     for partition in {partition for offsets in commits for partition in offsets}:
-        direction = selection.direction(partition.topic)
-        if direction is not None:
-            yield (
-                partition,
-                direction,
-                selection.mapped_topic(partition.topic, direction),
-                TopicPartition(
-                    selection.downstream_topic(partition.topic, direction), partition.partition
-                ),
-            )
+        if (direction := selection.direction(partition.topic)) is not None:
+            chosen[direction].add(partition)
+    readers = {"forward": context.maps, "reverse": context.reverse_maps}
+    maps = {
+        direction: _load(
+            readers[direction], {selection.mapped_topic(p.topic, direction) for p in partitions}
+        )
+        for direction, partitions in chosen.items()
+    }
+    upstream = logs_of(context.source, chosen["forward"] | chosen["reverse"])
+    counterparts = {selection.downstream(p, d) for d, places in chosen.items() for p in places}
+    downstream = logs_of(context.target, counterparts)
+
+    def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
+        place = selection.downstream(partition, direction)
+        sides = (partition, upstream), (place, downstream)
+        return partition_facts(maps[direction], direction, *sides, selection.flow.target)
+
+    return facts_of
 
 
 def _load(reader: MapReader, topics: Collection[str]) -> FlowMaps:

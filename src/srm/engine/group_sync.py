@@ -69,9 +69,10 @@ def sync(
     if not (context.config.sync_group_offsets_enabled or dry_run):
         skipped = f"{flow}.sync.group.offsets.enabled is false"
         return GroupSyncSummary(flow, now_ms, skipped=skipped)
-    found = survey(context, groups)
+    found = survey(context, groups, remember=not dry_run)
     ledger = read_ledger(context.target)
-    decisions, errors = _decide(context, found.outcomes, ledger)
+    # Read after the commits: they show no write of the opposite flow that is not in it.
+    decisions, errors = _decide(context, found.outcomes, ledger, read_ledger(context.source))
     if not dry_run:
         decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
     return GroupSyncSummary(
@@ -136,12 +137,16 @@ def _exact(
 
 def _members(group: GroupDescription) -> str:
     if group.state == "unknown":
-        return "its state is not known, so it may have members"
+        why = f" ({group.reason})" if group.reason else ""
+        return f"its state is not known{why}, so it may have members"
     return f"members: {', '.join(group.members) or 'unnamed'}"
 
 
 def _decide(
-    context: FlowContext, outcomes: Sequence[CheckpointOutcome], ledger: Ledger
+    context: FlowContext,
+    outcomes: Sequence[CheckpointOutcome],
+    ledger: Ledger,
+    source_ledger: Ledger,
 ) -> tuple[tuple[SyncDecision, ...], dict[str, str]]:
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
     for outcome in outcomes:
@@ -164,8 +169,10 @@ def _decide(
                 continue
             current = committed[name].get(partition)
             entry = ledger.entry(name, partition)
-            decisions.append(decide(outcome, current, entry, context.config.flow.source))
-    return tuple(decisions), errors
+            own = source_ledger.entry(name, outcome.upstream)
+            decisions.append(decide(outcome, current, entry, context.config.flow, own))
+    hidden = {name: group.reason for name, group in states.items() if group.reason}
+    return tuple(decisions), {**hidden, **errors}
 
 
 def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescription:

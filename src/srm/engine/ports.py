@@ -8,8 +8,10 @@ from typing import Final, Literal, Protocol
 
 from srm.config.model import FlowConfig
 from srm.domain.offset_map import OffsetMap
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
+from srm.domain.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
@@ -52,22 +54,6 @@ class GroupDescription:
     members: tuple[str, ...] = ()
     instance_ids: tuple[str, ...] = ()
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that holds up the last stable offset of a partition.
-
-    ``transactional_id`` is None where srm may not see it or the transaction has no coordinator any
-    more (a hanging one, KIP-664). ``age_ms`` is counted by this machine's clock; None likewise.
-    """
-
-    partition: TopicPartition
-    first_offset: int
-    producer_id: int
-    producer_epoch: int
-    transactional_id: str | None
-    age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,12 +283,14 @@ class FlowMaps:
     """The offset maps of one flow, by partition of the source topic.
 
     A partition whose map cannot be trusted is not in ``maps`` but, with the reason, in ``errors``.
+    ``notes`` are those that slots keep of what they could not copy.
     """
 
     maps: Mapping[TopicPartition, OffsetMap]
     reports: tuple[SlotReport, ...] = ()
     statuses: Mapping[TopicPartition, PartitionStatus] | None = None
     errors: Mapping[TopicPartition, str] = field(default_factory=dict)
+    notes: Mapping[TopicPartition, tuple[PartitionNotes, ...]] = field(default_factory=dict)
 
     def get(self, partition: TopicPartition) -> OffsetMap:
         """Return the map of one source partition, an empty one where nothing is known."""

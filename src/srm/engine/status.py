@@ -7,24 +7,31 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.replication_records import DRIVER_KEY, DriverHeartbeat, PartitionStatus, SlotReport
+from srm.domain.replication_records import (
+    DRIVER_KEY,
+    DriverHeartbeat,
+    DriverRequest,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.silence import is_silent
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import Survey, survey
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
+from srm.engine.supervision import read_request, state_topic
 from srm.engine.topic_sync import selected_topics
 from srm.errors import IntegrityError
 
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
 
-ALIVE_MS = 10_000
-"""A driver or slot that was heard from within this time is taken to be alive."""
-
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """The replicator application, by its latest heartbeat."""
+    """The replicator application, by its latest heartbeat.
+
+    ``request`` is a standing request that it end, which it was not started after.
+    """
 
     driver: str
     application_id: str
@@ -32,6 +39,8 @@ class DriverStatus:
     pid: int
     age_ms: int
     alive: bool
+    ended: bool = False
+    request: DriverRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +77,17 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One selected group: its state on both clusters and its partitions by checkpoint state."""
+    """One selected group: its state on both clusters and its partitions by checkpoint state.
+
+    ``skipped`` are records it has still to read on the source and would not find on the target.
+    """
 
     group: str
     source_state: str
     target_state: str
     partitions: Mapping[str, int]
     remaining: int
-    lost: int
+    skipped: int
 
 
 @dataclass(frozen=True)
@@ -178,7 +190,7 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
             report.generation,
             len(report.positions),
             max(0, now_ms - report.time_ms),
-            now_ms - report.time_ms <= ALIVE_MS,
+            not is_silent(now_ms - report.time_ms),
         )
         for report in sorted(reports, key=lambda report: report.slot)
     )
@@ -201,7 +213,7 @@ def hints(
     if not topics:
         found.append(f"no topic is selected: srm-control topics {ends} --add 'TOPIC'")
     elif driver is None or not driver.alive:
-        found.append(f"no replicator is running: srm replicate --flow '{flow}'")
+        found.append(_start_hint(flow, driver))
     if not config.groups:
         found.append(f"no group is selected: srm-control groups {ends} --add 'GROUP'")
     elif not groups:
@@ -215,6 +227,16 @@ def hints(
         and config.policy.topic_source(outcome.upstream.topic) == flow.target
     }
     return (*found, *replicas)
+
+
+def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
+    request = driver.request if driver else None
+    if request is not None and request.action == "stop":
+        return (
+            f"{request.by} has stopped the replicator: srm replicator restart --flow '{flow}' lets "
+            f"srm_replication start it, srm replicate --flow '{flow}' starts it here"
+        )
+    return f"no replicator is running: srm replicate --flow '{flow}'"
 
 
 def _partitions(
@@ -240,8 +262,8 @@ def _topic_state(states: Mapping[str, int], remaining: int, *, all_reported: boo
 
 
 def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
-    topic = internal_topics.replication(context.config.flow.source)
-    value = context.target.compacted(topic).read().get(DRIVER_KEY)
+    records = state_topic(context).read()
+    value = records.get(DRIVER_KEY)
     if value is None:
         return None, {}
     try:
@@ -249,9 +271,16 @@ def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dic
     except IntegrityError as error:
         return None, {"driver": str(error)}
     age_ms = max(0, now_ms - beat.time_ms)
-    alive = age_ms <= ALIVE_MS
+    request = read_request(records)
+    if request is not None and request.request == beat.started_after:
+        request = None
+    alive = not beat.ended and not is_silent(age_ms)
     return (
-        DriverStatus(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),
+        DriverStatus(
+            *(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),
+            ended=beat.ended,
+            request=request,
+        ),
         {},
     )
 
@@ -271,7 +300,7 @@ def _groups(context: FlowContext, found: Survey) -> tuple[GroupStatus, ...]:
             _state_of(target, group),
             dict(sorted(Counter(outcome.state for outcome in outcomes).items())),
             sum(outcome.remaining for outcome in outcomes),
-            sum(outcome.lost for outcome in outcomes),
+            sum(outcome.skipped for outcome in outcomes),
         )
         for group, outcomes in sorted(by_group.items())
     )

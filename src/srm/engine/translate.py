@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
-from srm.domain.offset_map import NoMap, NotCopiedYet
+from srm.domain import translation
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import bounds_of
+from srm.domain.translation import UNKNOWN_LOG, Direction
+from srm.engine.partition_facts import Logs, logs_of, partition_facts
 from srm.engine.ports import Cluster, FlowContext, FlowMaps
 from srm.errors import UnavailableError, UsageError
-
-TranslationState = Literal["translated", "not-copied-yet", "no-map", "no-target", "past-end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +20,7 @@ class Translation:
         cluster: alias of the cluster that ``partition`` and ``offset`` belong to.
         to_cluster: alias of the other cluster; ``to_offset`` is None unless translated.
         remaining: offsets that the map does not reach yet.
-        lost: records that ``to_cluster`` has already dropped.
+        skipped: records that a group there would not find on ``to_cluster``.
         reason: for people, empty when translated without remarks.
     """
 
@@ -33,10 +30,10 @@ class Translation:
     offset: int
     to_cluster: str
     to_partition: TopicPartition
-    state: TranslationState
+    state: translation.State
     to_offset: int | None = None
     remaining: int = 0
-    lost: int = 0
+    skipped: int = 0
     reason: str = ""
 
 
@@ -59,23 +56,11 @@ def translate(
         raise UsageError(f"offset {offset} in partition {partition.partition}: give numbers from 0")
     if reverse:
         return _backward(context, partition, offset)
-    config = context.config
-    remote = config.policy.format_remote_topic(config.flow.source, partition.topic)
-    to_partition = TopicPartition(remote, partition.partition)
+    remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)
+    places = partition, TopicPartition(remote, partition.partition)
+    sides = context.source, context.target
     maps = context.maps.load([partition.topic])
-    asked = _Asked(context.source, partition, offset, context.target, to_partition)
-    return _answer(config.flow, asked, maps, partition, reverse=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The question: an offset of one cluster, and the partition of the other it belongs to."""
-
-    cluster: Cluster
-    partition: TopicPartition
-    offset: int
-    to_cluster: Cluster
-    to_partition: TopicPartition
+    return _answer(context.config.flow, maps, "forward", sides, places, offset)
 
 
 def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> Translation:
@@ -83,58 +68,47 @@ def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> T
     origin, number = policy.topic_source(partition.topic), partition.partition
     upstream = policy.upstream_topic(partition.topic) or partition.topic
     if origin == flow.target:
-        original = TopicPartition(upstream, number)
-        asked = _Asked(context.source, partition, offset, context.target, original)
+        sides = context.source, context.target
+        places = partition, TopicPartition(upstream, number)
         maps = context.reverse_maps.load([upstream])
-        return _answer(flow, asked, maps, original, reverse=True)
+        return _answer(flow, maps, "reverse", sides, places, offset)
     topic = upstream if origin == flow.source else partition.topic
     remote = TopicPartition(policy.format_remote_topic(flow.source, topic), number)
-    original = TopicPartition(topic, number)
-    asked = _Asked(context.target, remote, offset, context.source, original)
-    return _answer(flow, asked, context.maps.load([topic]), original, reverse=True)
+    sides, places = (context.target, context.source), (remote, TopicPartition(topic, number))
+    return _answer(flow, context.maps.load([topic]), "reverse", sides, places, offset)
 
 
 def _answer(
-    flow: Flow, asked: _Asked, maps: FlowMaps, mapped: TopicPartition, *, reverse: bool
+    flow: Flow,
+    maps: FlowMaps,
+    direction: Direction,
+    sides: tuple[Cluster, Cluster],
+    places: tuple[TopicPartition, TopicPartition],
+    offset: int,
 ) -> Translation:
-    blank = Translation(
-        flow,
-        asked.cluster.alias,
-        asked.partition,
-        asked.offset,
-        asked.to_cluster.alias,
-        asked.to_partition,
-        "no-map",
+    (upstream, unread), (downstream, unseen) = map(_logs, sides, places)
+    facts = partition_facts(
+        maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
     )
-    if (error := maps.errors.get(mapped)) is not None:
-        return replace(blank, reason=f"the offset map cannot be used: {error}")
-    offsets = maps.get(mapped)
-    found = offsets.backward(asked.offset) if reverse else offsets.forward(asked.offset)
-    if isinstance(found, NoMap):
-        return replace(blank, reason=f"{mapped} was never copied, as far as the map knows")
-    if isinstance(found, NotCopiedYet):
-        reason = f"the map ends {found.remaining} offsets before"
-        return replace(blank, state="not-copied-yet", remaining=found.remaining, reason=reason)
-    lost_between = offsets.source_records_between if reverse else offsets.records_between
-    return _within_log(asked, blank, found.offset, lost_between)
+    found = translation.translate(facts, offset)
+    return Translation(
+        flow,
+        sides[0].alias,
+        places[0],
+        offset,
+        sides[1].alias,
+        places[1],
+        found.state,
+        found.offset if found.state == "translated" else None,
+        found.remaining,
+        found.skipped,
+        "; ".join(part for part in (found.reason, unread, unseen) if part),
+    )
 
 
-def _within_log(
-    asked: _Asked, blank: Translation, offset: int, records_between: Callable[[int, int], int]
-) -> Translation:
-    partition = asked.to_partition
+def _logs(cluster: Cluster, partition: TopicPartition) -> tuple[Logs, str]:
+    """Look at a partition's log; a cluster that is away is no obstacle, but is mentioned."""
     try:
-        bounds = bounds_of(asked.to_cluster, [partition]).get(partition)
+        return logs_of(cluster, [partition]), ""
     except UnavailableError as error:
-        reason = f"not compared with the log of {partition}: {error}"
-        return replace(blank, state="translated", to_offset=offset, reason=reason)
-    if bounds is None:
-        reason = f"{partition} does not exist on {asked.to_cluster.alias}"
-        return replace(blank, state="no-target", reason=reason)
-    if offset > bounds.end:
-        reason = f"the map says {offset}, but {partition} ends at {bounds.end}"
-        return replace(blank, state="past-end", reason=reason)
-    start = max(offset, bounds.start)
-    lost = records_between(offset, start)
-    reason = f"{lost} records were already deleted by retention" if lost else ""
-    return replace(blank, state="translated", to_offset=start, lost=lost, reason=reason)
+        return {partition: UNKNOWN_LOG}, f"not compared with the log of {partition}: {error}"

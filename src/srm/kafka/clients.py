@@ -19,6 +19,7 @@ from tenacity import (
     wait_exponential,
 )
 
+from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
 from srm.kafka.broker_calls import BrokerCalls
 from srm.kafka.errors import kafka_errors
@@ -111,10 +112,10 @@ class Clients:
         self.alias = alias
         self.timeout_s = timeout_s
         self.reader_lock = threading.RLock()
-        self._admin_props = dict(admin_props)
-        self._consumer_props = dict(consumer_props)
-        self._producer_props = dict(producer_props)
-        self._brokers = BrokerCalls(alias, admin_props)
+        self._admin_props = ClientProperties(admin_props)
+        self._consumer_props = ClientProperties(consumer_props)
+        self._producer_props = ClientProperties(producer_props)
+        self._brokers = BrokerCalls(alias, self._admin_props)
         self._lock = threading.Lock()
         self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
@@ -131,7 +132,7 @@ class Clients:
         with self._lock, kafka_errors(self.where("creating an admin client")):
             if self._admin is None:
                 self._ask_admission(self._admin_props)
-                self._admin = AdminClient(self._admin_props, logger=ClientLog())
+                self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
             self._admin.poll(0)  # renews a token that librdkafka makes itself
             return self._admin
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiokafka.protocol.api import RequestStruct
@@ -66,14 +67,25 @@ def describe(clients: Clients, names: Collection[str] | None) -> dict[str, Group
         return look.found | {name: _unknown(name, why) for name, why in look.later.items()}
 
 
-async def coordinator(clients: Clients, brokers: Brokers, group: str) -> int:
-    """Return the node that coordinates a group.
+@asynccontextmanager
+async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIterator[int]:
+    """Give the node that coordinates a group; after an error it is looked for again.
 
     Raises:
         UnavailableError: there is none at the moment.
         AuthorizationError: srm may not describe the group.
     """
-    await brokers.look()
+    try:
+        if brokers.coordinators.get(group) not in brokers.nodes:
+            await brokers.look()
+            brokers.coordinators[group] = await _coordinator(clients, brokers, group)
+        yield brokers.coordinators[group]
+    except BaseException:
+        brokers.coordinators.pop(group, None)
+        raise
+
+
+async def _coordinator(clients: Clients, brokers: Brokers, group: str) -> int:
     answer = await brokers.ask(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, [group]))
     [found] = answer["coordinators"]
     if found["error_code"]:

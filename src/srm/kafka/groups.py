@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -15,7 +15,7 @@ from srm.errors import GroupActiveError, SrmError, UsageError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import of_code, translate
 from srm.kafka.group_descriptions import coordinator
-from srm.kafka.rights import Needs, on_group, on_topic
+from srm.kafka.rights import on_group, on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.group_messages import FETCH_OFFSETS, LEAVE_GROUP
@@ -23,6 +23,7 @@ from srm.kafka.wire.group_messages import FETCH_OFFSETS, LEAVE_GROUP
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
 _UNKNOWN_MEMBER: Final = 25
+_UNSTABLE: Final = 88
 _GONE: Final = frozenset({_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -32,26 +33,22 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
     Offsets committed in a transaction become visible a moment after the transaction has ended:
     its markers are written asynchronously. So pending offsets are waited for, shortly. If they
     stay pending the transaction is still open, and the offsets before it are the committed ones.
+
+    Not by librdkafka's admin client: it ends the process (SIGSEGV in rd_kafka_cgrp_op) where the
+    broker that it asks for offsets is no longer the coordinator.
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
-    doing = f"reading offsets of group {group!r}"
 
-    def request(timeout_s: float) -> dict[TopicPartition, int]:
+    async def request(brokers: Brokers) -> dict[TopicPartition, int]:
         stable = time.monotonic() < deadline
-        futures = clients.admin().list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], require_stable=stable, request_timeout=timeout_s
-        )
-        answers = futures[group].result().topic_partitions or []
-        offsets: dict[TopicPartition, int] = {}
-        for answer in answers:
-            if answer.error is not None:
-                where = f"{clients.where(doing)}: {_place(answer)}"
-                raise translate(answer.error, where, on_topic("Describe", answer.topic))
-            if answer.offset >= 0:
-                offsets[TopicPartition(answer.topic, answer.partition)] = answer.offset
-        return offsets
+        found = await _fetched(clients, brokers, group, stable=stable)
+        for place, _, code in found:
+            if code:
+                where = clients.where(f"{_reading(group)}: {place}")
+                raise of_code(code, where, on_topic("Describe", place.topic))
+        return {place: offset for place, offset, _ in found if offset >= 0}
 
-    return clients.call(doing, request, on_group("Describe", group))
+    return clients.ask(_reading(group), request)
 
 
 def pending(
@@ -62,33 +59,47 @@ def pending(
     Asked for all partitions, brokers name only those that have a committed offset already; so
     the others are asked for by name.
     """
-    doing = f"reading offsets of group {group!r}"
-    needs = on_group("Describe", group)
     named: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(set(also)):
         named[partition.topic].append(partition.partition)
 
     async def request(brokers: Brokers) -> frozenset[TopicPartition]:
-        node = await coordinator(clients, brokers, group)
-        undecided: set[TopicPartition] = set()
-        for topics in [None, list(named.items())] if named else [None]:
-            asked = FETCH_OFFSETS([(group, topics)], True)  # noqa: FBT003 - a field of the message
-            answer = await brokers.ask(node, asked)
-            undecided.update(_undecided(answer["groups"][0], clients.where(doing), needs))
-        return frozenset(undecided)
+        found = await _fetched(clients, brokers, group, stable=True)
+        if named:
+            found += await _fetched(clients, brokers, group, list(named.items()), stable=True)
+        for place, _, code in found:
+            if code not in {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES}:
+                where = clients.where(f"{_reading(group)}: {place}")
+                raise of_code(code, where, on_topic("Describe", place.topic))
+        return frozenset(place for place, _, code in found if code == _UNSTABLE)
 
-    return clients.ask(doing, request, needs)
+    return clients.ask(_reading(group), request)
 
 
-def _undecided(answer: Mapping[str, Any], where: str, needs: Needs) -> Iterator[TopicPartition]:
-    if answer["error_code"] not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
-        raise of_code(answer["error_code"], where, needs)
-    for topic in answer["topics"]:
-        for found in topic["partitions"]:
-            if found["error_code"] == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                yield TopicPartition(topic["topic"], found["partition"])
-            elif found["error_code"] not in {0, *UNKNOWN_TOPIC_CODES}:
-                raise of_code(found["error_code"], where, on_topic("Describe", topic["topic"]))
+def _reading(group: str) -> str:
+    return f"reading offsets of group {group!r}"
+
+
+async def _fetched(
+    clients: Clients,
+    brokers: Brokers,
+    group: str,
+    topics: list[tuple[str, list[int]]] | None = None,
+    *,
+    stable: bool,
+) -> list[tuple[TopicPartition, int, int]]:
+    """Return offsets and error codes, of all partitions where no topics are given."""
+    async with coordinator(clients, brokers, group) as node:
+        answer = await brokers.ask(node, FETCH_OFFSETS([(group, topics)], stable))
+        [found] = answer["groups"]
+        if found["error_code"] not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+            where = clients.where(_reading(group))
+            raise of_code(found["error_code"], where, on_group("Describe", group))
+        return [
+            (TopicPartition(topic["topic"], p["partition"]), p["offset"], p["error_code"])
+            for topic in found["topics"]
+            for p in topic["partitions"]
+        ]
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
@@ -97,12 +108,12 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
     needs = on_group("Read", group)
 
     async def request(brokers: Brokers) -> None:
-        node = await coordinator(clients, brokers, group)
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
-        answer = await brokers.ask(node, LEAVE_GROUP(group, members))
-        for code in (answer["error_code"], *[m["error_code"] for m in answer["members"]]):
-            if code and code not in _GONE:
-                raise of_code(code, clients.where(doing), needs)
+        async with coordinator(clients, brokers, group) as node:
+            answer = await brokers.ask(node, LEAVE_GROUP(group, members))
+            for code in (answer["error_code"], *[m["error_code"] for m in answer["members"]]):
+                if code and code not in _GONE:
+                    raise of_code(code, clients.where(doing), needs)
 
     if instance_ids:
         clients.ask(doing, request, needs)

@@ -26,6 +26,7 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowMaps
 from srm.errors import IntegrityError
@@ -56,12 +57,19 @@ class ReplicationState:
             for status in self.statuses
             if status.topic in topic_ids
         }
-        noted = defaultdict[TopicPartition, list[PartitionNotes]](list)
-        for entry in self.notes:
-            if topic_ids.get(entry.topic) == entry.topic_id:
-                noted[TopicPartition(entry.topic, entry.partition)].append(entry)
+        noted = self.noted(topic_ids)
         told = {place: with_notes(found.get(place), noted[place]) for place in noted}
         return found | {place: status for place, status in told.items() if status is not None}
+
+    def noted(
+        self, topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
+        """Return what slots have noted of the partitions of the topics with these ids."""
+        noted = defaultdict[TopicPartition, tuple[PartitionNotes, ...]](tuple)
+        for entry in self.notes:
+            if topic_ids.get(entry.topic) == entry.topic_id:
+                noted[TopicPartition(entry.topic, entry.partition)] += (entry,)
+        return dict(noted)
 
     def assigned(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
         """Return the newest assignment of each partition, with its generation."""
@@ -125,23 +133,6 @@ def newest_topic_ids(
     return ids
 
 
-def best_report(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
-    """Choose among the positions that several slots report for one partition.
-
-    Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
-    expires after a week without a claim, and an idle partition is not claimed at all) say nothing
-    about each other: of those the one that is furthest counts, as both logs only grow.
-    """
-    owners: dict[int, PartitionPosition] = {}
-    for candidate in candidates:
-        known = owners.get(candidate.producer_id)
-        if known is None or _claim_order(candidate) > _claim_order(known):
-            owners[candidate.producer_id] = candidate
-    if not owners:
-        return None
-    return max(owners.values(), key=_distance)
-
-
 def assemble(
     topic_ids: Mapping[str, str],
     target_ids: Collection[str],
@@ -175,7 +166,8 @@ def assemble(
             errors[partition] = str(error)
     for partition, reason in sorted(errors.items()):
         _logger.warning("the offset map of %s is not usable: %s", partition, reason)
-    return FlowMaps(maps, state.reports, state.told(topic_ids), errors)
+    told, noted = state.told(topic_ids), state.noted(topic_ids)
+    return FlowMaps(maps, state.reports, told, errors, noted)
 
 
 @dataclass(frozen=True)
@@ -229,23 +221,11 @@ def _positions(
     state: ReplicationState,
 ) -> dict[PartitionId, Position]:
     candidates: dict[PartitionId, list[PartitionPosition]] = defaultdict(list)
-    for report in state.reports:
-        for entry in report.positions:
-            if entry.topic_id in names and entry.target_topic_id in target_ids:
-                candidates[entry.topic_id, entry.partition].append(entry)
-    chosen = {partition_id: best_report(found) for partition_id, found in candidates.items()}
-    return {
-        partition_id: entry.position for partition_id, entry in chosen.items() if entry is not None
-    }
-
-
-def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
-    position = entry.position
-    return position.target_next, position.source_next, position.source_end
-
-
-def _claim_order(entry: PartitionPosition) -> tuple[int, int, int]:
-    return entry.producer_epoch, entry.position.target_next, entry.position.source_next
+    for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
+        if topic_id in names and target_id in target_ids:
+            candidates[topic_id, number] += entries
+    chosen = {place: newest_position(entries) for place, entries in candidates.items()}
+    return {place: entry.position for place, entry in chosen.items() if entry is not None}
 
 
 def _owner(key: bytes) -> PartitionId | None:

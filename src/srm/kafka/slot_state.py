@@ -30,12 +30,13 @@ from srm.domain.replication_records import (
     PartitionPosition,
     SlotReport,
 )
+from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.errors import kafka_errors, translate
-from srm.kafka.map_assembly import best_report, decode_state, last_block
+from srm.kafka.map_assembly import decode_state, last_block
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.resume import Start
@@ -221,10 +222,7 @@ def starts(
     missing, or at the logs' starts where there is a position behind records but no block at all. A
     topic that was created anew (another id) goes on behind what its former self left on the target.
     """
-    reported: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
-    for report in reports:
-        for entry in report.positions:
-            reported[entry.copy_id].append(entry)
+    reported = positions_by_copy(reports)
     written_to: dict[tuple[str, int, str], list[MapBlock]] = defaultdict(list)
     for block in blocks:
         written_to[block.topic, block.partition, block.target_topic_id].append(block)
@@ -254,7 +252,7 @@ def _start(
     producer_ids = frozenset(pid for b in same_target for pid in b.producer_ids)
     producer_ids |= {report.producer_id for report in reports if report.producer_id >= 0}
     current = [b for b in same_target if b.topic_id == wanted.topic_id]
-    newest = best_report(reports)
+    newest = newest_position(reports)
     missing = missing_before(last_block(current), current) if current else None
     if damaged or missing:
         lost = (*damaged, *((missing,) if missing else ()))
@@ -316,7 +314,7 @@ def _behind_former(
     ends = [
         _end(
             [b for b in same_target if b.topic_id == former],
-            best_report(reported.get((former, wanted.partition, wanted.target_topic_id), ())),
+            newest_position(reported.get((former, wanted.partition, wanted.target_topic_id), ())),
         )
         for former in {b.topic_id for b in same_target} - {wanted.topic_id}
     ]

@@ -11,20 +11,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from srm.domain import internal_topics
 from srm.domain.replication_records import (
     DRIVER_KEY,
+    REQUEST_KEY,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    DriverRequest,
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.silence import HEARTBEAT_S, SLOT_DEAD_S
 from srm.domain.topics import Flow, TopicPartition
-from srm.errors import FencedError, SrmError, UnavailableError
+from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.assignment import Assigned, assign, rebalance, relative_weights
 from srm.replication.assignment_book import AssignmentBook
 from srm.replication.discovery import Discovered
@@ -34,7 +37,6 @@ from srm.replication.progress import ProgressBook
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_S: Final = 1.0
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
 POLL_S: Final = 0.2
 RETRY_S: Final = 1.0
@@ -42,6 +44,7 @@ REBALANCE_S: Final = 60.0
 TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone
 MAX_MOVES: Final = 4
 STUCK_S: Final = 5.0
+SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
 class DiscoveryRounds(Protocol):
@@ -67,7 +70,7 @@ class Timing:
     """Intervals in seconds; tests shorten them."""
 
     refresh_s: float = 2.0
-    slot_timeout_s: float = 5.0
+    slot_timeout_s: float = SLOT_DEAD_S
     grace_s: float = 10.0
 
 
@@ -82,6 +85,7 @@ class FlowDriver:
         *,
         slots: Collection[str],
         identity: Callable[[], DriverHeartbeat],
+        started_after: str | None = None,
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -93,11 +97,15 @@ class FlowDriver:
             discovery: finds its topics.
             slots: ids of the slots of this application.
             identity: makes a heartbeat record; its ``driver`` must be the same in each.
+            started_after: id of the request to end that stood when the application started, empty
+                for none; without it, the one that stands when the log is first read.
             timing: intervals.
             clock: monotonic seconds.
         """
         self.progress = ProgressBook(str(flow), slots)
         self.discovered: Discovered | None = None
+        self.obeyed: DriverRequest | None = None
+        self._started_after = started_after
         self._flow = flow
         self._log = log
         self._discovery = discovery
@@ -114,8 +122,12 @@ class FlowDriver:
         self._heartbeat_due = 0.0
         self._rebalance_due = 0.0
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event, slots_ended: threading.Event | None = None) -> None:
         """Drive the flow until ``stop``; a cluster that does not answer is waited for.
+
+        A request in the log that is newer than the application sets ``stop`` for all of it and is
+        kept in ``obeyed``. The last heartbeat, which says that the application has ended, is
+        written after ``slots_ended`` where that is given.
 
         Raises:
             FencedError: a newer driver has taken over the flow.
@@ -132,13 +144,15 @@ class FlowDriver:
                     if not opened:
                         rounds.start()
                     opened = True
-                    while not stop.is_set():
+                    while not self._must_end(stop):
                         self._step()
                 except UnavailableError as error:
                     logger.warning(
                         "%s: the driver waits for %s: %s", self._flow, self._flow.target, error
                     )
                     stop.wait(RETRY_S)
+            if opened:
+                self._sign_off(slots_ended)
         finally:
             ended.set()
             self._log.close()
@@ -157,10 +171,48 @@ class FlowDriver:
         self._waiting = {}
         self._heartbeat_due = self._clock()
         self._rebalance_due = self._clock() + REBALANCE_S
+        standing = b""
         for record in self._log.read():
             if record.value is not None and record.key.startswith(b"assignment:"):
                 self._book.load(Assignment.decode(record.value))
+            elif record.key == REQUEST_KEY:
+                standing = record.value or b""
+        self._request(standing)
         logger.info("%s: driver %s has taken over", self._flow, self._driver)
+
+    def _must_end(self, stop: threading.Event) -> bool:
+        if self.obeyed is not None:
+            stop.set()
+        return stop.is_set()
+
+    def _request(self, value: bytes) -> None:
+        """Obey a request that did not stand when the application started."""
+        try:
+            request = DriverRequest.decode(value) if value else None
+        except IntegrityError as error:
+            logger.warning("%s: a request to the driver is passed over: %s", self._flow, error)
+            return
+        if self._started_after is None:
+            self._started_after = request.request if request else ""
+        elif request is not None and request.request != self._started_after:
+            self.obeyed = request
+            logger.warning(
+                "%s: %s asked for by %s: this replicator ends",
+                *(self._flow, request.action, request.by),
+            )
+
+    def _heartbeat(self, *, ended: bool = False) -> bytes:
+        started_after = self._started_after or ""
+        return replace(self._identity(), started_after=started_after, ended=ended).value()
+
+    def _sign_off(self, slots_ended: threading.Event | None) -> None:
+        """Say that the application has ended, so that nobody has to conclude it from silence."""
+        if slots_ended is not None and not slots_ended.wait(SIGN_OFF_S):
+            return
+        try:
+            self._log.publish({DRIVER_KEY: self._heartbeat(ended=True)})
+        except SrmError as error:
+            logger.info("%s: no last heartbeat: %s", self._flow, error)
 
     def _check_successor(self, records: list[LogRecord]) -> None:
         for record in records:
@@ -205,7 +257,7 @@ class FlowDriver:
         if not changes and now < self._heartbeat_due:
             return
         records = {change.key(): change.value() for change in changes}
-        records[DRIVER_KEY] = self._identity().value()
+        records[DRIVER_KEY] = self._heartbeat()
         self._log.publish(records)
         self._heartbeat_due = now + HEARTBEAT_S
         if self._liveness.deaf(now):
@@ -225,6 +277,8 @@ class FlowDriver:
             self.progress.metric(value)
         elif record.key == DRIVER_KEY:
             self._driver_record(DriverHeartbeat.decode(value))
+        elif record.key == REQUEST_KEY:
+            self._request(value)
         elif kind == b"slot":
             report = SlotReport.decode(record.key, value)
             self._liveness.observe(report.slot, self._clock())

@@ -8,11 +8,8 @@ while the driver's own heartbeats come back through the same log.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
-SLOT_TIMEOUT_S: Final = 5.0
-ECHO_TIMEOUT_S: Final = 2.5
-DEAF_S: Final = 20.0
+from srm.domain.silence import DEAF_S, ECHO_S, SLOT_DEAD_S
 
 
 class Liveness:
@@ -23,7 +20,7 @@ class Liveness:
         expected: Collection[str],
         now: float,
         *,
-        timeout_s: float = SLOT_TIMEOUT_S,
+        timeout_s: float = SLOT_DEAD_S,
         grace_s: float = 10.0,
     ) -> None:
         """Begin with every slot unknown.
@@ -53,7 +50,7 @@ class Liveness:
         After a gap the slots were unable to report just as we were, so their silence starts anew.
         """
         gap = now - self._echo
-        if gap > ECHO_TIMEOUT_S:
+        if gap > ECHO_S:
             self._seen = {slot: min(now, seen + gap) for slot, seen in self._seen.items()}
         self._echo = now
 
@@ -74,7 +71,7 @@ class Liveness:
         Not while the log does not carry our own heartbeats, nor at the start before all slots have
         reported or the grace is over: otherwise the first slot to report gets everything.
         """
-        if self._first is None or now - self._echo > ECHO_TIMEOUT_S:
+        if self._first is None or now - self._echo > ECHO_S:
             return False
         complete = self._seen.keys() == self._expected
         return bool(self.alive(now)) and (complete or now - self._first >= self._grace_s)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from srm.domain.metrics import RawMetric
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     AssignedPartition,
@@ -15,7 +16,11 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
+from srm.errors import IntegrityError
+
+logger = logging.getLogger(__name__)
 
 _NO_CLAIM = (-1, -1)
 _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known before
@@ -53,6 +58,7 @@ class ProgressBook:
         self._lock = threading.Lock()
         self._alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
+        self._told: dict[CopyId, dict[str, PartitionPosition]] = {}
         self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
@@ -84,6 +90,7 @@ class ProgressBook:
             self._counted = {k: v for k, v in self._counted.items() if k in self._partitions}
             names = {TopicPartition(p.topic, p.partition) for p in partitions}
             self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
+            self._told = {k: v for k, v in self._told.items() if k in self._partitions}
             self._statuses = {k: v for k, v in self._statuses.items() if k in names}
             self._rates = {k: v for k, v in self._rates.items() if k in names}
 
@@ -93,10 +100,16 @@ class ProgressBook:
             self._alive = len(slots)
 
     def report(self, report: SlotReport) -> None:
-        """Take in one slot report."""
+        """Take in one slot report; a position counts only if no other slot's is newer."""
         with self._lock:
             for entry in report.positions:
-                self._position(entry)
+                if entry.copy_id not in self._partitions:
+                    continue
+                told = self._told.setdefault(entry.copy_id, {})
+                told[report.slot] = entry
+                newest = newest_position(told.values())
+                if newest is entry:
+                    self._position(entry)
 
     def status(self, status: PartitionStatus) -> None:
         """Take in one status."""
@@ -104,12 +117,16 @@ class ProgressBook:
             self._statuses[TopicPartition(status.topic, status.partition)] = status
 
     def metric(self, value: bytes) -> None:
-        """Take in one raw metrics record."""
-        raw = json.loads(value)
-        partition = TopicPartition(raw["topic"], raw["partition"])
-        rate = raw["bytes"] * 1000 / max(1, raw["interval_ms"])
+        """Take in one raw metrics record; one that cannot be read only costs its numbers."""
+        try:
+            raw = RawMetric.decode(value)
+        except IntegrityError as error:
+            logger.warning("%s: %s", self._flow, error)
+            return
+        partition = TopicPartition(raw.topic, raw.partition)
+        rate = raw.bytes * 1000 / max(1, raw.interval_ms)
         with self._lock:
-            self._bytes += raw["bytes"]
+            self._bytes += raw.bytes
             known = self._rates.get(partition, rate)
             self._rates[partition] = known + _SMOOTHING * (rate - known)
 
@@ -157,8 +174,6 @@ class ProgressBook:
 
     def _position(self, entry: PartitionPosition) -> None:
         key = entry.copy_id
-        if key not in self._partitions:
-            return
         self._positions[key] = entry.position
         claim = (entry.producer_id, entry.producer_epoch)
         reached = entry.position.target_next

@@ -8,7 +8,6 @@ report are taken at the same moment, between two steps of the event loop.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.map_records import BlockKey, MapBlock, map_partition
+from srm.domain.metrics import RawMetric
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
@@ -190,15 +190,15 @@ class Reporter:
         report: SlotReport,
         statuses: list[PartitionStatus],
         syncs: list[_Sync],
-        metrics: list[tuple[bytes, bytes]],
+        metrics: list[RawMetric],
     ) -> None:
         for key, noted in notes.items():
             self._state.write(self._replication_topic, key, noted.value())
         self._state.write(self._replication_topic, report.key(), report.value())
         for status in statuses:
             self._state.write(self._replication_topic, status.key(), status.value())
-        for key, value in metrics:
-            self._state.write(self._metrics_topic, key, value)
+        for metric in metrics:
+            self._state.write(self._metrics_topic, metric.key(), metric.value())
         self._leave_a_source_that_refuses()
         for sync in syncs:
             record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
@@ -252,9 +252,7 @@ class Reporter:
                     syncs.append(_Sync(copy, at))
         return syncs
 
-    def _due_metrics(
-        self, copies: Sequence[PartitionCopy], now_ms: int
-    ) -> list[tuple[bytes, bytes]]:
+    def _due_metrics(self, copies: Sequence[PartitionCopy], now_ms: int) -> list[RawMetric]:
         if time.monotonic() - self._metrics_at < self._config.metrics_interval.total_seconds():
             return []
         self._metrics_at = time.monotonic()
@@ -269,21 +267,20 @@ class Reporter:
 
     def _metric(
         self, copy: PartitionCopy, traffic: Traffic, lag: int, now_ms: int, interval_ms: int
-    ) -> tuple[bytes, bytes]:
-        value = {
-            "time_ms": now_ms,
-            "interval_ms": interval_ms,
-            "source": self._config.flow.source,
-            "target": self._config.flow.target,
-            "topic": copy.source.topic,
-            "remote_topic": copy.target.topic,
-            "partition": copy.source.partition,
-            "records": traffic.records,
-            "bytes": traffic.bytes,
-            "latency_ms_min": traffic.latency_ms_min,
-            "latency_ms_max": traffic.latency_ms_max,
-            "latency_ms_sum": traffic.latency_ms_sum,
-            "latency_count": traffic.latency_count,
-            "lag_records": lag,
-        }
-        return str(copy.source).encode(), json.dumps(value, separators=(",", ":")).encode()
+    ) -> RawMetric:
+        return RawMetric(
+            time_ms=now_ms,
+            interval_ms=interval_ms,
+            source=self._config.flow.source,
+            target=self._config.flow.target,
+            topic=copy.source.topic,
+            remote_topic=copy.target.topic,
+            partition=copy.source.partition,
+            records=traffic.records,
+            bytes=traffic.bytes,
+            latency_ms_min=traffic.latency_ms_min,
+            latency_ms_max=traffic.latency_ms_max,
+            latency_ms_sum=traffic.latency_ms_sum,
+            latency_count=traffic.latency_count,
+            lag_records=lag,
+        )

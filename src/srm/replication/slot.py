@@ -11,12 +11,12 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from srm.config.model import FlowConfig
+from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
 from srm.errors import SrmError
@@ -45,12 +45,15 @@ _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 
 @dataclass(frozen=True, slots=True)
 class SlotSpec:
-    """What a Spark task needs to be a slot; ``source`` and ``target`` are librdkafka properties."""
+    """What a Spark task needs to be a slot: ``source`` and ``target`` are for its clients.
+
+    As text it shows no secret; pickled, as Spark sends it to its workers, it is whole.
+    """
 
     flow_config: FlowConfig
     slot: str
-    source: Mapping[str, str]
-    target: Mapping[str, str]
+    source: ClusterClients
+    target: ClusterClients
 
 
 class AssignmentFeed(Protocol):

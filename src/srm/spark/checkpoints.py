@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.checkpoints import CheckpointSummary, emit
-from srm.spark.groups import FlowOpener, over_groups, selected_groups
+from srm.engine.group_listing import selected_groups
+from srm.spark.groups import over_groups
+from srm.wiring import open_flow
 
 
-def emit_spread(
-    spark: SparkSession, config: Config, flow: Flow, open_flow: FlowOpener
-) -> CheckpointSummary:
+def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSummary:
     """Write a flow's checkpoints; see :func:`srm.engine.checkpoints.emit`.
 
     Raises:
@@ -28,8 +28,8 @@ def emit_spread(
         start = emit(context, ())
         if start.skipped:
             return start
-        groups = selected_groups(context)
-    parts, errors = over_groups(spark, config, flow, open_flow, groups, emit)
+        groups = selected_groups(context, remember=True)
+    parts, errors = over_groups(spark, config, flow, groups, emit)
     return merge(start, parts, errors)
 
 

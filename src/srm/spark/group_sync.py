@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
+from srm.engine.group_listing import selected_groups
 from srm.engine.group_sync import GroupSyncSummary, sync
-from srm.spark.groups import FlowOpener, over_groups, selected_groups
+from srm.spark.groups import over_groups
+from srm.wiring import open_flow
 
 
-def sync_spread(
-    spark: SparkSession, config: Config, flow: Flow, open_flow: FlowOpener
-) -> GroupSyncSummary:
+def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSummary:
     """Bring a flow's idle groups on; see :func:`srm.engine.group_sync.sync`.
 
     Raises:
@@ -28,8 +28,8 @@ def sync_spread(
         start = sync(context, ())
         if start.skipped:
             return start
-        groups = selected_groups(context)
-    parts, errors = over_groups(spark, config, flow, open_flow, groups, sync)
+        groups = selected_groups(context, remember=True)
+    parts, errors = over_groups(spark, config, flow, groups, sync)
     return merge(start, parts, errors)
 
 

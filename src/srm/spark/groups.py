@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
-from srm.engine.checkpoints import selection_of
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
+from srm.wiring import open_flow
 
 logger = logging.getLogger(__name__)
-
-FlowOpener = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
-"""``srm.wiring.open_flow``; handed in, because the wiring knows Spark and not the other way."""
 
 _S = TypeVar("_S")
 _TASKS_PER_CORE = 2
 _GROUPS_PER_TASK = 20
-
-
-def selected_groups(context: FlowContext) -> tuple[str, ...]:
-    """Return the source's groups that the flow's lists select, in order."""
-    selection = selection_of(context.config)
-    return tuple(sorted(g for g in context.source.groups() if selection.groups.matches(g)))
 
 
 def deal(groups: Collection[str], hands: int) -> list[tuple[str, ...]]:
@@ -41,7 +31,6 @@ def over_groups(
     spark: SparkSession,
     config: Config,
     flow: Flow,
-    open_flow: FlowOpener,
     groups: Collection[str],
     call: Callable[[FlowContext, Collection[str]], _S],
 ) -> tuple[list[_S], dict[str, str]]:
@@ -51,7 +40,6 @@ def over_groups(
         spark: the session.
         config: the whole configuration, as the tasks need it to open the flow.
         flow: the flow.
-        open_flow: ``srm.wiring.open_flow``.
         groups: the groups to spread.
         call: an importable engine call; runs on the executors.
 
@@ -67,20 +55,20 @@ def over_groups(
 
     def run(part: Iterable[tuple[str, ...]]) -> Iterator[tuple[_S | None, dict[str, str]]]:
         for hand in part:
-            yield _run_hand(config, flow, open_flow, hand, call)
+            yield run_hand(config, flow, hand, call)
 
     done = scheduler.parallelize(hands, len(hands)).mapPartitions(run).collect()
     errors = {group: reason for _, failed in done for group, reason in failed.items()}
     return [result for result, _ in done if result is not None], errors
 
 
-def _run_hand(
+def run_hand(
     config: Config,
     flow: Flow,
-    open_flow: FlowOpener,
     groups: tuple[str, ...],
     call: Callable[[FlowContext, Collection[str]], _S],
 ) -> tuple[_S | None, dict[str, str]]:
+    """Run the call on one task's groups: its result, or the reason for each group."""
     try:
         with open_flow(config, flow) as context:
             return call(context, groups), {}

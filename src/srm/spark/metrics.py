@@ -86,11 +86,11 @@ def load_values(
     if not ranges:
         return spark.createDataFrame([], VALUE_SCHEMA)
     indexes = spark.range(0, len(ranges), 1, len(ranges))
-    return indexes.mapInArrow(_values_of(dict(properties), ranges), VALUE_SCHEMA)
+    return indexes.mapInArrow(_values_of(properties, ranges), VALUE_SCHEMA)
 
 
 def _values_of(
-    properties: dict[str, str], ranges: tuple[OffsetRange, ...]
+    properties: Mapping[str, str], ranges: tuple[OffsetRange, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with reader(properties, "read_uncommitted") as consumer:

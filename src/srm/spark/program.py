@@ -24,7 +24,8 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     Everything may be killed at any time, so what has not ended by then is not waited for.
 
     Raises:
-        SrmError: as :meth:`Replicator.run`, or because a signal came before it had caught up.
+        SrmError: as :meth:`Replicator.run`, or because a signal or a request to end came before it
+            had caught up.
     """
     signalled = False
 
@@ -42,5 +43,5 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     replicator.run(until_caught_up=until_caught_up)
-    if signalled and until_caught_up:
-        raise SrmError("stopped by a signal before everything was copied")
+    if until_caught_up and (signalled or replicator.asked_to_end):
+        raise SrmError("stopped by a signal or on request before everything was copied")

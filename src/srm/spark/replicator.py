@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -36,6 +36,7 @@ from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
 from srm.engine.ports import FlowContext
+from srm.engine.supervision import standing_request
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.replication.catch_up import CatchUp
@@ -47,10 +48,9 @@ from srm.replication.progress import FlowProgress
 from srm.replication.slot import SlotSpec
 from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
+from srm.wiring import open_flow
 
 logger = logging.getLogger(__name__)
-
-OpenFlow = Callable[[Config, Flow], AbstractContextManager[FlowContext]]
 
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
 _OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
@@ -117,7 +117,6 @@ class Replicator:
         self,
         config: Config,
         flows: Sequence[Flow],
-        open_flow: OpenFlow,
         *,
         master: str | None = None,
         function: str = DEFAULT_SLOT,
@@ -128,7 +127,6 @@ class Replicator:
         Args:
             config: the resolved configuration.
             flows: the flows to copy, at least one.
-            open_flow: connects both clusters of a flow (:func:`srm.wiring.open_flow`).
             master: Spark master; spark-submit's wins, a local one is given enough cores.
             function: the slot function, ``module:function``, importable on the executors.
             timing: intervals of the drivers; from the configuration where nothing is said.
@@ -143,14 +141,16 @@ class Replicator:
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
             raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
         slot_function(function)
+        for warning in config.warnings:
+            logger.warning("%s", warning)
         self._config = config
         self._flows = tuple(dict.fromkeys(flows))
-        self._open_flow = open_flow
         self._master = master
         self._function = function
         self._timing = timing
         self._work: tuple[_FlowWork, ...] = ()
         self._stop = threading.Event()
+        self._slots_ended = threading.Event()
         self._failure: SrmError | None = None
         self._application_id = ""
         self._id = uuid.uuid4().hex
@@ -169,12 +169,19 @@ class Replicator:
         """Whether the end was asked for, or came by a failure."""
         return self._stop.is_set()
 
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether a request in a flow's state topic has ended it."""
+        return any(work.driver.obeyed for work in self._work)
+
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
         return tuple(work.driver.progress.snapshot() for work in self._work)
 
     def run(self, *, until_caught_up: bool = False) -> None:
         """Copy until :meth:`stop`, or until everything is copied that was there at the start.
+
+        A request in the state topic of one flow ends the application with all its flows.
 
         Raises:
             FencedError: another replicator has taken over one of the flows.
@@ -186,17 +193,18 @@ class Replicator:
             slots = sum(len(work.specs) for work in self._work)
             given = dict(SparkConf().getAll()) if submitted() else {}
             conf = _CONF | placement(given, self._master, slots)
-            spark = stack.enter_context(_context(conf))
-            self._application_id = spark.applicationId
-            if not logger.isEnabledFor(logging.DEBUG):
-                # A slot that ends is one line here; Spark has four stack traces for it.
-                spark.setLogLevel("FATAL")
-            try:
-                threads = self._start(spark)
-                self._watch(spark, until_caught_up=until_caught_up)
-            finally:
-                self._stop.set()
-                _hush(spark)
+            with _context(conf) as spark:
+                self._application_id = spark.applicationId
+                if not logger.isEnabledFor(logging.DEBUG):
+                    # A slot that ends is one line here; Spark has four stack traces for it.
+                    spark.setLogLevel("FATAL")
+                try:
+                    threads = self._start(spark)
+                    self._watch(spark, until_caught_up=until_caught_up)
+                finally:
+                    self._stop.set()
+                    _hush(spark)
+            self._slots_ended.set()  # the drivers' last heartbeats say so
             for thread in threads:
                 thread.join(_JOIN_S)
         if self._failure is not None:
@@ -204,13 +212,11 @@ class Replicator:
 
     def _prepare(self, stack: ExitStack, flow: Flow) -> _FlowWork:
         config, flow_config = self._config, self._config.flow(flow)
-        context = stack.enter_context(self._open_flow(config, flow))
+        context = stack.enter_context(open_flow(config, flow))
         slots = [str(number) for number in range(flow_config.tasks_max)]
-        log = KafkaDriverLog(
-            flow,
-            config.flow_client(flow, flow.target, "consumer"),
-            config.flow_client(flow, flow.target, "producer"),
-        )
+        source = config.cluster_clients(flow.source, flow)
+        target = config.cluster_clients(flow.target, flow)
+        log = KafkaDriverLog(flow, target.consumer, target.producer)
         refresh_s = flow_config.refresh_topics_interval.total_seconds()
         driver = FlowDriver(
             flow,
@@ -218,10 +224,9 @@ class Replicator:
             Discovery(context, flow_config),
             slots=slots,
             identity=self._identity,
+            started_after=standing_request(context),
             timing=self._timing or Timing(refresh_s=refresh_s),
         )
-        source = config.flow_client(flow, flow.source, "admin")
-        target = config.flow_client(flow, flow.target, "admin")
         specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
         return _FlowWork(context, driver, specs)
 
@@ -246,7 +251,7 @@ class Replicator:
 
     def _drive(self, work: _FlowWork) -> None:
         try:
-            work.driver.run(self._stop)
+            work.driver.run(self._stop, self._slots_ended)
         except SrmError as error:
             self._fail(error)
         except Exception as error:

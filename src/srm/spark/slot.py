@@ -19,6 +19,7 @@ from srm.replication.quota import Quota
 from srm.replication.reporting import Reporter
 from srm.replication.slot import Slot, SlotSpec
 from srm.replication.transform import ClusterIds
+from srm.wiring import kafka_cluster
 
 
 def _now_ms() -> int:
@@ -38,7 +39,7 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
     """Ask for the ids of both clusters, which only records' provenance needs."""
     if spec.flow_config.records.does_nothing:
         return ClusterIds("", "")
-    source = KafkaCluster(spec.flow_config.flow.source, spec.source, spec.source, spec.source)
+    source = kafka_cluster(spec.flow_config.flow.source, spec.source)
     try:
         return ClusterIds(source.cluster_id(), target.cluster_id())
     finally:
@@ -48,13 +49,16 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
 async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     config = spec.flow_config
     flow = config.flow
-    target_state = KafkaStateLog(flow.target, spec.target)
+    target_state = KafkaStateLog(flow.target, spec.target.producer)
     syncs = target_state
     if config.offset_syncs_location == "source":
-        syncs = KafkaStateLog(flow.source, spec.source)
-    feed = KafkaAssignmentFeed(flow, spec.slot, spec.target)
-    cluster = KafkaCluster(flow.target, spec.target, spec.target, spec.target)
-    source, target = WireCluster(flow.source, spec.source), WireCluster(flow.target, spec.target)
+        syncs = KafkaStateLog(flow.source, spec.source.producer)
+    feed = KafkaAssignmentFeed(flow, spec.slot, spec.target.consumer)
+    cluster = kafka_cluster(flow.target, spec.target)
+    # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
+    # resume reads on the target it reads as the producer that goes on there.
+    source = WireCluster(flow.source, spec.source.consumer)
+    target = WireCluster(flow.target, spec.target.producer)
     try:
         await source.start()
         await target.start()
@@ -67,7 +71,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             KafkaStartReader(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, _now_ms),
             _now_ms,
-            claim_lifetime_s(broker_configs(spec.target)),
+            claim_lifetime_s(broker_configs(spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
+from srm.config.secrets import ClientProperties
 from srm.domain import internal_topics
 from srm.domain.comparison import Record, compare
 from srm.domain.offset_ranges import OffsetRange
@@ -37,8 +38,8 @@ _TASKS_PER_CORE = 4
 class BothClusters:
     """librdkafka consumer properties of a flow's source and target, for the tasks."""
 
-    source: Mapping[str, str]
-    target: Mapping[str, str]
+    source: ClientProperties
+    target: ClientProperties
 
     @classmethod
     def of(cls, config: Config, flow: Flow) -> BothClusters:
@@ -48,8 +49,8 @@ class BothClusters:
             ConfigError: the configuration does not list one of them.
         """
         return cls(
-            config.flow_client(flow, flow.source, "consumer"),
-            config.flow_client(flow, flow.target, "consumer"),
+            config.cluster_clients(flow.source, flow).consumer,
+            config.cluster_clients(flow.target, flow).consumer,
         )
 
 

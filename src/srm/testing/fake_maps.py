@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from srm.domain.offset_map import OffsetMap, Position, Run
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowMaps
@@ -18,6 +19,7 @@ class FakeMapReader:
         self.errors: dict[TopicPartition, str] = {}
         self.reports: tuple[SlotReport, ...] = ()
         self.statuses: dict[TopicPartition, PartitionStatus] = {}
+        self.notes: dict[TopicPartition, tuple[PartitionNotes, ...]] = {}
 
     def put(
         self, partition: TopicPartition, runs: Iterable[Run], position: Position | None = None
@@ -36,4 +38,5 @@ class FakeMapReader:
             self.reports,
             {p: status for p, status in self.statuses.items() if p.topic in topics},
             {p: reason for p, reason in self.errors.items() if p.topic in topics},
+            {p: notes for p, notes in self.notes.items() if p.topic in topics},
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import ActiveProducer, OpenTransaction
+from srm.kafka.transaction_log import largest
 
 
 @dataclass
@@ -88,11 +89,3 @@ class FakeTransactions:
     def written_together(self) -> tuple[frozenset[str], ...] | None:
         """Return the largest sets of topics that were written together."""
         return largest(self._seen) if self.readable else None
-
-
-def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
-    """Return the sets of two and more that are in no other, in a fixed order."""
-    several = {names for names in sets if len(names) > 1}
-    return tuple(
-        sorted((s for s in several if not any(s < other for other in several)), key=sorted)
-    )

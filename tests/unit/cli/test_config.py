@@ -43,7 +43,7 @@ def test_check_as_json_has_every_setting_of_every_flow() -> None:
     assert flow["tasks_max"] == 4
     assert flow["refresh_topics_interval"] == 600
     assert flow["policy"] == "DefaultReplicationPolicy"
-    assert len(report["warnings"]) == 15
+    assert len(report["warnings"]) == 16
 
 
 def test_check_of_a_bad_file_is_an_error(tmp_path: Path) -> None:

@@ -131,8 +131,6 @@ class TestMirrorMakerFile:
         assert warned == {
             "groups.blacklist",
             "offset.storage.replication.factor",
-            "refresh.groups.interval.seconds",
-            "sync.group.offsets.interval.seconds",
             "status.storage.replication.factor",
             "config.storage.replication.factor",
             "offset.lag.max",
@@ -144,6 +142,9 @@ class TestMirrorMakerFile:
             "us-west.exactly.once.source.support",
             "us-west.producer.buffer.memory",
             "us-east->us-west.consumer.max.poll.records",
+            "us-east->us-west.consumer.fetch.max.wait.ms",
+            "us-east->us-west.producer.override.compression.type",
+            "us-west.producer.linger.ms",
         }
         assert any(
             re.search(r"properties line \d+: offset\.lag\.max: has no meaning here: \w", text)
@@ -396,3 +397,31 @@ def test_overrides_count_as_lines_of_the_file(tmp_path: Path) -> None:
     assert config.client("P", "admin")["bootstrap.servers"] == "other:1"
     with pytest.raises(ConfigError, match="override: unknown key nope"):
         load_config(file, {"nope": "1"})
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("P->B.consumer.auto.offset.reset = latest", "its whole history"),
+        ("consumer.auto.offset.reset = earliest", ""),
+        ("P->B.producer.compression.type = zstd", "compression.type of the remote topic"),
+        ("producer.batch.size = 1", "batches are copied as they are"),
+        ("B.producer.linger.ms = 5", "batches are copied as they are"),
+        ("producer.override.acks = 1", "acknowledged by all in-sync replicas"),
+        ("producer.acks = all", ""),
+        ("P.consumer.fetch.max.bytes = 1", "replicator.max.bytes.per.second"),
+        ("P.consumer.client.rack = a", "fetched from the leaders"),
+        ("P->B.consumer.max.poll.records = 1", "has no meaning here"),
+        ("P->B.consumer.session.timeout.ms = 1", "without a consumer group"),
+        ("P->B.producer.retries = 1", "tries again"),
+        ("P->B.consumer.client.id = x", ""),
+        ("P->B.producer.sasl.username = x", ""),
+        ("admin.request.timeout.ms = 1", ""),
+    ],
+)
+def test_a_setting_that_does_not_steer_the_copy_is_answered_with_what_happens(
+    load: Load, line: str, answer: str
+) -> None:
+    warnings = load(line + "\n").warnings
+
+    assert [answer in warning for warning in warnings] == ([True] if answer else [])

@@ -80,3 +80,14 @@ def test_an_explicit_type_wins_over_the_name_of_the_store() -> None:
 def test_an_empty_login_configuration_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"login module \(none\)"):
         translate_security({"sasl.jaas.config": ""})
+
+
+def test_of_a_login_in_both_notations_the_stronger_line_counts():
+    jaas = 'PlainLoginModule required username="all" password="theirs";'
+    own = {"sasl.username": "one", "sasl.password": "own"}
+
+    weaker = translate_security({"sasl.jaas.config": jaas, **own})
+    stronger = translate_security({**own, "sasl.jaas.config": jaas})
+
+    assert weaker == own
+    assert stronger == {"sasl.username": "all", "sasl.password": "theirs"}

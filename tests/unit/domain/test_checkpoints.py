@@ -1,4 +1,4 @@
-"""Checkpoints: four rows, every state, and no echo of our own writes."""
+"""Checkpoints: four rows, what is selected, and which outcomes are kept."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import replace
 import pytest
 
 from srm.domain.checkpoints import (
-    Bounds,
     CheckpointOutcome,
-    Facts,
+    CheckpointState,
+    FactsOf,
     Selection,
     checkpoint_outcomes,
 )
 from srm.domain.filters import NameFilter
-from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import Direction, Log, PartitionFacts
 
 GROUP = "billing"
 PAYMENTS = TopicPartition("Payments", 0)
 P_PAYMENTS = TopicPartition("P.Payments", 0)
 B_PAYMENTS = TopicPartition("B.Payments", 0)
-FULL = Bounds(0, 10_000)
+FULL = Log(0, 10_000, 10_000)
 # P's records 100..199 are at 60..159 on B; B's records 10..29 are at 5..24 on P.
 P_TO_B = OffsetMap.of([Run(100, 60, 100)], Position(200, 160, 200))
 B_TO_P = OffsetMap.of([Run(10, 5, 20)], Position(30, 25, 30))
@@ -42,21 +42,21 @@ def selection(flow: str = "P->B") -> Selection:
     )
 
 
-def facts(flow: str = "P->B") -> Facts:
+def facts(flow: str = "P->B") -> FactsOf:
     own, opposite = (P_TO_B, B_TO_P) if flow == "P->B" else (B_TO_P, P_TO_B)
-    everywhere = dict.fromkeys((PAYMENTS, P_PAYMENTS, B_PAYMENTS), FULL)
-    return Facts(
-        forward_maps={PAYMENTS: own},
-        reverse_maps={PAYMENTS: opposite},
-        upstream_bounds=everywhere,
-        downstream_bounds=everywhere,
-    )
+
+    def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
+        offset_map = own if direction == "forward" else opposite
+        counterpart = selection(flow).downstream(partition, direction)
+        return PartitionFacts(direction, partition, counterpart, "B", FULL, FULL, offset_map)
+
+    return facts_of
 
 
 def one(
     partition: TopicPartition,
     offset: int,
-    known: Facts | None = None,
+    known: FactsOf | None = None,
     chosen: Selection | None = None,
 ) -> CheckpointOutcome:
     [outcome] = checkpoint_outcomes(
@@ -138,119 +138,20 @@ def test_a_group_that_reads_only_the_replica_is_selected() -> None:
     assert not selection("B->P").selects_group("console-1", {P_PAYMENTS: 1})
 
 
-def test_a_commit_ahead_of_the_copy_names_what_remains_and_keeps_the_true_pair() -> None:
-    outcome = one(PAYMENTS, 230)
+@pytest.mark.parametrize("state", ["not-copied-yet", "map-behind"])
+def test_an_unfinished_translation_keeps_the_true_pair_where_the_map_ends(
+    state: CheckpointState,
+) -> None:
+    outcome = CheckpointOutcome(GROUP, PAYMENTS, 230, state, "forward", P_PAYMENTS, 160, 200)
 
-    assert (outcome.state, outcome.remaining) == ("not-copied-yet", 30)
     assert outcome.checkpoint == Checkpoint(GROUP, P_PAYMENTS, 200, 160)
 
 
-def test_a_commit_past_the_end_of_its_own_topic_gives_no_checkpoint() -> None:
-    """The topic was created again: where its map ends says nothing about an old commit."""
-    known = replace(facts(), upstream_bounds={PAYMENTS: Bounds(0, 220)})
+@pytest.mark.parametrize("state", ["no-map", "damaged-map", "no-target", "past-end"])
+def test_without_a_true_pair_there_is_no_checkpoint(state: CheckpointState) -> None:
+    outcome = CheckpointOutcome(GROUP, PAYMENTS, 230, state, "forward", P_PAYMENTS)
 
-    outcome = one(PAYMENTS, 230, known)
-
-    assert (outcome.state, outcome.checkpoint) == ("past-end", None)
-    assert "past the end 220" in outcome.reason
-
-
-def test_a_commit_on_the_replica_beyond_the_map_waits_for_it() -> None:
-    outcome = one(P_PAYMENTS, 170, facts("B->P"), selection("B->P"))
-
-    assert (outcome.state, outcome.remaining) == ("map-behind", 10)
-    assert outcome.checkpoint == Checkpoint(GROUP, PAYMENTS, 160, 200)
-
-
-def test_without_a_map_or_with_a_damaged_one_there_is_no_checkpoint() -> None:
-    unknown = replace(facts(), forward_maps={}, reverse_maps={})
-    damaged = replace(facts(), forward_errors={PAYMENTS: "block 7 is damaged"})
-
-    assert [one(p, 15, unknown).state for p in (PAYMENTS, B_PAYMENTS)] == ["no-map", "no-map"]
-    assert one(PAYMENTS, 150, damaged).checkpoint is None
-    assert "block 7 is damaged" in one(PAYMENTS, 150, damaged).reason
-
-
-def test_a_missing_remote_partition_is_named() -> None:
-    outcome = one(PAYMENTS, 150, replace(facts(), downstream_bounds={}))
-
-    assert (outcome.state, outcome.checkpoint) == ("no-target", None)
-    assert "P.Payments-0 does not exist on B" in outcome.reason
-
-
-def test_records_the_replica_has_dropped_are_counted() -> None:
-    known = replace(facts(), downstream_bounds={P_PAYMENTS: Bounds(120, 160)})
-
-    outcome = one(PAYMENTS, 150, known)
-
-    assert (outcome.downstream_offset, outcome.lost) == (120, 10)
-    assert "10 records" in outcome.reason
-
-
-def test_records_the_original_has_dropped_are_counted() -> None:
-    known = replace(facts("B->P"), downstream_bounds={PAYMENTS: Bounds(170, 200)})
-
-    outcome = one(P_PAYMENTS, 110, known, selection("B->P"))
-
-    assert (outcome.state, outcome.downstream_offset, outcome.lost) == ("translated", 170, 20)
-
-
-def test_an_offset_past_the_end_of_the_other_log_is_never_used() -> None:
-    known = replace(facts(), downstream_bounds={P_PAYMENTS: Bounds(0, 109)})
-
-    outcome = one(PAYMENTS, 150, known)
-
-    assert (outcome.state, outcome.downstream_offset, outcome.checkpoint) == (
-        "past-end",
-        None,
-        None,
-    )
-    assert "truncated or created again" in outcome.reason
-
-
-def test_a_commit_from_before_the_replication_began_counts_what_was_never_copied() -> None:
-    outcome = one(PAYMENTS, 20)
-
-    assert (outcome.downstream_offset, outcome.uncopied) == (60, 80)
-
-
-def test_what_the_source_itself_dropped_is_not_counted_as_uncopied() -> None:
-    known = replace(facts(), upstream_bounds={PAYMENTS: Bounds(100, 200)})
-
-    assert one(PAYMENTS, 20, known).uncopied == 0
-
-
-def entry(partition: TopicPartition, previous: int, intended: int, origin: str) -> LedgerEntry:
-    return LedgerEntry(GROUP, partition, previous, intended, origin, "sync 1", 1)
-
-
-@pytest.mark.parametrize("offset", [150, 140])
-def test_our_own_write_from_the_target_is_not_carried_back(offset: int) -> None:
-    """Until it is settled the value before counts too: the write may not have happened."""
-    known = replace(facts(), ledger=Ledger([entry(PAYMENTS, 140, 150, "B")]))
-
-    outcome = one(PAYMENTS, offset, known)
-
-    assert (outcome.state, outcome.checkpoint) == ("own-write", None)
-    assert "B knows it already" in outcome.reason
-
-
-def test_after_settling_the_value_before_is_a_rewind_and_is_carried() -> None:
-    known = replace(facts(), ledger=Ledger([entry(PAYMENTS, 140, 150, "B").as_settled()]))
-
-    assert one(PAYMENTS, 140, known).state == "translated"
-
-
-def test_progress_beyond_our_own_write_is_carried() -> None:
-    known = replace(facts(), ledger=Ledger([entry(PAYMENTS, 140, 150, "B")]))
-
-    assert one(PAYMENTS, 151, known).state == "translated"
-
-
-def test_our_own_write_from_a_third_cluster_is_news_to_the_target() -> None:
-    known = replace(facts(), ledger=Ledger([entry(PAYMENTS, 140, 150, "C")]))
-
-    assert one(PAYMENTS, 150, known).state == "translated"
+    assert outcome.checkpoint is None
 
 
 def test_another_separator_names_other_topics() -> None:
@@ -259,12 +160,9 @@ def test_another_separator_names_other_topics() -> None:
         policy=DefaultReplicationPolicy("_"),
         reverse_topics=NameFilter(("B_Payments",)),
     )
-    known = replace(
-        facts(), downstream_bounds=dict.fromkeys((PAYMENTS, TopicPartition("P_Payments", 0)), FULL)
-    )
 
-    forward = one(PAYMENTS, 150, known, chosen)
-    back = one(TopicPartition("B_Payments", 0), 15, known, chosen)
+    forward = one(PAYMENTS, 150, chosen=chosen)
+    back = one(TopicPartition("B_Payments", 0), 15, chosen=chosen)
 
     assert forward.downstream == TopicPartition("P_Payments", 0)
     assert back.downstream == PAYMENTS

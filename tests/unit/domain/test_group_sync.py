@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from srm.domain.checkpoints import CheckpointOutcome, CheckpointState
 from srm.domain.group_sync import SyncAction, SyncDecision, decide
 from srm.domain.ledger import LedgerEntry
-from srm.domain.topics import TopicPartition
+from srm.domain.topics import Flow, TopicPartition
 
+FLOW = Flow("P", "B")
 UP, DOWN = TopicPartition("Payments", 0), TopicPartition("P.Payments", 0)
 
 
@@ -44,7 +45,7 @@ def wrote(intended: int, previous: int | None = None, origin: str = "P") -> Ledg
 def test_the_decision(
     offset: int, current: int | None, entry: LedgerEntry | None, action: SyncAction
 ) -> None:
-    decision = decide(outcome(offset), current, entry, "P")
+    decision = decide(outcome(offset), current, entry, FLOW)
 
     assert (decision.action, decision.offset, decision.current) == (action, offset, current)
 
@@ -52,24 +53,43 @@ def test_the_decision(
 def test_a_consumers_commit_found_before_an_interrupted_write_is_not_lowered() -> None:
     interrupted = LedgerEntry("billing", DOWN, 120, 150, "P", "sync 1", 1, previous_own=False)
 
-    assert decide(outcome(100), 120, interrupted, "P").action == "consumer-ahead"
-    assert decide(outcome(150), 120, interrupted, "P").action == "write"
+    assert decide(outcome(100), 120, interrupted, FLOW).action == "consumer-ahead"
+    assert decide(outcome(150), 120, interrupted, FLOW).action == "write"
 
 
 def test_an_unfinished_translation_raises_but_never_lowers() -> None:
     unfinished = outcome(100, "not-copied-yet")
 
-    assert decide(unfinished, 90, wrote(90), "P").action == "write"
-    assert decide(unfinished, 120, wrote(120), "P").action == "floor-kept"
+    assert decide(unfinished, 90, wrote(90), FLOW).action == "write"
+    assert decide(unfinished, 120, wrote(120), FLOW).action == "floor-kept"
 
 
-@pytest.mark.parametrize("state", ["no-map", "past-end", "own-write", "no-target"])
+@pytest.mark.parametrize("state", ["no-map", "damaged-map", "past-end", "no-target"])
 def test_without_a_checkpoint_nothing_is_written_and_the_reason_is_kept(
     state: CheckpointState,
 ) -> None:
-    decision = decide(outcome(None, state), 5, None, "P")
+    decision = decide(outcome(None, state), 5, None, FLOW)
 
     assert decision == SyncDecision("billing", DOWN, "not-translated", 5, None, state)
+
+
+@pytest.mark.parametrize(
+    ("entry", "action"),
+    [
+        pytest.param((940, 1000, "B", False), "own-write", id="ours from the target"),
+        pytest.param((1000, 1040, "B", False), "own-write", id="found before it was settled"),
+        pytest.param((1000, 1040, "B", True), "write", id="settled: the value before is a rewind"),
+        pytest.param((940, 990, "B", False), "write", id="progress beyond our own write"),
+        pytest.param((940, 1000, "C", False), "write", id="news from a third cluster"),
+    ],
+)
+def test_a_commit_that_srm_carried_over_from_the_target_is_not_carried_back(
+    entry: tuple[int, int, str, bool], action: SyncAction
+) -> None:
+    previous, intended, origin, settled = entry
+    upstream = LedgerEntry("billing", UP, previous, intended, origin, "sync 1", 1, settled=settled)
+
+    assert decide(outcome(100), 90, None, FLOW, upstream).action == action
 
 
 maybe = st.none() | st.integers(0, 6)
@@ -81,7 +101,7 @@ def test_a_commit_that_is_not_ours_is_never_lowered_and_a_rewind_never_raised(
 ) -> None:
     entry = LedgerEntry("billing", DOWN, previous, intended, origin, "sync", 1, settled=done)
 
-    decision = decide(outcome(offset), current, entry, "P")
+    decision = decide(outcome(offset), current, entry, FLOW)
 
     if current is None or decision.action != "write":
         return

@@ -100,20 +100,6 @@ def test_backward_gives_the_offset_after_the_last_copied_record_before(
         assert found == Translated(copied.backward(committed))
 
 
-@given(histories(min_records=1), st.integers(0, 1200), st.integers(0, 1200))
-def test_records_the_target_dropped_are_skipped_and_counted(
-    copied: Copied, committed: int, log_start: int
-) -> None:
-    exact = copied.forward(committed)
-    found = OffsetMap.of(copied.runs(), copied.position).forward(committed, log_start)
-
-    if exact is None:
-        assert isinstance(found, NotCopiedYet)
-        return
-    lost = sum(1 for _, target in copied.pairs if exact <= target < log_start)
-    assert found == Translated(max(exact, log_start), lost)
-
-
 @given(histories(min_records=1), st.data())
 def test_a_round_trip_never_moves_a_group_forward_over_a_record(
     copied: Copied, data: st.DataObject

@@ -196,7 +196,10 @@ def test_a_group_ahead_of_the_copy_keeps_the_pair_where_the_copy_ends(sites) -> 
     ]
 
 
-def test_an_own_write_of_the_opposite_flow_is_not_emitted(sites) -> None:
+def test_an_own_write_of_the_opposite_flow_is_emitted_too(sites) -> None:
+    """Else MM2's topic would say for ever where the group stood before it went away and back."""
+    sites.commit("P", GROUP, "Payments", 10)
+    emit(sites.flow("P->B"))
     sites.commit("P", GROUP, "Payments", 40)
     entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), 10, 40, "B", "sync", 1)
     sites.clusters["P"].add_topic("srm-ledger.internal")
@@ -204,7 +207,23 @@ def test_an_own_write_of_the_opposite_flow_is_not_emitted(sites) -> None:
 
     summary = emit(sites.flow("P->B"))
 
-    assert (summary.states, summary.written) == ({"own-write": 1}, 0)
+    assert (summary.states, summary.written) == ({"translated": 1}, 1)
+    [checkpoint] = checkpoints_on_target(sites.flow("P->B"))
+    assert checkpoint.downstream_offset == 41
+
+
+def test_share_groups_keep_no_offsets_and_are_not_asked_for_them(sites) -> None:
+    sites.clusters["P"].join("queue", kind="share")
+    sites.commit("P", "queue", "Payments", 40)
+
+    assert compute(sites.flow("P->B")) == ()
+
+
+def test_a_live_streams_group_is_checkpointed(sites) -> None:
+    sites.clusters["P"].join(GROUP, kind="streams")
+    sites.commit("P", GROUP, "Payments", 40)
+
+    assert [outcome.group for outcome in compute(sites.flow("P->B"))] == [GROUP]
 
 
 def test_maps_that_cannot_be_used_stop_only_their_partition(sites) -> None:
@@ -214,4 +233,4 @@ def test_maps_that_cannot_be_used_stop_only_their_partition(sites) -> None:
 
     summary = emit(sites.flow("P->B"))
 
-    assert summary.states == {"no-map": 1, "translated": 1}
+    assert summary.states == {"damaged-map": 1, "translated": 1}

@@ -276,3 +276,14 @@ def test_a_position_a_move_confirmed_does_not_pass_for_a_rewind_later(sites) -> 
 
     assert actions(sites) == {"write": 1}
     assert sites.committed("B", GROUP, "P.Payments") == 41
+
+
+def test_a_group_that_may_not_be_described_is_named_and_the_others_are_written(sites) -> None:
+    for group in ("hidden", GROUP):
+        sites.commit("P", group, "Payments", 40)
+    sites.clusters["B"].hide_group("hidden")
+
+    summary = sync(sites.flow("P->B"))
+
+    assert summary.errors == {"hidden": "grant Describe on group hidden"}
+    assert sites.committed("B", GROUP, "P.Payments") == 41

@@ -6,7 +6,9 @@ from srm.domain import internal_topics
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     DRIVER_KEY,
+    REQUEST_KEY,
     DriverHeartbeat,
+    DriverRequest,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
@@ -73,6 +75,22 @@ def test_liveness_is_the_age_of_the_last_sign_of_life(sites) -> None:
     )
     assert [(slot.slot, slot.alive, slot.partitions) for slot in status.slots] == [("0", False, 1)]
     assert any("srm replicate --flow 'P->B'" in hint for hint in status.hints)
+
+
+def test_a_replicator_that_was_stopped_on_request_says_who_did_and_how_it_is_started(sites) -> None:
+    replicator_runs(sites)
+    beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, sites.clock(), ended=True)
+    request = DriverRequest("r-1", "stop", "ada@ops", sites.clock())
+    sites.clusters["B"].compacted(internal_topics.replication("P")).write(
+        {DRIVER_KEY: beat.value(), REQUEST_KEY: request.value()}
+    )
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert status.driver is not None
+    assert (status.driver.alive, status.driver.ended) == (False, True)
+    hint = status.hints[0]
+    assert "ada@ops has stopped the replicator: srm replicator restart --flow 'P->B'" in hint
 
 
 def test_a_stopped_partition_stops_its_topic_with_the_reason_and_the_lost_range(sites) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from srm.domain.map_records import FORMAT, MapBlock
 from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
 from srm.domain.replication_records import (
@@ -22,7 +19,6 @@ from srm.domain.topics import TopicPartition
 from srm.kafka.map_assembly import (
     ReplicationState,
     assemble,
-    best_report,
     decode_state,
     newest_topic_ids,
 )
@@ -168,22 +164,6 @@ def test_a_new_producer_id_is_not_hidden_by_the_high_epoch_of_an_expired_one():
     owner = reported(Position(200, 190, 200), slot="1", producer=(12, 0))
 
     assert load({}, [dead, owner]).get(P0).position == Position(200, 190, 200)
-
-
-@given(st.permutations([(7, 1, 90), (7, 2, 80), (-1, -1, 70), (12, 0, 75)]))
-def test_the_choice_does_not_depend_on_the_order_of_reports(order):
-    entries = [
-        PartitionPosition(SOURCE, 0, TARGET, Position(at, at, at), 0, producer, epoch)
-        for producer, epoch, at in order
-    ]
-
-    best = best_report(entries)
-    assert best is not None
-    assert best.position == Position(80, 80, 80)
-
-
-def test_without_reports_there_is_no_position():
-    assert best_report([]) is None
 
 
 def test_state_records_are_decoded_by_their_keys():

@@ -33,12 +33,12 @@ class Driver:
         self.progress.set_partitions(found)
         self.discovered = Discovered(found, pending)
 
-    def reports(self, *source_next: int) -> None:
+    def reports(self, *source_next: int, slot: str = "0", epoch: int = 0) -> None:
         positions = tuple(
-            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, 0)
+            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, epoch)
             for n, at in enumerate(source_next)
         )
-        self.progress.report(SlotReport("0", 1, 0, positions))
+        self.progress.report(SlotReport(slot, 1, 0, positions))
 
 
 class Clock:
@@ -69,6 +69,31 @@ def test_it_is_done_when_every_partition_with_records_has_reached_its_end(source
 
     assert (undiscovered, unreported, behind) == (False, False, False)
     assert goal.done()
+
+
+def test_a_partition_that_has_changed_its_slot_is_as_far_as_its_new_slot_says(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    driver.reports(4, slot="0", epoch=0)
+    goal.done()
+
+    driver.reports(10, slot="1", epoch=1)
+    driver.reports(4, slot="0", epoch=0)  # the slot it has left repeats where it stood
+
+    assert goal.done()
+    progress = driver.progress.snapshot()
+    assert (progress.reported, progress.lag, progress.records) == (1, 0, 5)
+
+
+def test_a_partition_that_a_new_claim_takes_back_is_not_as_far_as_its_former_slot_said(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    driver.reports(10, slot="0", epoch=0)
+    driver.reports(6, slot="1", epoch=1)  # an unclean election has lost what was copied after it
+
+    assert not goal.done()
 
 
 def test_records_that_come_later_are_not_waited_for(source):

@@ -5,7 +5,6 @@ import pytest
 from srm.config.loader import load_config
 from srm.errors import ConfigError, UsageError
 from srm.spark.replicator import Replicator, _one_line, fitted_master
-from srm.wiring import open_flow
 
 PROPERTIES = """
 clusters = P, B
@@ -42,17 +41,17 @@ def test_a_flow_that_is_not_enabled_is_refused_with_the_key_to_set(config):
     disabled = next(flow for flow in config.flow_configs if flow not in config.flows)
 
     with pytest.raises(ConfigError, match=r"set B->P\.enabled = true"):
-        Replicator(config, [disabled], open_flow)
+        Replicator(config, [disabled])
 
 
 def test_no_flow_at_all_is_refused(config):
     with pytest.raises(ConfigError, match="none of the flows"):
-        Replicator(config, [], open_flow)
+        Replicator(config, [])
 
 
 def test_a_slot_function_that_does_not_exist_is_refused_before_anything_starts(config):
     with pytest.raises(UsageError, match=r"'srm\.no:function' cannot be imported"):
-        Replicator(config, config.flows, open_flow, function="srm.no:function")
+        Replicator(config, config.flows, function="srm.no:function")
 
 
 def test_the_slots_own_error_is_what_is_said_about_a_job_that_ended():
@@ -73,3 +72,13 @@ def test_sparks_last_cause_is_said_about_a_worker_that_was_killed():
     )
 
     assert _one_line(RuntimeError(text)) == "Python worker exited unexpectedly (crashed)."
+
+
+def test_what_the_file_says_without_effect_is_told_at_the_start(tmp_path, caplog):
+    file = tmp_path / "srm.properties"
+    file.write_text(PROPERTIES + "P->B.consumer.auto.offset.reset = latest\n")
+    config = load_config(file)
+
+    Replicator(config, config.flows)
+
+    assert "P->B.consumer.auto.offset.reset: does not steer the copy: a partition is" in caplog.text

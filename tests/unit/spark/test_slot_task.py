@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.flows import P_TO_B, flow_config
 
+from srm.config.model import ClusterClients
 from srm.replication.slot import SlotSpec
 from srm.spark.slot_task import SlotTask
 
@@ -35,7 +36,8 @@ def hung_up_twice(spec: SlotSpec, stop: threading.Event) -> None:
 def _task(last_words: str) -> None:
     os.environ[LAST_WORDS] = last_words
     function = f"{__name__}:{hung_up_twice.__name__}"
-    SlotTask(SlotSpec(flow_config(P_TO_B), "0", {}, {}), function, logging.WARNING)([0])
+    nothing = ClusterClients.alike({})
+    SlotTask(SlotSpec(flow_config(P_TO_B), "0", nothing, nothing), function, logging.WARNING)([0])
 
 
 def test_a_second_hang_up_while_the_first_is_served_blocks_nothing(tmp_path: Path) -> None:

@@ -1,29 +1,39 @@
 """The gate of a move: may clients be sent to the other cluster now? A pure decision over facts.
 
-Two questions. *Ready*: all clients have left X, replication has nothing left to copy, and every
-group's last commit is translated, so offsets may be applied on Y. *Open*: in addition the offsets
-on Y are the intended ones, so clients may go there.
+Two questions. *Ready*: all clients have left the source, replication has nothing left to copy, and
+every group's last commit is decided and translated, so offsets may be applied on the target.
+*Open*: in addition the offsets on the target are the intended ones, so clients may go there.
+
+What is written is counted to the high watermark: the last stable offset stands still while any
+transaction is open, whoever else writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.silence import is_silent
+from srm.domain.topics import TopicPartition
+from srm.domain.transactions import OpenTransaction
+from srm.domain.translation import UNFINISHED
 
 # States a group may be in while offsets are written for it; any other, also an unknown one, counts
 # as active.
 _MEMBERLESS = frozenset({"empty", "dead"})
-_STALE_REPORT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group on both clusters, read after the hold."""
+    """One group on both clusters, read after the hold.
+
+    The reasons say why a state is unknown. ``pending`` are partitions of which a transaction has
+    still to decide what the group committed; ``unreadable`` says why offsets cannot be read.
+    """
 
     group: str
     source_state: str
@@ -31,14 +41,21 @@ class GroupFacts:
     target_state: str
     target_members: tuple[str, ...]
     positions: tuple[PartitionMove, ...]
+    source_reason: str = ""
+    target_reason: str = ""
+    pending: tuple[TopicPartition, ...] = ()
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationFacts:
-    """How far one partition of an original topic is copied from X to Y.
+    """How far one partition of an original topic is copied from the source to the target.
 
-    ``source_next`` is None where no position is known. ``log_end`` is the last stable offset on X
-    read now. ``stopped`` is the reason of a stopped partition.
+    ``source_next`` is None where no position is known. ``log_end`` is the high watermark on the
+    source read now, ``stable_end`` the last stable offset: what is between them is held back by
+    ``transactions``, whatever producer wrote it (they are empty where srm may not see them, then
+    ``hidden`` says why). ``stopped`` is the reason of a stopped partition, ``damage`` of a map that
+    cannot be used. ``lost`` are source offsets, still in the log, that were noted as never copied.
     """
 
     topic: str
@@ -47,21 +64,42 @@ class ReplicationFacts:
     log_start: int
     log_end: int
     stopped: str | None = None
+    stable_end: int | None = None
+    transactions: tuple[OpenTransaction, ...] = ()
+    hidden: str = ""
+    damage: str = ""
+    lost: int = 0
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, for messages."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def reached(self) -> int:
+        """Source offset up to which the partition is copied."""
+        return self.log_start if self.source_next is None else self.source_next
 
     @property
     def remaining(self) -> int:
         """Source offsets still to be copied; never data counted from log ends: markers."""
-        reached = self.log_start if self.source_next is None else self.source_next
-        return max(0, self.log_end - reached)
+        return max(0, self.log_end - self.reached)
+
+    @property
+    def held_back(self) -> int:
+        """The part of ``remaining`` that cannot be copied before transactions have ended."""
+        end = self.log_end if self.stable_end is None else self.stable_end
+        return max(0, self.log_end - max(end, self.reached))
 
 
 @dataclass(frozen=True)
 class GateFacts:
     """Everything the gate looks at, read from the clusters themselves.
 
-    ``moving`` maps topics of X that were written to within the quiet time to the number of offsets
-    since the hold. ``samples`` are (epoch ms, remaining) of earlier looks. ``report_age_ms`` is the
-    age of the newest sign of life of the replicator X->Y, None where there is none.
+    ``moving`` maps topics that were written to on the source within the quiet time to the number of
+    offsets since the hold. ``samples`` are (epoch ms, remaining) of earlier looks.
+    ``report_age_ms`` is the age of the newest sign of life of the replicator, None where there is
+    none.
     """
 
     move_id: str
@@ -79,7 +117,10 @@ class GateFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupSync:
-    """How far one group is; ``synchronised``: gone from X and translated, ``applied``: on Y."""
+    """How far one group is.
+
+    ``synchronised``: gone from the source and translated, ``applied``: on the target.
+    """
 
     group: str
     members_left: int
@@ -94,6 +135,8 @@ class SyncStatus:
 
     ``blocking`` are the reasons why offsets may not be applied yet, ``unapplied`` those why clients
     may not go although the move is ready. ``eta_seconds`` is None where no forecast is possible.
+    ``rpo_records`` are all records that the target would lack if clients went now, ``missing`` says
+    by partition which.
     """
 
     move_id: str
@@ -107,6 +150,8 @@ class SyncStatus:
     elapsed_seconds: float
     timed_out: bool
     notes: tuple[str, ...] = field(default=())
+    rpo_records: int = 0
+    missing: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -130,6 +175,7 @@ def decide(facts: GateFacts) -> SyncStatus:
         if not p.applied
     )
     remaining = sum(partition.remaining for partition in facts.replication)
+    missing = dict(_missing(facts))
     elapsed = 0.0 if facts.held_ms is None else max(0, facts.now_ms - facts.held_ms) / 1000
     return SyncStatus(
         move_id=facts.move_id,
@@ -142,6 +188,8 @@ def decide(facts: GateFacts) -> SyncStatus:
         eta_seconds=0.0 if not blocking else eta_seconds(facts.samples, facts.now_ms, remaining),
         elapsed_seconds=elapsed,
         timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
+        rpo_records=sum(missing.values()),
+        missing=tuple(missing),
     )
 
 
@@ -179,59 +227,101 @@ def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
     )
 
 
-def _replication_reasons(facts: GateFacts) -> tuple[str, ...]:
-    reasons = []
+def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
+    """Name what the target lacks, with the number of records (or offsets that may be markers)."""
+    target = facts.request.target
+    for each in facts.replication:
+        if each.remaining:
+            why = f", {each.held_back} held back by open transactions" if each.held_back else ""
+            records = f"{each.name}: {each.remaining} records from offset {each.reached} on"
+            yield f"{records} are not on {target}{why}", each.remaining
+        if each.lost:
+            lost = f"{each.name}: {each.lost} records were never copied to {target}, as noted"
+            yield lost, each.lost
+    uncopied: dict[str, int] = {}
+    for group in facts.groups:
+        for p in group.positions:
+            uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
+    for name, count in uncopied.items():
+        if count:
+            yield f"{name}: {count} offsets from before the first record copied to {target}", count
+
+
+def _replication_reasons(facts: GateFacts) -> Iterator[str]:
+    source = facts.request.source
     behind: dict[str, int] = {}
-    for partition in facts.replication:
-        if not partition.remaining:
+    for each in facts.replication:
+        if not each.remaining:
             continue
-        if partition.stopped is not None:
-            reasons.append(
-                f"replication of {partition.topic}-{partition.partition} is stopped: "
-                f"{partition.stopped}"
-            )
-        behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
-    reasons += [
-        f"replication of {topic} from {facts.request.source} is {remaining} records behind"
-        for topic, remaining in sorted(behind.items())
-    ]
-    silent = facts.report_age_ms is None or facts.report_age_ms > _STALE_REPORT_MS
-    if behind and silent:
+        if each.damage:
+            yield f"the offset map of {each.name} cannot be used: {each.damage}"
+            continue
+        if each.stopped is not None:
+            yield f"replication of {each.name} is stopped: {each.stopped}"
+        if each.held_back and not facts.request.accept_open_transactions:
+            yield from _transaction_reasons(each, source)
+        if each.remaining > each.held_back:
+            behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
+    for topic, remaining in sorted(behind.items()):
+        yield f"replication of {topic} from {source} is {remaining} records behind"
+    if behind and is_silent(facts.report_age_ms):
         age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
-        reasons.append(
-            f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
+        yield f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
+
+
+def _transaction_reasons(partition: ReplicationFacts, source: str) -> Iterator[str]:
+    held = f"{partition.held_back} records of {partition.name} on {source} cannot be copied"
+    accept = "or ask for accept_open_transactions"
+    for each in partition.transactions:
+        yield (
+            f"{held}: a transaction is open from offset {each.first_offset} on ({each.owner}): end "
+            f"it, on {source} with {each.command!r}, {accept}"
         )
-    return tuple(reasons)
+    if not partition.transactions:
+        why = f" ({partition.hidden})" if partition.hidden else ""
+        yield (
+            f"{held}: a transaction is open from offset {partition.stable_end} on, whose cannot be "
+            f"seen{why}: 'kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging' on "
+            f"{source} helps, {accept}"
+        )
 
 
-def _group_reasons(group: GroupFacts, facts: GateFacts) -> tuple[str, ...]:
-    reasons = []
+def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
+    source, target = facts.request.source, facts.request.target
     sides = (
-        (facts.request.source, group.source_state, group.source_members),
-        (facts.request.target, group.target_state, group.target_members),
+        (source, group.source_state, group.source_members, group.source_reason),
+        (target, group.target_state, group.target_members, group.target_reason),
     )
-    for alias, state, members in sides:
+    for alias, state, members, reason in sides:
         if state not in _MEMBERLESS:
-            who = ", ".join(members) or f"state {state}"
-            reasons.append(f"group {group.group} is still active on {alias} ({who}): stop it there")
+            who = ", ".join(members) or f"state {state}{reason and ': '}{reason}"
+            yield f"group {group.group} is still active on {alias} ({who}): stop it there"
+    if group.unreadable:
+        yield f"offsets of group {group.group} cannot be read: {group.unreadable}"
+    if group.pending:
+        where = ", ".join(map(str, group.pending))
+        yield (
+            f"group {group.group} has offsets of {where} in a transaction on {source} that is not "
+            f"decided: wait for it or end it there, 'kafka-transactions.sh --bootstrap-server "
+            f"HOST:PORT list' shows it as Ongoing"
+        )
     for position in group.positions:
-        if position.state == "not_copied":
-            reasons.append(
+        if position.state in UNFINISHED:
+            yield (
                 f"group {group.group}, {position.name}: committed offset {position.committed} is "
                 f"not copied yet, {position.remaining} to go"
             )
             continue
         problem = position_problem(group.group, position, facts.request)
         if problem is not None:
-            reasons.append(problem)
-    return tuple(reasons)
+            yield problem
 
 
 def _group_sync(group: GroupFacts, facts: GateFacts) -> GroupSync:
     return GroupSync(
         group=group.group,
         members_left=len(group.source_members),
-        synchronised=not _group_reasons(group, facts),
+        synchronised=not any(_group_reasons(group, facts)),
         applied=all(position.applied for position in group.positions),
         remaining=sum(position.remaining for position in group.positions),
     )

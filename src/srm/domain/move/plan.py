@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from srm.domain.move.positions import PartitionMove
+from srm.domain.move.positions import PartitionMove, PositionState
 from srm.domain.move.request import MoveRequest
 from srm.errors import IntegrityError
 
@@ -82,6 +83,14 @@ class MovePlan:
 
 _PLAN = TypeAdapter(MovePlan)
 
+# States that no waiting ends, with what does.
+_REMEDIES: Mapping[PositionState, str] = {
+    "no-map": "is the replication running? see srm status --flow '{flow}'",
+    "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
+    "no-target": "create it with srm topics sync, and let the replicator copy the topic",
+    "past-end": "reset that offset to where the group is to continue",
+}
+
 
 def fingerprint(*settings: Any) -> str:
     """Identify the settings (dataclasses) a plan was computed with: 16 hexadecimal digits."""
@@ -95,11 +104,11 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
     A position that is not copied yet is no problem of the plan: it is what the move waits for.
     """
     where = f"group {group}, {position.name}"
-    if position.state == "no_map":
-        return (
-            f"{where}: committed offset {position.committed} on {request.source} cannot be "
-            f"translated, nothing of it was ever copied: is the replication running?"
-        )
+    commit = f"committed offset {position.committed} on {request.source}"
+    if position.state in _REMEDIES:
+        return f"{where}: {commit} cannot be translated, {position.reason}; " + _REMEDIES[
+            position.state
+        ].format(flow=request.flow)
     if position.state == "conflict" and not request.overwrite:
         return (
             f"{where}: a consumer of its own committed {position.target_committed} of "
@@ -108,7 +117,7 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
         )
     if position.skipped and not request.accept_skips:
         return (
-            f"{where}: {request.target} has already dropped {position.skipped} records the group "
-            f"has still to read: let it catch up on {request.source} or ask for accept_skips"
+            f"{where}: the group would skip {position.skipped} records it has still to read "
+            f"({position.reason}): let it catch up on {request.source} or ask for accept_skips"
         )
     return None

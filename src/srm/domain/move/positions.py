@@ -1,54 +1,60 @@
-"""Where one group stands in one partition, and where it goes on after a move from X to Y.
+"""Where one group stands in one partition, and where it continues after a move.
 
-Pictured for the topic ``Payments`` and clusters X and Y (design: the four rows, seen from X)::
+Pictured for the topic ``Payments`` and a move from the source X to the target Y::
 
     on X                          on Y
     Payments    --- forward --->  X.Payments    through the map of X->Y
     Y.Payments  --- reverse --->  Payments      through the map of Y->X, read backwards
 
-Everything here works on facts that were read before; nothing is guessed. The forecast of records
-read again or skipped goes the way back through the map, so it also checks the translation.
+What a commit means is decided in :mod:`srm.domain.translation`; added here is what the group has
+committed on the target already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from srm.domain.offset_map import NotCopiedYet, OffsetMap, Translated
+from srm.domain.translation import (
+    UNFINISHED,
+    Direction,
+    Log,
+    PartitionFacts,
+    State,
+    Translation,
+    translate,
+)
 
-Direction = Literal["forward", "reverse"]
-PositionState = Literal["ready", "no_commit", "not_copied", "no_map", "conflict"]
+PositionState = State | Literal["conflict"]
+"""States of a translation, and: a consumer's own commit on the target is further."""
+
+_NOTHING = Log(0, 0, 0)
 
 
 @dataclass(frozen=True)
-class PartitionFacts:
-    """What the clusters say about one group in one partition; ends are last stable offsets.
+class GroupPosition:
+    """What both clusters say about one group in one partition.
 
-    ``target_log_end`` is None where the partition does not exist on Y. ``target_is_ours`` tells
-    that the offset committed on Y was written by srm itself (ledger), not by a consumer.
+    ``target_is_ours``: the offset committed on the target was written by srm itself (ledger), not
+    by a consumer. ``accept_open_transactions``: what an open transaction holds back on the source
+    is not waited for.
     """
 
-    topic: str
-    partition: int
-    target_topic: str
-    direction: Direction
+    facts: PartitionFacts
     committed: int | None
-    log_start: int
-    log_end: int
     target_committed: int | None
     target_is_ours: bool
-    target_log_start: int
-    target_log_end: int | None
-    offset_map: OffsetMap
+    accept_open_transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
     """Plan for one group in one partition; counts are records, offsets are next-to-read.
 
-    ``resume`` is the offset on Y to write, None where nothing is to be written. ``remaining`` are
-    source offsets still to be copied before ``resume`` is known.
+    ``resume`` is the offset on the target to write, None where nothing is to be written.
+    ``remaining`` are source offsets still to be copied before it is known. ``uncopied`` is the part
+    of ``skipped`` that is from before the first copied record. ``reason`` explains the state and
+    what is skipped.
     """
 
     topic: str
@@ -63,116 +69,81 @@ class PartitionMove:
     remaining: int = 0
     re_read: int = 0
     skipped: int = 0
+    uncopied: int = 0
+    reason: str = ""
 
     @property
     def applied(self) -> bool:
-        """Whether Y already holds the intended offset, or nothing is to be written."""
+        """Whether the target already holds the intended offset, or nothing is to be written."""
         return self.resume is None or self.resume == self.target_committed
 
     @property
     def name(self) -> str:
-        """Topic and partition on X, for messages."""
+        """Topic and partition on the source, for messages."""
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def left_to_reset(self) -> bool:
+        """Whether auto.offset.reset of the clients decides about records of this partition.
 
-def records_on_source(facts: PartitionFacts, start: int, end: int) -> int:
-    """Count records of X's partition in ``[start, end)``.
-
-    On an original topic what is not copied yet counts by offsets, an upper bound; a remote topic
-    holds copied records only, so that its markers of claims never count.
-    """
-    if facts.direction == "reverse":
-        return facts.offset_map.records_between(start, end)
-    return _source_side(facts.offset_map, start, end)
-
-
-def records_on_target(facts: PartitionFacts, start: int, end: int) -> int:
-    """Count records of Y's partition in ``[start, end)``, as :func:`records_on_source` does."""
-    if facts.direction == "forward":
-        return facts.offset_map.records_between(start, end)
-    return _source_side(facts.offset_map, start, end)
+        In reverse it always does: an empty copy would have had an exact position.
+        """
+        undecided = self.state == "no-commit" and self.committed is None
+        records = self.lag > 0 or self.direction == "reverse"
+        return undecided and records and self.target_committed is None
 
 
-def lag(facts: PartitionFacts) -> int:
-    """Count the records on X that the group has still to read; without a commit, all of them."""
-    start = facts.log_start if facts.committed is None else facts.committed
-    return records_on_source(facts, max(start, facts.log_start), facts.log_end)
-
-
-def partition_move(facts: PartitionFacts) -> PartitionMove:
-    """Decide where the group goes on in this partition."""
-    if facts.committed is None:
-        return _row(facts, "no_commit")
-    if facts.direction == "forward":
-        translation = facts.offset_map.forward(facts.committed, facts.target_log_start)
-    else:
-        translation = facts.offset_map.backward(facts.committed)
-    if isinstance(translation, NotCopiedYet):
-        return _row(facts, "not_copied", remaining=translation.remaining)
-    if not isinstance(translation, Translated) or facts.target_log_end is None:
-        empty = facts.log_end <= facts.log_start
-        return _row(facts, "no_commit" if empty else "no_map")
-    if translation.offset > facts.target_log_end:
-        return _row(facts, "not_copied", remaining=translation.offset - facts.target_log_end)
-    return _translated(facts, facts.committed, translation.offset)
-
-
-def _translated(facts: PartitionFacts, committed: int, resume: int) -> PartitionMove:
-    theirs = facts.target_committed
-    if theirs is not None and theirs > resume and not facts.target_is_ours:
-        # A consumer on Y went further by its own commit. Past markers only, that is the same
-        # place and stays as it is; past records, applying would make the group read them again.
-        read_there = records_on_target(facts, resume, theirs)
-        if read_there > 0:
-            return _row(facts, "conflict", resume=resume, re_read=read_there)
-        resume = theirs
-    back = _back(facts, resume)
-    return _row(
-        facts,
-        "ready",
-        resume=resume,
-        re_read=records_on_source(facts, back, committed),
-        skipped=records_on_source(facts, max(committed, facts.log_start), back),
-    )
-
-
-def _back(facts: PartitionFacts, resume: int) -> int:
-    """Offset on X that the resume offset on Y stands for."""
-    if facts.direction == "forward":
-        translation = facts.offset_map.backward(resume)
-    else:
-        translation = facts.offset_map.forward(resume)
-    return translation.offset if isinstance(translation, Translated) else facts.log_end
-
-
-def _source_side(offset_map: OffsetMap, start: int, end: int) -> int:
-    reached = offset_map.runs[-1].source_end if offset_map.runs else 0
-    if offset_map.position is not None:
-        reached = max(reached, offset_map.position.source_next)
-    known = offset_map.source_records_between(start, end)
-    return known + max(0, end - max(start, reached))
-
-
-def _row(
-    facts: PartitionFacts,
-    state: PositionState,
-    *,
-    resume: int | None = None,
-    remaining: int = 0,
-    re_read: int = 0,
-    skipped: int = 0,
-) -> PartitionMove:
-    return PartitionMove(
-        topic=facts.topic,
-        partition=facts.partition,
-        target_topic=facts.target_topic,
+def partition_move(group: GroupPosition) -> PartitionMove:
+    """Decide where the group continues in this partition."""
+    facts = group.facts
+    found = translate(facts, group.committed)
+    log = facts.upstream_log or _NOTHING
+    if found.state in {"no-map", "no-target"} and log.end <= log.start:
+        found = Translation("no-commit")  # there is nothing to read on either side
+    row = PartitionMove(
+        topic=facts.upstream.topic,
+        partition=facts.upstream.partition,
+        target_topic=facts.downstream.topic,
         direction=facts.direction,
-        state=state,
-        committed=facts.committed,
-        lag=lag(facts),
-        resume=resume,
-        target_committed=facts.target_committed,
-        remaining=remaining,
-        re_read=re_read,
-        skipped=skipped,
+        state=found.state,
+        committed=group.committed,
+        lag=facts.records_upstream(max(group.committed or 0, log.start), log.end),
+        target_committed=group.target_committed,
+        remaining=found.remaining,
+        reason=found.reason,
     )
+    if found.state in UNFINISHED and group.accept_open_transactions:
+        row = _without_waiting(row, group, found, log)
+    elif found.state == "translated":
+        row = replace(row, resume=found.offset)
+    if row.resume is None:
+        return row
+    row = replace(row, skipped=found.skipped, uncopied=found.uncopied)
+    return _beside_theirs(row, group)
+
+
+def _without_waiting(
+    row: PartitionMove, group: GroupPosition, found: Translation, log: Log
+) -> PartitionMove:
+    """Continue where the copy ends, if an open transaction is all that keeps it from going on."""
+    if found.offset is None or found.reached is None or found.reached < log.stable_end:
+        return row
+    again = group.facts.records_upstream(found.reached, found.reached + found.remaining)
+    return replace(row, state="translated", resume=found.offset, remaining=0, re_read=again)
+
+
+def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
+    """Compare with what a consumer on the target has committed itself."""
+    theirs, resume = group.target_committed, row.resume
+    if theirs is None or resume is None or group.target_is_ours:
+        return row
+    if group.facts.never_copied:
+        return replace(row, state="no-commit", resume=None)  # it knows better
+    if theirs <= resume:
+        return row
+    # Past markers only, a further commit is the same place and stays as it is; past records,
+    # applying would make the group read them again.
+    again = group.facts.records_downstream(resume, theirs)
+    if again > 0:
+        return replace(row, state="conflict", re_read=again)
+    return replace(row, resume=theirs)

@@ -104,10 +104,10 @@ class MoveProgress:
     after released, and within a step the higher ``revision``: two clusters that have seen different
     steps are merged rightly whichever has counted further.
 
-    ``times_ms`` has the epoch milliseconds at which a step was first completed. Log ends are last
-    stable offsets on the source by ``topic-partition``. ``intended`` are the offsets on the target
-    at go, by group; ``skipped`` and ``re_read`` the records by group that applying them was seen to
-    cost.
+    ``times_ms`` has the epoch milliseconds at which a step was first completed. Log ends are high
+    watermarks on the source by ``topic-partition``. ``intended`` are the offsets on the target at
+    go, by group; ``missing`` says which records the target lacked then; ``skipped`` and ``re_read``
+    are the records by group that applying the offsets was seen to cost.
     """
 
     move_id: str
@@ -123,6 +123,7 @@ class MoveProgress:
     skipped: Mapping[str, int] = field(default_factory=dict)
     re_read: Mapping[str, int] = field(default_factory=dict)
     rpo_records: int | None = None
+    missing: tuple[str, ...] = ()
     resumed: Mapping[str, GroupResume] = field(default_factory=dict)
     residue: Mapping[str, int] = field(default_factory=dict)
 

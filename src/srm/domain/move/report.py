@@ -155,6 +155,7 @@ def _problems(
     problems = []
     if progress.rpo_records:
         problems.append(f"{progress.rpo_records} records were not on {plan.request.target} at go")
+        problems += progress.missing
     for name, group in groups.items():
         if group.skipped:
             problems.append(f"group {name} skipped {group.skipped} records")

@@ -27,8 +27,10 @@ class MoveRequest:
     ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
     groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
     still before its writers count as stopped. ``redirect`` is how clients are told.
-    ``accept_skips`` allows a move although the target has dropped records a group has still to
-    read; ``overwrite`` lets srm's translation replace a consumer's own, later commit on the target.
+    ``accept_skips`` allows a move although a group will not find records on the target that it has
+    still to read; ``accept_open_transactions`` one without the records that a transaction which is
+    open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
+    later commit on the target.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -43,6 +45,7 @@ class MoveRequest:
     resume_seconds: float = 120.0
     quiet_seconds: float = 1.0
     accept_skips: bool = False
+    accept_open_transactions: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ key                        written by                   value
 =========================  ===========================  ==========================================
 group:<group>              a move                       :class:`Route` for consumers of the group
 topic:<topic>              a move                       :class:`Route` for producers to the topic
-ack:<subject>:<client id>  a client                     :class:`Ack`: what it did about a route
+ack:<subject>:<client id>  a client                     :class:`Ack`: that it is there, what it did
 =========================  ===========================  ==========================================
 
 A client reads the topic on all clusters it can reach and takes the record of the **highest rank**
@@ -31,7 +31,8 @@ from pydantic import TypeAdapter, ValidationError
 from srm.errors import IntegrityError
 
 RouteState = Literal["go", "hold"]
-AckState = Literal["held", "resumed"]
+AckState = Literal["held", "resumed", "processed"]
+ClientKind = Literal["consumer", "producer"]
 
 _ACK = "ack:"
 
@@ -108,10 +109,22 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What one client did about generation ``generation`` of a subject's route.
+    """What one client did about generation ``generation`` of a subject's route, and that it lives.
 
-    ``held``: it has flushed or committed and left. ``resumed``: it works on ``cluster``;
-    ``positions`` maps ``topic-partition`` to the offset it started at.
+    A client writes one when it starts, whatever the generation (0: nobody ever set a route), after
+    each step below, and again every half minute; a tombstone when it is closed. So the records are
+    also the list of the clients that follow the routes of a subject: one whose record is older
+    than a few such intervals has died without a word.
+
+    ``held``: it has flushed or committed, has no transaction open, and has left. ``resumed``: it
+    works on ``cluster``; ``positions`` maps ``topic-partition`` to the offset it started at.
+    ``processed``: a consumer has processed its first record of this generation.
+
+    ``kind`` is empty in records of older clients. ``host`` is where it runs. ``uncommitted`` counts
+    by ``topic-partition`` the records that a consumer processed before and could not commit, which
+    somebody reads again. ``ages_ms`` says how long before this record was written each state of
+    this generation was reached, by the client's monotonic clock: the broker's timestamp of the
+    record less the age is the time by the broker's clock. ``time_ms`` is the client's clock.
     """
 
     subject: str
@@ -121,6 +134,10 @@ class Ack:
     cluster: str
     time_ms: int
     positions: Mapping[str, int] = field(default_factory=dict)
+    kind: ClientKind | Literal[""] = ""
+    host: str = ""
+    uncommitted: Mapping[str, int] = field(default_factory=dict)
+    ages_ms: Mapping[AckState, int] = field(default_factory=dict)
 
     def key(self) -> bytes:
         """Encode the record key: one record per subject and client."""

@@ -20,7 +20,7 @@ from srm.domain.move.request import MoveRequest
 from srm.engine.move.decision import go, release
 from srm.engine.move.holding import hold
 from srm.engine.move.plan import new_move_id, plan
-from srm.engine.move.report import report, report_html
+from srm.engine.move.report import report
 from srm.engine.move.run import RunEvent, carry_out
 from srm.engine.move.steps import apply, status, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
@@ -44,7 +44,6 @@ __all__ = [
     "plan",
     "release",
     "report",
-    "report_html",
     "status",
     "verify",
     "wait_status",

@@ -182,7 +182,8 @@ def _going(context: MoveContext, seen: Look) -> MoveProgress:
         "going",
         context.now_ms(),
         log_ends_at_go=seen.log_ends,
-        rpo_records=seen.status.remaining_records,
+        rpo_records=seen.status.rpo_records,
+        missing=seen.status.missing,
         intended={
             group.group: {
                 f"{p.target_topic}-{p.partition}": p.resume

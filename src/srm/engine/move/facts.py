@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
-from srm.domain.move.gate import ReplicationFacts
-from srm.domain.move.positions import Direction, PartitionFacts, PartitionMove, partition_move
+from srm.domain.move.gate import GroupFacts, ReplicationFacts
+from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
+from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
+from srm.domain.transactions import OpenTransaction
+from srm.domain.translation import Direction
+from srm.engine.checkpoints import per_group
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
-from srm.engine.ports import FlowMaps, GroupDescription, GroupState, TopicDescription
-
-# A group that a cluster did not describe may have members: it blocks.
-_UNDESCRIBED: GroupState = "unknown"
+from srm.engine.partition_facts import Logs, logs_of, losses_of, partition_facts
+from srm.engine.ports import Cluster, FlowMaps, GroupDescription, TopicDescription
+from srm.errors import AuthorizationError
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPair:
-    """A topic on X with the one on Y that holds the same records."""
+    """A topic on the source with the one on the target that holds the same records."""
 
     topic: str
     target_topic: str
@@ -42,72 +45,109 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 
 @dataclass(frozen=True)
-class Offsets:
-    """Log starts, last stable offsets and committed offsets by group, of one cluster."""
+class Side:
+    """One cluster at one look: its topics, the groups of the move, their offsets, and logs.
 
-    starts: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
+    ``pending`` are partitions of which a transaction has still to decide what a group committed;
+    ``errors`` say of a group why its offsets cannot be read.
+    """
+
+    alias: str
+    topics: Mapping[str, TopicDescription]
+    groups: Mapping[str, GroupDescription]
     committed: Mapping[str, Mapping[TopicPartition, int]]
+    errors: Mapping[str, str]
+    logs: Logs
+    pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group; one that was not described, or left offsets, may have members."""
+        found = self.groups.get(name, GroupDescription(name, "unknown"))
+        if found.state == "dead" and self.committed.get(name):
+            return replace(found, state="unknown", reason="it is absent but has committed offsets")
+        return found
 
 
 @dataclass(frozen=True)
 class MoveFacts:
-    """One look at both clusters, for some topics and groups."""
+    """One look at both clusters, for some topics and groups.
 
+    ``transactions`` are those open in the original topics on the source, ``hidden`` says why they
+    cannot be seen.
+    """
+
+    request: MoveRequest
     topics: tuple[str, ...]
+    groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source_topics: Mapping[str, TopicDescription]
-    target_topics: Mapping[str, TopicDescription]
-    source_groups: Mapping[str, GroupDescription]
-    target_groups: Mapping[str, GroupDescription]
-    source: Offsets
-    target: Offsets
+    source: Side
+    target: Side
+    transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]]
+    hidden: str
     ledger: Ledger
     maps: FlowMaps
     reverse_maps: FlowMaps
     routing: RoutingTables
 
-    def source_group(self, group: str) -> GroupDescription:
-        """Describe a group on X."""
-        return self.source_groups.get(group, GroupDescription(group, _UNDESCRIBED))
-
-    def target_group(self, group: str) -> GroupDescription:
-        """Describe a group on Y."""
-        return self.target_groups.get(group, GroupDescription(group, _UNDESCRIBED))
+    def group(self, name: str) -> GroupFacts:
+        """Say where a group stands on both clusters."""
+        on_source, on_target = self.source.group(name), self.target.group(name)
+        unreadable = [e for side in (self.source, self.target) if (e := side.errors.get(name))]
+        return GroupFacts(
+            name,
+            on_source.state,
+            on_source.members,
+            on_target.state,
+            on_target.members,
+            self.positions(name),
+            on_source.reason,
+            on_target.reason,
+            tuple(sorted(self.source.pending.get(name, ()))),
+            "; ".join(unreadable),
+        )
 
     def positions(self, group: str) -> tuple[PartitionMove, ...]:
-        """Decide for each partition where the group goes on."""
+        """Decide for each partition of the topics that a group reads where it continues."""
+        if group in self.source.errors or group in self.target.errors:
+            return ()
         return tuple(partition_move(facts) for facts in self._partitions(group))
 
     def stray_topics(self, group: str) -> tuple[str, ...]:
-        """Topics of X the group has offsets on that do not move."""
+        """Topics of the source the group has offsets on that do not move."""
         moving = {pair.topic for pair in self.pairs}
         topics = {tp.topic for tp in self.source.committed.get(group, {})}
-        return tuple(sorted((topics - moving) & set(self.source_topics)))
+        return tuple(sorted((topics - moving) & set(self.source.topics)))
 
     def replication(self) -> tuple[ReplicationFacts, ...]:
-        """How far the original topics of X are copied to Y."""
-        return tuple(
-            ReplicationFacts(
-                tp.topic,
-                tp.partition,
-                source_next(self.maps.get(tp)),
-                self.source.starts.get(tp, 0),
-                end,
-                self._stopped(tp),
-            )
-            for tp, end in self.original_ends().items()
-        )
+        """How far the original topics of the source are copied to the target."""
+        return tuple(self._replication(tp) for tp in self.original_ends())
 
     def original_ends(self) -> dict[TopicPartition, int]:
-        """Last stable offsets of the original topics on X."""
+        """High watermarks of the original topics on the source."""
         originals = set(self.topics)
-        return {tp: end for tp, end in sorted(self.source.ends.items()) if tp.topic in originals}
+        logs = sorted(self.source.logs.items())
+        return {tp: log.end for tp, log in logs if tp.topic in originals}
 
     def report_age_ms(self, now_ms: int) -> int | None:
-        """Age of the newest sign of life of the replicator X->Y."""
+        """Age of the newest sign of life of the replicator towards the target."""
         newest = max((report.time_ms for report in self.maps.reports), default=None)
         return None if newest is None else max(0, now_ms - newest)
+
+    def _replication(self, tp: TopicPartition) -> ReplicationFacts:
+        log, offset_map = self.source.logs[tp], self.maps.get(tp)
+        return ReplicationFacts(
+            tp.topic,
+            tp.partition,
+            source_next(offset_map),
+            log.start,
+            log.end,
+            self._stopped(tp),
+            log.stable_end,
+            self.transactions.get(tp, ()),
+            self.hidden,
+            self.maps.errors.get(tp, ""),
+            losses_of(self.maps, tp).count(offset_map, log.start, log.end),
+        )
 
     def _stopped(self, tp: TopicPartition) -> str | None:
         status = (self.maps.statuses or {}).get(tp)
@@ -115,28 +155,33 @@ class MoveFacts:
             return None
         return status.reason or "no reason given"
 
-    def _partitions(self, group: str) -> Iterator[PartitionFacts]:
+    def _partitions(self, group: str) -> Iterator[GroupPosition]:
         committed = self.source.committed.get(group, {})
         on_target = self.target.committed.get(group, {})
+        read = {tp.topic for tp in committed}
+        reads = {pair.original for pair in self.pairs if pair.topic in read}
         for pair in self.pairs:
-            for tp in partitions(self.source_topics, [pair.topic]):
-                original = TopicPartition(pair.original, tp.partition)
+            for tp in self._places(pair) if pair.original in reads else ():
                 there = TopicPartition(pair.target_topic, tp.partition)
-                maps = self.maps if pair.direction == "forward" else self.reverse_maps
-                yield PartitionFacts(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    target_topic=pair.target_topic,
-                    direction=pair.direction,
-                    committed=committed.get(tp),
-                    log_start=self.source.starts.get(tp, 0),
-                    log_end=self.source.ends.get(tp, 0),
-                    target_committed=on_target.get(there),
-                    target_is_ours=self._is_ours(group, there, on_target.get(there)),
-                    target_log_start=self.target.starts.get(there, 0),
-                    target_log_end=self.target.ends.get(there),
-                    offset_map=maps.get(original),
+                facts = partition_facts(
+                    self.maps if pair.direction == "forward" else self.reverse_maps,
+                    pair.direction,
+                    (tp, self.source.logs),
+                    (there, self.target.logs),
+                    self.target.alias,
+                    self.transactions.get(tp, ()),
                 )
+                ours = self._is_ours(group, there, on_target.get(there))
+                accept = self.request.accept_open_transactions
+                yield GroupPosition(facts, committed.get(tp), on_target.get(there), ours, accept)
+
+    def _places(self, pair: TopicPair) -> list[TopicPartition]:
+        """Partitions on the source; in reverse also those of which it has no copy yet."""
+        known = [self.source.topics.get(pair.topic)]
+        if pair.direction == "reverse":
+            known.append(self.target.topics.get(pair.target_topic))
+        count = max((topic.partitions for topic in known if topic is not None), default=0)
+        return [TopicPartition(pair.topic, number) for number in range(count)]
 
     def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
         entry = self.ledger.entry(group, tp)
@@ -162,33 +207,70 @@ def partitions(
     ]
 
 
-def read_facts(context: MoveContext, topics: tuple[str, ...], groups: Collection[str]) -> MoveFacts:
+def read_facts(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
+) -> MoveFacts:
     """Take one look at both clusters.
 
     The order matters. Members before commits: a group seen without members commits no more. Maps
-    before log ends: what is written in between counts as not copied, never the other way round.
+    before logs: what is written in between counts as not copied, never the other way round. A group
+    that may not be read has its own error, and the others are read all the same.
+
+    Raises:
+        SrmError: a cluster does not answer.
     """
     source, target = context.source, context.target
-    source_topics, target_topics = source.topics(), target.topics()
-    source_groups, target_groups = source.groups(groups), target.groups(groups)
-    committed = {group: source.committed(group) for group in groups}
-    target_committed = {group: target.committed(group) for group in groups}
     pairs = topic_pairs(context, topics)
+    source_groups, target_groups = source.groups(groups), target.groups(groups)
+    source_topics, target_topics = source.topics(), target.topics()
+    upstream = partitions(source_topics, [pair.topic for pair in pairs])
+    downstream = partitions(target_topics, [pair.target_topic for pair in pairs])
+    # Undecided before decided: what is decided in between is in the committed offsets.
+    pending, unseen = per_group(groups, lambda group: source.pending_commits(group, upstream))
+    committed, unread = per_group(groups, source.committed)
+    target_committed, target_unread = per_group(groups, target.committed)
     maps = context.forward.maps.load(topics)
     reverse_maps = context.forward.reverse_maps.load(topics)
-    here = partitions(source_topics, [pair.topic for pair in pairs])
-    there = partitions(target_topics, [pair.target_topic for pair in pairs])
+    logs = logs_of(source, upstream)
+    originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
+    held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
+    transactions, hidden = _open_transactions(source, held_back)
     return MoveFacts(
+        request=request,
         topics=topics,
+        groups=tuple(sorted(groups)),
         pairs=pairs,
-        source_topics=source_topics,
-        target_topics=target_topics,
-        source_groups=source_groups,
-        target_groups=target_groups,
-        source=Offsets(source.log_starts(here), source.log_ends(here), committed),
-        target=Offsets(target.log_starts(there), target.log_ends(there), target_committed),
-        ledger=Ledger.decode(target.compacted(internal_topics.LEDGER).read()),
+        source=Side(
+            source.alias,
+            source_topics,
+            source_groups,
+            committed,
+            {**unseen, **unread},
+            logs,
+            pending,
+        ),
+        target=Side(
+            target.alias,
+            target_topics,
+            target_groups,
+            target_committed,
+            target_unread,
+            logs_of(target, downstream),
+        ),
+        transactions=transactions,
+        hidden=hidden,
+        ledger=Ledger.decode(context.target.compacted(internal_topics.LEDGER).read()),
         maps=maps,
         reverse_maps=reverse_maps,
         routing=RoutingTables.read(context),
     )
+
+
+def _open_transactions(
+    cluster: Cluster, places: Collection[TopicPartition]
+) -> tuple[Mapping[TopicPartition, tuple[OpenTransaction, ...]], str]:
+    """Return the open transactions, or why they may not be seen: that they are open is known."""
+    try:
+        return (cluster.open_transactions(places) if places else {}), ""
+    except AuthorizationError as error:
+        return {}, str(error)

@@ -108,7 +108,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if fresh.blocking:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
     moved = partitions(context.source.topics(), plan.topics)
-    now, ends = context.now_ms(), by_name(context.source.log_ends(moved))
+    now, ends = context.now_ms(), by_name(context.source.high_watermarks(moved))
     MoveStore(context).save_observation(
         Observation(plan.move_id, now, ends, dict.fromkeys({tp.topic for tp in moved}, now))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srm.domain.move.gate import GateFacts, GroupFacts, GroupSync, SyncStatus, decide
+from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import group_subject, topic_subject
@@ -38,7 +38,7 @@ class Look:
 
     @property
     def log_ends(self) -> Mapping[str, int]:
-        """Log ends of the source by name."""
+        """High watermarks of the source by name."""
         return self.seen.log_ends
 
 
@@ -51,7 +51,7 @@ def look(
     remember: bool = True,
 ) -> Look:
     """Read the clusters, decide, and remember what the next look needs."""
-    clusters = read_facts(context, plan.topics, plan.group_names)
+    clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now = context.now_ms()
     held = progress.step in HELD
     seen = Observation(plan.move_id, now)
@@ -65,7 +65,7 @@ def look(
         move_id=plan.move_id,
         request=plan.request,
         topics=plan.topics,
-        groups=tuple(_group_facts(clusters, group) for group in plan.group_names),
+        groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
         moving=_moving(plan, progress, seen),
@@ -75,13 +75,6 @@ def look(
         samples=seen.samples,
     )
     return Look(facts, decide(facts), progress, clusters, seen)
-
-
-def _group_facts(clusters: MoveFacts, group: str) -> GroupFacts:
-    here, there = clusters.source_group(group), clusters.target_group(group)
-    return GroupFacts(
-        group, here.state, here.members, there.state, there.members, clusters.positions(group)
-    )
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -11,6 +11,8 @@ from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.engine.checkpoints import per_group
+from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts, read_facts
 from srm.engine.move.registers import record
@@ -77,12 +79,13 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         NotFoundError: a topic or group that was named does not exist.
     """
     topics = _topics(context, request)
-    facts = read_facts(context, topics, _groups(context, request, topics))
+    chosen, notices = _groups(context, request, topics)
+    facts = read_facts(context, request, topics, chosen)
     groups = tuple(
-        GroupPlan(group, facts.source_group(group).members, facts.positions(group))
-        for group in sorted(facts.source_groups)
+        GroupPlan(group, facts.source.group(group).members, facts.positions(group))
+        for group in facts.groups
     )
-    selected = _originals(facts.source_topics, context.forward.config)
+    selected = _originals(facts.source.topics, context.forward.config)
     transactions = written_together(context.source, request, topics, selected)
     blocking = (
         *_topic_problems(context, facts),
@@ -97,7 +100,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=topics,
         groups=groups,
         blocking=blocking or _empty(groups, topics),
-        warnings=(*_warnings(groups, facts, request), *transactions.warnings),
+        warnings=(*notices, *_warnings(groups, facts, request), *transactions.warnings),
         fingerprint=config_fingerprint(context),
     )
 
@@ -138,36 +141,49 @@ def _originals(topics: Mapping[str, TopicDescription], config: FlowConfig) -> se
     }
 
 
-def _groups(context: MoveContext, request: MoveRequest, topics: tuple[str, ...]) -> tuple[str, ...]:
+def _groups(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Choose the groups; return them, and what is to be said of those that stay."""
+    source = context.source
     if request.groups:
-        described = context.source.groups(request.groups)
+        described = source.groups(request.groups)
         for group in request.groups:
-            state = described[group].state if group in described else "dead"
-            if state == "dead" and not context.source.committed(group):
+            if described[group].state == "dead" and not source.committed(group):
                 raise NotFoundError(
                     f"consumer group {group!r} does not exist on {request.source}: "
                     f"name a group that has offsets there"
                 )
-        return tuple(sorted(request.groups))
-    policy, flow = context.forward.config.policy, request.flow
-    ours = set(topics) | {policy.format_remote_topic(flow.target, topic) for topic in topics}
-    config = context.forward.config
+            if described[group].kind in WITHOUT_OFFSETS:
+                raise UsageError(
+                    f"group {group!r} on {request.source} cannot be moved "
+                    f"({described[group].kind}): name groups that commit offsets"
+                )
+        return tuple(sorted(request.groups)), ()
+    policy, config = context.forward.config.policy, context.forward.config
+    ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
     selection = NameFilter(config.groups, config.groups_exclude)
-    return tuple(
-        sorted(
-            group
-            for group in context.source.groups()
-            if selection.matches(group)
-            and any(tp.topic in ours for tp in context.source.committed(group))
-        )
+    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    committed, errors = per_group(
+        [name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS],
+        source.committed,
     )
+    share = [
+        f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
+        f"{request.target} by hand"
+        for name, group in listed.items()
+        if group.kind == "share"
+    ]
+    unread = [f"group {name} is not moved: {why}" for name, why in errors.items()]
+    found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
+    return tuple(sorted(found)), tuple(sorted((*share, *unread)))
 
 
 def _topic_problems(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     config = context.forward.config
     selection = NameFilter(config.topics, config.topics_exclude)
     for topic in facts.topics:
-        if topic not in facts.source_topics:
+        if topic not in facts.source.topics:
             continue
         remote = config.policy.format_remote_topic(config.flow.source, topic)
         if not should_replicate_topic(topic, config, selection):
@@ -175,14 +191,14 @@ def _topic_problems(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
                 f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
                 f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
             )
-        elif remote not in facts.target_topics:
+        elif remote not in facts.target.topics:
             yield f"topic {remote} does not exist on {config.flow.target}: is the replicator on?"
 
 
 def _route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Iterator[str]:
     merged = facts.routing.merged
     subjects = [topic_subject(topic) for topic in facts.topics]
-    subjects += [group_subject(group) for group in facts.source_groups]
+    subjects += [group_subject(group) for group in facts.groups]
     for subject in subjects:
         reason = _route_problem(subject, merged.get(subject), request, move_id)
         if reason is not None:
@@ -202,12 +218,15 @@ def _route_problem(
 
 
 def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
-    there = facts.target_group(group.group)
-    if there.state not in {"empty", "dead"}:
-        yield (
-            f"group {group.group} is active on {request.target} "
-            f"({', '.join(there.members) or there.state}): stop it there"
-        )
+    found = facts.group(group.group)
+    if found.target_state not in {"empty", "dead"}:
+        who = ", ".join(found.target_members) or found.target_reason or found.target_state
+        yield f"group {group.group} is active on {request.target} ({who}): stop it there"
+    if found.source_state == "unknown":
+        why = found.source_reason or "its state is not known"
+        yield f"group {group.group} on {request.source} may have members: {why}"
+    if found.unreadable:
+        yield f"offsets of group {group.group} cannot be read: {found.unreadable}"
     stray = facts.stray_topics(group.group)
     if stray:
         yield (
@@ -234,15 +253,34 @@ def _warnings(
     behind: dict[str, int] = {}
     for partition in facts.replication():
         behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if partition.held_back:
+            leave = f"{request.target} will lack {partition.held_back} records"
+            wait = "the move will wait until it has ended"
+            yield (
+                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{leave if request.accept_open_transactions else wait}"
+            )
     for topic, remaining in sorted(behind.items()):
         if remaining:
             yield f"replication of {topic} is {remaining} records behind: the move will wait for it"
     for group in groups:
-        for position in group.positions:
-            if position.skipped and request.accept_skips:
-                yield f"group {group.group} will skip {position.skipped} records of {position.name}"
-            if position.state == "conflict" and request.overwrite:
-                yield (
-                    f"group {group.group} will read {position.re_read} records of "
-                    f"{position.target_topic}-{position.partition} again"
-                )
+        yield from _group_warnings(group, request)
+
+
+def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
+    for position in group.positions:
+        if position.skipped and request.accept_skips:
+            yield (
+                f"group {group.group} will skip {position.skipped} records of {position.name}: "
+                f"{position.reason}"
+            )
+        if position.state == "conflict" and request.overwrite:
+            yield (
+                f"group {group.group} will read {position.re_read} records of "
+                f"{position.target_topic}-{position.partition} again"
+            )
+    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+        yield (
+            f"group {group.group} has committed nothing for {', '.join(undecided)}: where it "
+            f"starts on {request.target} is left to auto.offset.reset of its clients"
+        )

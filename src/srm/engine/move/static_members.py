@@ -27,7 +27,7 @@ def remove_static_members(
     """
     removed = set(look.seen.removed)
     for group in plan.group_names:
-        described = look.clusters.source_group(group)
+        described = look.clusters.source.group(group)
         instances = [one for one in described.instance_ids if f"{group}/{one}" not in removed]
         if not instances or not _had_time(look, group, len(described.members)):
             continue

@@ -157,11 +157,6 @@ class MoveStore:
         value = self._document(f"report:{move_id}")
         return None if value is None else MoveReport.decode(value)
 
-    def html(self, move_id: str) -> str | None:
-        """Return the stored HTML report of a move, None before there is one."""
-        value = self._document(f"html:{move_id}")
-        return None if value is None else value.decode()
-
     def move_ids(self) -> tuple[str, ...]:
         """Return the ids of all known moves, oldest plan first."""
         plans: dict[str, MovePlan] = {}

@@ -120,7 +120,7 @@ def _resumed_acks(tables: RoutingTables, group: str, plan: MovePlan) -> list[Ack
         ack
         for ack in tables.acks
         if ack.subject == subject
-        and ack.state == "resumed"
+        and ack.state != "held"
         and (ack.generation, ack.cluster) == (route.generation, route.cluster)
     ]
 
@@ -186,7 +186,7 @@ class _MapSides:
 def _residue(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> dict[str, int]:
     """Count what was written to the source after go; the source may be away."""
     try:
-        ends = context.source.log_ends(partitions(context.source.topics(), plan.topics))
+        ends = context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
     except UnavailableError as error:
         log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
         return dict(progress.residue)

@@ -28,6 +28,8 @@ _OPEN_TIMEOUT_S: Final = 5.0
 class Brokers:
     """Connections to the brokers of one cluster, opened when needed; for one event loop.
 
+    ``coordinators`` is where callers keep the nodes that coordinate groups.
+
     Args:
         alias: of the cluster, for messages.
         properties: librdkafka's, ``bootstrap.servers`` included.
@@ -38,6 +40,7 @@ class Brokers:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self.alias = alias
+        self.coordinators: dict[str, int] = {}
         self._servers = addresses(properties)
         self._access = Access(read_security(alias, properties))
         self._pool = BufferPool()

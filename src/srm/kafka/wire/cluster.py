@@ -113,7 +113,7 @@ class WireCluster:
         self._access = Access(self._security)
         client = AIOKafkaClient(
             bootstrap_servers=[f"{host}:{port}" for host, port in self._servers],
-            client_id="srm",
+            client_id=self._security.client_id,
             metadata_max_age_ms=60_000,
             request_timeout_ms=int(_REQUEST_TIMEOUT_S * 1000),
             **self._access.library_settings(),

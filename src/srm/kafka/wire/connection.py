@@ -79,6 +79,7 @@ class Connection:
         self.where = where
         self._pool = pool
         self._access = access
+        self._client_id = access.security.client_id.encode()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, _Answer]] = deque()
         self._outgoing: deque[memoryview] = deque()
@@ -223,7 +224,8 @@ class Connection:
             answer.fail(self._end)
             return
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        header = struct.pack(">hhih", api_key, version, self._next_id, 3) + b"srm"
+        name = self._client_id
+        header = struct.pack(">hhih", api_key, version, self._next_id, len(name)) + name
         if flexible:
             header += b"\x00"
         size = len(header) + sum(len(part) for part in body)

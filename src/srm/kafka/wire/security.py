@@ -1,4 +1,4 @@
-"""TLS and SASL settings of one cluster: librdkafka's properties, read into one frozen value.
+"""Settings of the connections to one cluster: librdkafka's properties in one frozen value.
 
 Every connection is made from this value: those of the hot path, aiokafka's, and, through the
 properties themselves, librdkafka's. :mod:`srm.config.security` turns the Java notation into these
@@ -16,6 +16,7 @@ from srm.errors import ConfigError
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
+DEFAULT_CLIENT_ID: Final = "srm"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_PASSWORD: Final[tuple[Mechanism, ...]] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _TRUE: Final = frozenset({"true", "t", "1"})
@@ -87,11 +88,15 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Everything that connections to one cluster need to know; ``alias`` is for messages."""
+    """Everything that connections to one cluster need to know; ``alias`` is for messages.
+
+    ``client_id`` is the name under which brokers log, count and limit their requests.
+    """
 
     alias: str
     tls: Tls | None = None
     sasl: Sasl | None = None
+    client_id: str = DEFAULT_CLIENT_ID
 
     @property
     def protocol(self) -> str:
@@ -114,6 +119,7 @@ def read_security(alias: str, properties: Mapping[str, str]) -> Security:
         alias,
         _tls(alias, properties) if protocol.endswith("SSL") else None,
         _sasl(alias, properties) if protocol.startswith("SASL") else None,
+        properties.get("client.id") or DEFAULT_CLIENT_ID,
     )
 
 
@@ -208,7 +214,7 @@ def _unsecured(alias: str, config: str) -> Sasl:
     principal, lifetime = options.get("principal", ""), options.get("lifeSeconds", "3600")
     if not principal or not lifetime.isdecimal():
         raise ConfigError(
-            f"cluster {alias}: sasl.oauthbearer.config: {config!r} is not of the form "
+            f"cluster {alias}: sasl.oauthbearer.config is not of the form "
             "principal=<name> [scope=<one>,<other>] [lifeSeconds=<seconds>]"
         )
     tokens = UnsecuredTokens(

@@ -12,7 +12,7 @@ from srm.domain.move.request import MoveRequest
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}
-ROW = PartitionMove("Payments", 0, "P.Payments", "forward", "ready", 7, 3, 5, 2)
+ROW = PartitionMove("Payments", 0, "P.Payments", "forward", "translated", 7, 3, 5, 2)
 PLAN = MovePlan(
     "m1",
     1_000,

@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 from tests.unit.engine.move.moving import REQUEST, World
 
-from srm.cli.failover_view import MoveView, render_plan, render_report
+from srm.cli.failover_view import MoveView
 from srm.engine import move
 from srm.engine.move import MoveReport, RunEvent
 from srm.errors import ConflictError, GateClosedError, UnavailableError
+from srm.pages.moves import plan_view, report_view
 
 
 class Clients:
@@ -127,14 +128,14 @@ def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
     world.p.produce("Payments")
     console = Console(record=True, width=140)
     plan = move.plan(world.context(), REQUEST, "m1")
-    render_plan(console, plan)
+    console.print(plan_view(plan))
     world.copy("P", "B")
-    render_report(console, run(world, clients))
+    console.print(report_view(run(world, clients)))
     for event in clients.seen:
         console.print(MoveView(plan, event))
 
     text = console.export_text()
-    assert "note replication of Payments is 1 records behind" in text
+    assert "warning: replication of Payments is 1 records behind" in text
     assert "failover P->B: clean" in text
     assert "RPO 0 records" in text
     assert "waits: group far is still active on P" in text

@@ -1,0 +1,128 @@
+"""The same clients for asyncio, as confluent-kafka's own: each call runs in a thread pool.
+
+Only the client underneath is another one; following, transactions and announcements are those of
+:mod:`srm.client.consumer` and :mod:`srm.client.producer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka.aio import AIOConsumer, AIOProducer
+from confluent_kafka.aio._common import ReentryContext, wrap_common_callbacks, wrap_conf_callback
+from confluent_kafka.aio.producer._buffer_timeout_manager import BufferTimeoutManager
+from confluent_kafka.aio.producer._kafka_batch_executor import ProducerBatchExecutor
+from confluent_kafka.aio.producer._producer_batch_processor import ProducerBatchManager
+
+from srm.client.consumer import FailoverConsumer
+from srm.client.producer import FailoverProducer
+
+_CONSUMER_WORKERS: Final = 4
+_PRODUCER_WORKERS: Final = 4
+
+
+class FailoverAIOConsumer(AIOConsumer):
+    """``confluent_kafka.aio.AIOConsumer`` for a group that moves.
+
+    Callbacks are coroutine functions. Calls run one after the other; those that a callback makes
+    are admitted at once.
+
+    Args:
+        conf: properties, as for ``AIOConsumer``.
+        executor: as for ``AIOConsumer``; its own by default. Two threads at least.
+        arguments: those of :class:`FailoverConsumer`.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        executor: concurrent.futures.Executor | None = None,
+        **arguments: Any,
+    ) -> None:
+        # In place of AIOConsumer's own, which makes a plain consumer.
+        self._closed = False
+        self._owns_executor = executor is None
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_CONSUMER_WORKERS)
+        self._turn = asyncio.Lock()
+        loop, wrapped = asyncio.get_running_loop(), dict(conf)
+        wrap_common_callbacks(loop, wrapped)
+        wrap_conf_callback(loop, wrapped, "on_commit")
+        self._consumer = FailoverConsumer(wrapped, **arguments)
+
+    async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if ReentryContext.current_lock() is not None:  # from within a callback of a call
+            return await super()._call(blocking_task, *args, **kwargs)
+        async with self._turn:
+            return await super()._call(blocking_task, *args, **kwargs)
+
+    @property
+    def cluster(self) -> str | None:
+        """Alias of the cluster it reads on, None while it is held or not started."""
+        return self._consumer.cluster
+
+    async def done(self, message: Any) -> None:
+        """Count a message, and all before it in its partition, as processed now."""
+        await self._call(self._consumer.done, message)
+
+    async def follow(self) -> None:
+        """Leave now if the group is held: what is in hand does not count as processed."""
+        await self._call(self._consumer.follow)
+
+
+class FailoverAIOProducer(AIOProducer):
+    """``confluent_kafka.aio.AIOProducer`` for topics that move.
+
+    A call that waits for the end of a hold keeps a thread of the pool, not the event loop. A task
+    that reads and writes calls :meth:`FailoverAIOConsumer.follow` before it begins a transaction:
+    while the task waits, nobody else makes its consumer leave a held group.
+
+    Args:
+        conf: properties, as for ``AIOProducer``.
+        executor: as for ``AIOProducer``; its own by default.
+        batch_size: records handed over at once.
+        buffer_timeout: seconds after which a smaller batch is handed over.
+        arguments: those of :class:`FailoverProducer`.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        executor: concurrent.futures.Executor | None = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+        **arguments: Any,
+    ) -> None:
+        # In place of AIOProducer's own, which makes a plain producer.
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_PRODUCER_WORKERS)
+        self._loop = asyncio.get_running_loop()
+        wrapped = dict(conf)
+        wrap_common_callbacks(self._loop, wrapped)
+        self._producer = FailoverProducer(wrapped, **arguments)
+        self._batch_size = batch_size
+        self._is_closed = False
+        self._kafka_executor = ProducerBatchExecutor(self._producer, self.executor)
+        self._batch_processor = ProducerBatchManager(self._kafka_executor)
+        self._buffer_timeout_manager = BufferTimeoutManager(
+            self._batch_processor, self._kafka_executor, buffer_timeout
+        )
+        if buffer_timeout > 0:
+            self._buffer_timeout_manager.start_timeout_monitoring()
+
+    def cluster(self, topic: str) -> str | None:
+        """Alias of the cluster records of the topic go to now, None while it is held."""
+        return self._producer.cluster(topic)
+
+    async def close(self) -> None:
+        """Hand over and deliver what is buffered, then close the producer and its threads."""
+        if self._is_closed:
+            return
+        await self.flush()
+        await self._call(self._producer.close)
+        self._is_closed = True
+        self._buffer_timeout_manager.stop_timeout_monitoring()
+        await asyncio.to_thread(self.executor.shutdown)

@@ -1,0 +1,142 @@
+"""The calls of a consumer that go to its present cluster as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from srm.client.errors import named_errors
+from srm.client.group_follower import GroupFollower
+from srm.client.membership import Membership
+from srm.errors import UsageError
+
+
+class GroupMetadata:
+    """What ``send_offsets_to_transaction`` needs of a consumer, as of one stay on one cluster."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.cluster = membership.cluster
+        self.native = membership.native.consumer_group_metadata()
+        self._membership = membership
+
+    def covers(self, offsets: Sequence[TopicPartition]) -> bool:
+        """Whether these offsets were read in that stay."""
+        return self._membership.has_handed_over(offsets)
+
+
+class ClusterCalls(GroupFollower):
+    """What confluent-kafka's consumer can be asked, asked on the cluster the group is on.
+
+    Offsets are those of that cluster. While the group is held there is no assignment; what needs a
+    cluster waits for the end of the hold within its timeout, or raises KafkaException (``_STATE``).
+    """
+
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """Return committed offsets on the present cluster."""
+        member = self._opened(timeout, "reading committed offsets")
+        with named_errors(member.where("reading committed offsets"), member.needs):
+            return member.native.committed(partitions, timeout=timeout)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return the offsets after the last messages; none while held."""
+        self._check_open()
+        if self._member is None:
+            return [TopicPartition(one.topic, one.partition) for one in partitions]
+        return self._member.native.position(partitions)
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the assigned partitions; none while held."""
+        self._check_open()
+        return [] if self._member is None else self._member.native.assignment()
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Pause partitions until the next move or assignment; nothing happens while held."""
+        self._check_open()
+        if self._member is not None:
+            self._member.native.pause(partitions)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Read paused partitions again; nothing happens while held."""
+        self._check_open()
+        if self._member is not None:
+            self._member.native.resume(partitions)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Continue at an offset; messages of the partition in hand do not count as processed.
+
+        Raises:
+            KafkaException: the partition is not assigned, or the group is held.
+        """
+        member = self._opened(0.0, "seeking")
+        member.native.seek(partition)
+        place = (partition.topic, partition.partition)
+        member.rewind(place)
+        self._current = [m for m in self._current if (m.topic(), m.partition()) != place]
+
+    def consumer_group_metadata(self) -> Any:
+        """Return what :meth:`FailoverProducer.send_offsets_to_transaction` needs."""
+        return GroupMetadata(self._opened(0.0, "reading group metadata"))
+
+    def memberid(self) -> str | None:
+        """Return the member id the coordinator gave, None while held."""
+        self._check_open()
+        return None if self._member is None else self._member.native.memberid()
+
+    # ----- what a rebalance callback may call
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Assign partitions, in ``on_assign`` only: a consumer that moves subscribes."""
+        self._in_callback("assign").assign(partitions)
+
+    def unassign(self) -> None:
+        """Give partitions up, in ``on_revoke`` and ``on_lost`` only."""
+        self._in_callback("unassign").unassign()
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Assign more partitions, in ``on_assign`` only."""
+        self._in_callback("incremental_assign").incremental_assign(partitions)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Give some partitions up, in ``on_revoke`` and ``on_lost`` only."""
+        self._in_callback("incremental_unassign").incremental_unassign(partitions)
+
+    def _in_callback(self, call: str) -> Any:
+        self._check_open(leaving=True)
+        if self._member is None or not (self._inside or self._leaving):
+            raise UsageError(
+                f"{call} outside of a rebalance callback: a consumer that moves with its group "
+                "has to subscribe"
+            )
+        return self._member.native
+
+    # ----- what the cluster says
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """Ask the present cluster for its topics."""
+        native = self._opened(timeout, "listing topics").native
+        return (
+            native.list_topics(timeout=timeout)
+            if topic is None
+            else native.list_topics(topic, timeout)
+        )
+
+    def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float = -1,
+        cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
+    ) -> tuple[int, int]:
+        """Ask the present cluster for a partition's first and next offset."""
+        native = self._opened(timeout, "reading watermarks").native
+        return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """Ask the present cluster for offsets by time."""
+        native = self._opened(timeout, "looking offsets up").native
+        return native.offsets_for_times(partitions, timeout=timeout)

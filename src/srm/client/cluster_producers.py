@@ -1,0 +1,144 @@
+"""The producers of one application, one per cluster, replaced when one is of no more use."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from srm.client.settings import ClientSettings
+
+log = logging.getLogger(__name__)
+
+_FATAL: Final = KafkaError._FATAL  # noqa: SLF001 -- librdkafka's local codes are named so
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether a producer can do nothing any more after this error."""
+    return error.fatal() or error.code() == _FATAL
+
+
+class ClusterProducers:
+    """confluent-kafka's producers by cluster; safe to share between threads.
+
+    An idempotent producer that has lost its place in the sequence of a partition has a fatal error
+    and refuses all further calls. It is replaced by a new one, and what it had under way fails. A
+    transactional producer is not: its error says whether another instance has taken over.
+
+    Args:
+        settings: the properties.
+        serve: wraps an application's callback for use by librdkafka.
+        logger: for librdkafka's log.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        serve: Callable[[Callable[..., Any]], Callable[..., Any]],
+        logger: Any,
+        *,
+        transactional: bool,
+    ) -> None:
+        self._settings = settings
+        self._serve = serve
+        self._logger = logger
+        self._transactional = transactional
+        self._lock = threading.RLock()
+        self._producers: dict[str, Producer] = {}
+        self._retired: list[Producer] = []
+
+    def on(self, cluster: str) -> Producer:
+        """Return the producer of a cluster.
+
+        Raises:
+            KafkaException: a property cannot be used.
+        """
+        with self._lock:
+            if cluster not in self._producers:
+                properties = self._wrapped(self._settings.on(cluster))
+                reported = properties.get("error_cb")
+
+                def failed(error: KafkaError) -> None:
+                    if is_fatal(error):
+                        self.replace(cluster, error)
+                    if reported is not None:
+                        reported(error)
+
+                properties["error_cb"] = failed
+                self._producers[cluster] = Producer(properties, logger=self._logger)
+            return self._producers[cluster]
+
+    def hand_over(self, cluster: str, topic: str, **record: Any) -> None:
+        """Produce a record, with a new producer where the present one has had a fatal error.
+
+        Raises:
+            KafkaException: it was refused.
+            BufferError: the queue is full.
+        """
+        try:
+            self.on(cluster).produce(topic, **record)
+        except KafkaException as error:
+            if not self.replace(cluster, error.args[0]):
+                raise
+            self.on(cluster).produce(topic, **record)
+
+    def replace(self, cluster: str, error: KafkaError) -> bool:
+        """Retire the producer of a cluster after a fatal error; return whether that was done."""
+        if self._transactional or not is_fatal(error):
+            return False
+        with self._lock:
+            retired = self._producers.pop(cluster, None)
+            if retired is None:
+                return False
+            self._retired.append(retired)
+        log.error(
+            "the producer on cluster %s had a fatal error, a new one takes over and what was under "
+            "way fails: %s",
+            cluster,
+            error,
+        )
+        retired.purge(blocking=False)
+        return True
+
+    def poll(self, timeout_s: float) -> bool:
+        """Serve what librdkafka has to report; return False where there is no producer yet."""
+        with self._lock:
+            retired = self._retired
+        producers = self._all()
+        for cluster, producer in producers:
+            self._survive(cluster, producer.poll, timeout_s)
+        with self._lock:
+            self._retired = [p for p in self._retired if len(p) or p not in retired]
+        return bool(producers)
+
+    def flush(self, timeout_s: float) -> None:
+        """Send what is buffered, waiting so long on each cluster for acknowledgements."""
+        for cluster, producer in self._all():
+            self._survive(cluster, producer.flush, timeout_s)
+
+    def purge(self, **which: bool) -> None:
+        """Drop records as confluent-kafka's purge does."""
+        for _, producer in self._all():
+            producer.purge(**which)
+
+    def _survive(self, cluster: str, call: Callable[[float], object], timeout_s: float) -> None:
+        """Call what raises the fatal error of a producer; each of its records is told of it too."""
+        try:
+            call(timeout_s)
+        except KafkaException as error:
+            if not self.replace(cluster, error.args[0]):
+                log.debug("producer on cluster %s: %s", cluster, error)
+
+    def _all(self) -> list[tuple[str, Producer]]:
+        with self._lock:
+            return [*self._producers.items(), *(("", producer) for producer in self._retired)]
+
+    def _wrapped(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        served = ("error_cb", "stats_cb", "throttle_cb")
+        return {
+            name: self._serve(value) if name in served and callable(value) else value
+            for name, value in properties.items()
+        }

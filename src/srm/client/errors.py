@@ -1,0 +1,51 @@
+"""What clients raise: confluent-kafka's exceptions where it has one, srm's elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+
+from srm.errors import ConflictError, UnavailableError
+from srm.kafka.errors import translate
+from srm.kafka.rights import NOTHING, Needs
+
+
+class HeldError(UnavailableError, BufferError):
+    """A hold lasted longer than the client may wait; nothing was handed over.
+
+    A BufferError too, so that an application that tries again when the queue is full does so here.
+    """
+
+
+class ClosedError(ConflictError, RuntimeError):
+    """The client was closed; confluent-kafka raises a RuntimeError then."""
+
+
+def named(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaError:
+    """Return an error of the same code that says where it happened and which right is missing."""
+    return KafkaError(
+        error.code(),
+        str(translate(error, where, needs)),
+        fatal=error.fatal(),
+        retriable=error.retriable(),
+        txn_requires_abort=error.txn_requires_abort(),
+    )
+
+
+@contextmanager
+def named_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
+    """Name place and missing right in every KafkaException of the block."""
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        if not isinstance(cause, KafkaError):
+            raise
+        raise KafkaException(named(cause, where, needs)) from error
+
+
+def must_abort(text: str) -> KafkaException:
+    """Build the exception after which an application has to abort its transaction."""
+    return KafkaException(KafkaError(KafkaError._STATE, text, txn_requires_abort=True))  # noqa: SLF001 -- librdkafka's local codes are named so

@@ -1,0 +1,218 @@
+"""The part of a consumer that goes with its group: opening, leaving, rebalances."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from srm.client.announcing import Announcer
+from srm.client.errors import ClosedError, named_errors
+from srm.client.following import next_step
+from srm.client.membership import Membership, subscription
+from srm.client.messages import FailoverMessage
+from srm.client.routing import RoutingWatcher
+from srm.client.settings import ClientSettings
+from srm.domain.move.routes import Route, group_subject
+from srm.domain.topics import Flow
+from srm.kafka.clients import ClientLog
+
+log = logging.getLogger(__name__)
+
+RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
+
+SLICE_S: Final = 0.1
+"""Seconds after which a waiting consumer looks at its route."""
+
+_STATE: Final = KafkaError._STATE  # noqa: SLF001 -- librdkafka's local codes are named so
+
+
+class GroupFollower:
+    """A member of a group, on whichever cluster the group is, or on none while it is held.
+
+    Args:
+        settings: properties for each cluster.
+        group: consumer group.
+        client_id: as the brokers and the announcements show it.
+        watcher: the routes.
+        logger: for librdkafka's log.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        group: str,
+        client_id: str,
+        watcher: RoutingWatcher,
+        logger: Any,
+    ) -> None:
+        self.group = group
+        self.client_id = client_id
+        self._settings = settings
+        self._logger = logger or ClientLog()
+        self._watcher = watcher
+        self._announcer = Announcer(watcher, client_id, "consumer")
+        self._subject = group_subject(group)
+        self._commits = True
+        self._topics: list[str] | None = None
+        self._callbacks: dict[str, RebalanceCallback | None] = {}
+        self._followed: Route | None = None
+        self._member: Membership | None = None
+        self._epoch = 0
+        self._current: list[FailoverMessage] = []
+        self._failures: list[BaseException] = []
+        self._inside = False
+        self._leaving = False
+        self._closed = False
+
+    @property
+    def cluster(self) -> str | None:
+        """Alias of the cluster it reads on, None while it is held or not started."""
+        return self._member.cluster if self._member is not None else None
+
+    def follow(self) -> None:
+        """Follow a hold now, between two calls: messages in hand do not count as processed.
+
+        For the thread that works with the consumer, when it is about to wait for the end of a hold
+        in another client: a group whose member waits cannot move.
+
+        Raises:
+            KafkaException: the commit failed.
+        """
+        if self._inside or self._closed or self._member is None:
+            return
+        route = self._watcher.route(self._subject)
+        if next_step(self._member.cluster, route) == "leave":
+            self._follow(route)
+
+    def _follow(self, route: Route) -> None:
+        """Do what the route says; it counts as followed only when everything of it is done."""
+        member = self._member
+        if member is not None and next_step(member.cluster, route) == "leave":
+            self._leave(member)
+        step = next_step(self.cluster, route)
+        if step == "hold" and self._topics is not None:
+            log.info("group %s: held, away from %s", self.group, route.cluster)
+            self._announcer.reach(self._subject, route, "held")
+        elif step == "open" and self._topics is not None:
+            self._open(route)
+        elif step == "stay":
+            self._announcer.reach(self._subject, route, "resumed")
+        if self._topics is not None or step != "open":
+            self._followed = route
+
+    def _open(self, route: Route) -> None:
+        where = f"opening a consumer of group {self.group!r} on cluster {route.cluster}"
+        with named_errors(where):
+            native = Consumer(self._settings.on(route.cluster), logger=self._logger)
+        self._epoch += 1
+        self._member = Membership(
+            native, route.cluster, self._epoch, self.group, commits=self._commits
+        )
+        if self._topics is not None:
+            self._subscribe(self._member)
+        if route.generation == 0 or self._epoch == 1:
+            self._announcer.reach(self._subject, route, "resumed")
+
+    def _subscribe(self, member: Membership) -> None:
+        names = subscription(self._topics or (), member.cluster, self._remote_names(member.cluster))
+        with named_errors(member.where("subscribing")):
+            member.native.subscribe(
+                names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            )
+        log.info("group %s: reads %s on %s", self.group, ", ".join(names), member.cluster)
+
+    def _remote_names(self, cluster: str) -> dict[str, Callable[[str], str]]:
+        return {
+            other: partial(
+                self._settings.config.flow(Flow(other, cluster)).policy.format_remote_topic, other
+            )
+            for other in self._settings.config.clusters
+            if other != cluster
+        }
+
+    def _opened(self, timeout: float, doing: str) -> Membership:
+        """Return the member, opening it or waiting for the end of a hold as long as allowed."""
+        self._check_open()
+        if self._member is not None:
+            return self._member
+        self._watcher.start()
+        deadline = time.monotonic() + timeout
+        while True:
+            route = self._watcher.route(self._subject)
+            if route.state == "go":
+                self._open(route)
+                self._followed = route if self._topics is not None else None
+                return self._member  # type: ignore[return-value]  # _open has set it
+            left = deadline - time.monotonic() if timeout >= 0 else SLICE_S
+            if left <= 0:
+                text = f"{doing}: group {self.group!r} is held by move {route.move_id}; try again"
+                raise KafkaException(KafkaError(_STATE, text, retriable=True))
+            self._watcher.wait_change(self._subject, route, min(left, SLICE_S))
+
+    def _leave(self, member: Membership) -> None:
+        """Commit what is processed, then leave the group.
+
+        Raises:
+            KafkaException: the commit failed; the member stays, so that nothing is lost silently.
+        """
+        self._announcer.forget_losses(self._subject)
+        self._leaving = True
+        try:
+            if self._commits and not member.commit_processed():
+                held = [TopicPartition(*place) for place in member.owned]
+                self._announcer.lose(self._subject, member.uncommitted(held))
+            with named_errors(member.where("leaving"), member.needs):
+                member.native.close()
+        finally:
+            self._leaving = False
+        self._member = None
+        self._current = []
+
+    # ----- rebalance callbacks, run within poll, consume and close
+
+    def _assigned(self, _native: Any, partitions: list[TopicPartition]) -> None:
+        if self._member is not None:
+            self._member.gain(partitions)
+            self._call("on_assign", partitions)
+
+    def _revoked(self, _native: Any, partitions: list[TopicPartition]) -> None:
+        """Commit before others take over; runs inside poll, so no message is being worked on."""
+        member = self._member
+        if member is None:
+            return
+        self._call("on_revoke", partitions)
+        if self._commits:
+            try:
+                member.commit_once()
+            except KafkaException as error:
+                member.warn("committing at a rebalance", error)
+        elif self._leaving:
+            self._announcer.lose(self._subject, member.uncommitted(partitions))
+        member.lose(partitions)
+
+    def _lost(self, _native: Any, partitions: list[TopicPartition]) -> None:
+        if self._member is None:
+            return
+        self._announcer.lose(self._subject, self._member.uncommitted(partitions))
+        self._member.lose(partitions)
+        self._call("on_lost" if self._callbacks.get("on_lost") else "on_revoke", partitions)
+
+    def _call(self, name: str, partitions: list[TopicPartition]) -> None:
+        """Run the application's callback; what it raises is raised when the call is over."""
+        callback = self._callbacks.get(name)
+        if callback is None:
+            return
+        try:
+            callback(self, partitions)
+        except Exception as error:
+            log.exception("group %s: %s raised", self.group, name)
+            self._failures.append(error)
+
+    def _check_open(self, *, leaving: bool = False) -> None:
+        if self._closed and not (leaving and self._leaving):
+            raise ClosedError("Consumer closed")

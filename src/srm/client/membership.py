@@ -1,0 +1,321 @@
+"""One stay of a consumer on one cluster: from opening to leaving, with what was read meanwhile.
+
+Offsets mean something only within one stay: the topic of the same name on the other cluster has
+other offsets. So all bookkeeping of offsets is here, and goes with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from srm.client.errors import named_errors
+from srm.client.messages import FailoverMessage, stamped
+from srm.kafka.errors import translate
+from srm.kafka.rights import Needs, on_group
+
+log = logging.getLogger(__name__)
+
+_SLICE_S: Final = 0.1
+_COMMIT_DEADLINE_S: Final = 30.0
+_COMMITTED_TIMEOUT_S: Final = 5.0
+
+# A topic that does not exist yet, or no more: read when it comes. Copies come into being late.
+_PASSING: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- librdkafka's local codes are named so
+}
+# Commits that fail so will never succeed: the group has given our partitions to somebody else.
+_LOST: Final = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+}
+_NO_OFFSET: Final = KafkaError._NO_OFFSET  # noqa: SLF001
+_STATE: Final = KafkaError._STATE  # noqa: SLF001
+
+Place = tuple[str, int]
+"""Topic and partition number."""
+
+
+class Membership:
+    """A consumer on one cluster.
+
+    Args:
+        native: confluent-kafka's consumer, not subscribed yet.
+        cluster: alias of the cluster.
+        epoch: number of this stay, from 1.
+        group: consumer group, for messages.
+        commits: whether what is processed is committed without being asked.
+    """
+
+    def __init__(
+        self, native: Consumer, cluster: str, epoch: int, group: str, *, commits: bool
+    ) -> None:
+        self.native = native
+        self.cluster = cluster
+        self.epoch = epoch
+        self.group = group
+        self.owned: set[Place] = set()
+        self.fresh: list[TopicPartition] = []
+        self._commits = commits
+        self._pending: deque[FailoverMessage] = deque()
+        self._delivered: dict[Place, int] = {}
+        self._processed: dict[Place, int] = {}
+
+    # ----- reading
+
+    def fetch(self, count: int, timeout_s: float) -> list[FailoverMessage]:
+        """Return up to ``count`` messages, errors among them."""
+        found: list[FailoverMessage] = []
+        while self._pending and len(found) < count:
+            found.append(self._pending.popleft())
+        if len(found) < count:
+            left_s = 0.0 if found else timeout_s
+            if count == 1:
+                message = self.native.poll(left_s)
+                native = [] if message is None else [message]
+            else:
+                native = self.native.consume(count - len(found), left_s)
+            found += [stamped(m, self.cluster, self.epoch) for m in native if self._counts(m)]
+        return found
+
+    def give_back(self, messages: Sequence[FailoverMessage]) -> None:
+        """Keep messages for the next fetch."""
+        self._pending.extendleft(reversed(messages))
+
+    def hand_over(self, messages: Iterable[FailoverMessage]) -> None:
+        """Note that the application has got these messages."""
+        for message in messages:
+            if message.error() is None:
+                self._delivered[_place(message)] = message.offset() + 1
+
+    def has_handed_over(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Whether the application has got, in this stay, all that these offsets say it has."""
+        return all(
+            one.offset <= self._delivered.get((one.topic, one.partition), -1)
+            for one in offsets
+            if one.offset >= 0
+        )
+
+    def _counts(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() in _PASSING:
+            log.debug("group %s on %s: %s", self.group, self.cluster, error)
+            return False
+        return True
+
+    # ----- what is processed
+
+    def process(self, messages: Iterable[FailoverMessage]) -> dict[str, int]:
+        """Count messages, and all before each in its partition, as processed.
+
+        Returns:
+            What cannot be committed because another member has the partition now: records by
+            topic-partition.
+        """
+        lost: dict[str, int] = {}
+        stored: dict[Place, TopicPartition] = {}
+        for message in messages:
+            place = _place(message)
+            if place not in self.owned:
+                log.warning(
+                    "group %s: %s-%d was taken from this member while it worked on offset %d",
+                    self.group,
+                    *place,
+                    message.offset(),
+                )
+                lost[_name(place)] = lost.get(_name(place), 0) + 1
+            elif message.offset() >= self._processed.get(place, -1):
+                stored[place] = offset_after(message)
+                self._processed[place] = message.offset() + 1
+        if stored:
+            self.store(list(stored.values()))
+        return lost
+
+    def store(self, offsets: list[TopicPartition]) -> None:
+        """Store offsets for the next commit.
+
+        Raises:
+            KafkaException: they cannot be stored.
+        """
+        try:
+            self.native.store_offsets(offsets=offsets)
+        except KafkaException as error:
+            if error.args[0].code() not in {_STATE, *_LOST}:
+                raise
+            log.warning("group %s: offsets were not stored: %s", self.group, error)
+        for one in offsets:
+            self._processed[one.topic, one.partition] = one.offset
+
+    def rewind(self, place: Place) -> None:
+        """Forget what was read of a partition: the application seeks in it."""
+        self._drop([place])
+        self._delivered.pop(place, None)
+        self._processed.pop(place, None)
+
+    # ----- partitions come and go
+
+    def gain(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note of partitions that were assigned."""
+        self.owned |= {(one.topic, one.partition) for one in partitions}
+        self.fresh += partitions
+
+    def lose(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note of partitions that others have, or will have."""
+        places = [(one.topic, one.partition) for one in partitions]
+        self.owned -= set(places)
+        self._drop(places)
+        for place in places:
+            self._delivered.pop(place, None)
+            self._processed.pop(place, None)
+
+    def start_offsets(self) -> dict[str, int]:
+        """Return the committed offsets of partitions assigned since the last call."""
+        fresh, self.fresh = self.fresh, []
+        return {_name(place): offset for place, offset in self._committed(fresh).items()}
+
+    def uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        """Count what was processed and is not committed, as far as the cluster says."""
+        seen = self._processed if self._commits else self._delivered
+        ours = [one for one in partitions if (one.topic, one.partition) in seen]
+        committed = self._committed(ours)
+        return {
+            _name(place): seen[place] - offset
+            for place, offset in committed.items()
+            if offset < seen[place]
+        }
+
+    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
+        if not partitions:
+            return {}
+        asked = [TopicPartition(one.topic, one.partition) for one in partitions]
+        try:
+            found = self.native.committed(asked, timeout=_COMMITTED_TIMEOUT_S)
+        except KafkaException as error:
+            log.warning("group %s: committed offsets are not known: %s", self.group, error)
+            return {}
+        return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+
+    def _drop(self, places: Sequence[Place]) -> None:
+        self._pending = deque(m for m in self._pending if _place(m) not in places)
+
+    # ----- committing and leaving
+
+    def commit_processed(self) -> bool:
+        """Commit what is processed and wait for it; return whether the group took it.
+
+        A rebalance that is under way is waited for.
+
+        Raises:
+            KafkaException: the commit failed.
+        """
+        deadline = time.monotonic() + _COMMIT_DEADLINE_S
+        while True:
+            try:
+                self.commit_once()
+            except KafkaException as error:
+                failure = error.args[0]
+                if failure.code() in _LOST:
+                    log.warning(
+                        "group %s: this member was out of its group, what it processed last is "
+                        "read again: %s",
+                        self.group,
+                        failure,
+                    )
+                    return False
+                passing = failure.retriable() or (
+                    failure.code() == KafkaError.REBALANCE_IN_PROGRESS
+                )
+                if not passing or time.monotonic() > deadline:
+                    with named_errors(self.where("committing"), self.needs):
+                        raise
+                # Polling lets the rebalance continue; what comes meanwhile is delivered later.
+                message = self.native.poll(_SLICE_S)
+                if message is not None and self._counts(message):
+                    self._pending.append(stamped(message, self.cluster, self.epoch))
+            else:
+                return True
+
+    def commit_once(self) -> None:
+        """Commit what is stored, once.
+
+        Raises:
+            KafkaException: the commit failed.
+        """
+        try:
+            results = self.native.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() == _NO_OFFSET:  # nothing to commit
+                return
+            raise
+        for result in results or ():
+            if result.error is not None:
+                raise KafkaException(result.error)
+
+    def where(self, doing: str) -> str:
+        """Say what is done and where, for messages."""
+        return f"{doing} as group {self.group!r} on cluster {self.cluster}"
+
+    @property
+    def needs(self) -> Needs:
+        """The right that all of it takes."""
+        return on_group("Read", self.group)
+
+    def warn(self, doing: str, error: KafkaException) -> None:
+        """Log what failed and is no reason to stop."""
+        log.warning("%s", translate(error, self.where(doing), self.needs))
+
+
+def offset_after(message: Any) -> TopicPartition:
+    """Return what to commit when a message is processed."""
+    # The epoch of the source's leader would make consumers on a copy refresh their metadata for
+    # ever, but here it goes to the cluster it came from.
+    epoch = message.leader_epoch()
+    place = (message.topic(), message.partition(), message.offset() + 1)
+    return TopicPartition(*place) if epoch is None else TopicPartition(*place, leader_epoch=epoch)
+
+
+def subscription(
+    topics: Iterable[str], cluster: str, remote_names: Mapping[str, Callable[[str], str]]
+) -> list[str]:
+    """Name topics as they are called on a cluster: themselves and their copies there.
+
+    A topic that starts with ``^`` is a pattern, as in confluent-kafka.
+
+    Args:
+        topics: original names and patterns.
+        cluster: alias of the cluster.
+        remote_names: for each other cluster, how its topics are called on this one.
+    """
+    names = list(topics)
+    for other, name_of in remote_names.items():
+        if other != cluster:
+            names += [_remote(topic, name_of) for topic in topics]
+    return names
+
+
+def _remote(topic: str, name_of: Callable[[str], str]) -> str:
+    if not topic.startswith("^"):
+        return name_of(topic)
+    prefix = "".join(f"\\{char}" if char == "." else char for char in name_of(""))
+    # librdkafka's patterns are POSIX's: the alternatives belong together behind the prefix.
+    return f"^{prefix}({topic[1:].replace('|^', '|')})"
+
+
+def _place(message: Any) -> Place:
+    return message.topic(), message.partition()
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,100 @@
+"""An application's properties, and the file that says where its clusters are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from srm.config.loader import load_config
+from srm.config.model import ClientKind, Config
+from srm.errors import ConfigError
+
+CLIENT_CONFIG_VARIABLE: Final = "SRM_CLIENT_CONFIG"
+CLIENT_FILE: Final = "srm-client.properties"
+
+# How to reach and enter a cluster differs from cluster to cluster; the file has the say.
+_CONNECTION: Final = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "security.protocol",
+    "sasl.",
+    "ssl.",
+    "https.",
+    "enable.ssl.",
+    "enable.sasl.",
+    "client.dns.lookup",
+    "broker.address.family",
+)
+
+
+def load_client_config(path: Path | str | None = None) -> Config:
+    """Read a client's file: the given one, else $SRM_CLIENT_CONFIG, else ./srm-client.properties.
+
+    ``srm config client`` writes such a file; a replicator's own file can be used as well.
+
+    Raises:
+        ConfigError: there is no such file, or it cannot be used.
+    """
+    file = Path(path or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE).expanduser()
+    if not file.is_file():
+        raise ConfigError(
+            f"no client file at {file}: write one with srm config client, and name it with "
+            f"clusters= or ${CLIENT_CONFIG_VARIABLE}"
+        )
+    return load_config(file)
+
+
+def clusters_of(given: Config | Path | str | None) -> Config:
+    """Return the clusters an application has named.
+
+    Raises:
+        ConfigError: see :func:`load_client_config`.
+    """
+    return given if isinstance(given, Config) else load_client_config(given)
+
+
+class ClientSettings:
+    """The properties of an application's client, for each cluster.
+
+    Where both name a property, what the file says wins for the connection, what the application
+    says for all else; ``forced`` wins over both, ``defaults`` lose against both.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        kind: Literal["consumer", "producer"],
+        given: Mapping[str, Any],
+        *,
+        defaults: Mapping[str, Any],
+        forced: Mapping[str, Any],
+    ) -> None:
+        self.config = config
+        self._kind: ClientKind = kind
+        self._given = dict(given)
+        self._defaults = dict(defaults)
+        self._forced = dict(forced)
+
+    def on(self, cluster: str) -> dict[str, Any]:
+        """Return the properties for one cluster."""
+        from_file = self.config.client(cluster, self._kind)
+        connection = {name: v for name, v in from_file.items() if name.startswith(_CONNECTION)}
+        return {**self._defaults, **from_file, **self._given, **connection, **self._forced}
+
+    def without_cluster(self) -> dict[str, Any]:
+        """Return the properties of a client that connects to nothing, to see whether they do."""
+        properties = self.on(self.config.clusters[0])
+        return {name: v for name, v in properties.items() if not name.startswith(_CONNECTION[:2])}
+
+
+def float_of(timeout: float) -> float:
+    """Take a timeout as confluent-kafka does: a number of seconds, nothing else.
+
+    Raises:
+        TypeError: it is not a number.
+    """
+    if isinstance(timeout, int | float):
+        return float(timeout)
+    raise TypeError(f"must be real number, not {type(timeout).__name__}")

@@ -1,0 +1,179 @@
+"""The part of a producer that goes with its topics: waiting, draining, leaving."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from srm.client.announcing import Announcer
+from srm.client.cluster_producers import ClusterProducers
+from srm.client.errors import ClosedError, HeldError
+from srm.client.following import next_step, same_order
+from srm.client.routing import RoutingWatcher
+from srm.client.same_thread import let_consumers_leave
+from srm.domain.move.routes import Route, topic_subject
+
+log = logging.getLogger(__name__)
+
+SLICE_S: Final = 0.05
+"""Seconds after which a waiting producer looks again."""
+
+
+class TopicFollower:
+    """Where the records of each topic go, and how many are under way.
+
+    Invariants: a record is handed over only while the route that was followed is the present one,
+    or within an open transaction; a new route of a topic is followed only when no record of it is
+    under way and no transaction is open.
+
+    Args:
+        producers: one producer per cluster.
+        topics: the topics known from the start.
+        client_id: as the brokers and the announcements show it.
+        watcher: the routes.
+        wait_s: how long a call may wait for the end of a hold.
+    """
+
+    def __init__(
+        self,
+        producers: ClusterProducers,
+        topics: Sequence[str],
+        client_id: str,
+        watcher: RoutingWatcher,
+        wait_s: float,
+    ) -> None:
+        self.client_id = client_id
+        self._producers = producers
+        self._watcher = watcher
+        self._wait_s = wait_s
+        self._announcer = Announcer(watcher, client_id, "producer")
+        self._changed = threading.Condition()
+        self._followed: dict[str, Route] = {}
+        self._outstanding = dict.fromkeys(topics, 0)
+        self._reserved = False
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics it has written to, or was told of."""
+        with self._changed:
+            return tuple(self._outstanding)
+
+    def start(self) -> None:
+        """Find out where the topics are; the first :meth:`produce` does it otherwise.
+
+        Raises:
+            UnavailableError: no cluster answers.
+        """
+        self._watcher.start()
+        with self._changed:
+            self._check_open()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="srm-producer", daemon=True)
+                self._thread.start()
+
+    def cluster(self, topic: str) -> str | None:
+        """Alias of the cluster records of the topic go to now, None while it is held."""
+        with self._changed:
+            route = self._followed.get(topic)
+            return route.cluster if route is not None and route.state == "go" else None
+
+    def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
+        """Return the cluster of all topics, waiting for the end of a hold.
+
+        ``reserve``: from now on a transaction is open, so no route is followed until
+        :meth:`transaction_over`.
+
+        Raises:
+            HeldError: a topic is held, or the topics are on several clusters.
+        """
+        found: list[str] = []
+
+        def together() -> bool:
+            clusters = {self._settled_cluster(topic) for topic in self._outstanding}
+            if not self._outstanding:
+                clusters = {self._watcher.home}
+            if len(clusters) != 1 or None in clusters:
+                return False
+            found.append(str(clusters.pop()))
+            self._reserved = self._reserved or reserve
+            return True
+
+        with self._changed:
+            if not together():
+                self._wait(together, "a transaction", self._wait_s if timeout_s < 0 else timeout_s)
+        return found[-1]
+
+    def transaction_over(self) -> None:
+        """Follow the routes again."""
+        with self._changed:
+            self._reserved = False
+            self._changed.notify_all()
+
+    def _settled_cluster(self, topic: str) -> str | None:
+        """Alias a topic's records may go to now, None while its route is not followed."""
+        route = self._followed.get(topic)
+        if route is None or route.state == "hold":
+            return None
+        if not same_order(self._watcher.route(topic_subject(topic)), route):
+            return None
+        return route.cluster
+
+    def _wait(self, done: Callable[[], bool], what: str, wait_s: float | None = None) -> None:
+        limit_s = self._wait_s if wait_s is None else wait_s
+        deadline = time.monotonic() + limit_s
+        while not done():
+            self._check_open()
+            if time.monotonic() >= deadline:
+                raise HeldError(
+                    f"{what} was held for {limit_s:g} s: nothing was handed over; a move is at "
+                    "work, see srm failover status"
+                )
+            self._changed.release()
+            try:
+                let_consumers_leave()
+            finally:
+                self._changed.acquire()
+            self._changed.wait(SLICE_S)
+
+    def _run(self) -> None:
+        """Hear from the brokers and follow the routes until closed."""
+        while not self._stop.is_set():
+            for topic in self.topics:
+                self._look(topic)
+            if not self._producers.poll(SLICE_S):
+                with self._changed:
+                    self._changed.wait(SLICE_S)
+
+    def _look(self, topic: str) -> None:
+        with self._changed:
+            route = self._watcher.route(topic_subject(topic))
+            old = self._followed.get(topic)
+            if same_order(route, old):
+                return
+            works_on = old.cluster if old is not None and old.state == "go" else None
+            step = next_step(works_on, route, busy=self._reserved)
+            # No new record can come: the route is not the one that was followed.
+            if step == "finish" or (step == "leave" and self._outstanding[topic]):
+                wait = True
+            else:
+                wait = False
+                self._follow(topic, route)
+        if wait:
+            self._producers.flush(SLICE_S)  # what lingers is sent now
+
+    def _follow(self, topic: str, route: Route) -> None:
+        self._followed[topic] = route
+        state: Any = "held" if route.state == "hold" else "resumed"
+        if route.generation:
+            log.info("topic %s: %s on %s", topic, state, route.cluster)
+        self._announcer.reach(topic_subject(topic), route, state)
+        self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._stop.is_set():
+            raise ClosedError("Producer has been closed")

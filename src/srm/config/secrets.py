@@ -1,0 +1,48 @@
+"""Which settings are secret, and the type that carries them without ever showing one.
+
+The one list of secret keys: :class:`ClientProperties`, the lines of a properties file and
+``srm config explain`` all ask :func:`is_secret`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+HIDDEN: Final = "[hidden]"
+_SECRET: Final = ("password", "secret", "jaas", "key.pem", "keystore.key", "oauthbearer.config")
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key, with or without its prefixes, is not for anybody's eyes."""
+    return any(part in key for part in _SECRET)
+
+
+def shown(key: str, value: str) -> str:
+    """Return a value as it may be shown."""
+    return HIDDEN if is_secret(key) else value
+
+
+class ClientProperties(Mapping[str, str]):
+    """librdkafka properties of one client, immutable; as text, secrets are hidden.
+
+    It is no dict, so that no library writes it out as JSON by itself. What needs the values asks
+    for them: ``properties[key]``, or ``dict(properties)`` for a client library.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr({key: shown(key, value) for key, value in self._values.items()})

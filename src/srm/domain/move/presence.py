@@ -1,0 +1,151 @@
+"""Who is still there: which clients follow routes, which have obeyed a hold, and who else writes.
+
+A client of ``srm.client`` announces itself when it starts and repeats that (an :class:`Ack`), so
+the plan knows whom the hold reaches. Everybody else is only seen by what the brokers know: members
+of groups, and producer ids that wrote to a partition (DescribeProducers, KIP-664). A producer
+without idempotence is not even seen there: it is found by the growth of the log alone.
+
+All times are the broker's: records of the routing topic carry its clock (LogAppendTime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from srm.domain.move.routes import Ack, group_subject, topic_subject
+from srm.domain.topics import TopicPartition
+
+ANNOUNCED_MS = 90_000
+"""A client that has not repeated its announcement, made every 30 s, for so long is gone."""
+
+RECENT_MS = 60_000
+"""A producer that wrote within this time before the hold may well write again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StampedAck:
+    """What a client said last of one subject, and when, by the broker's clock."""
+
+    ack: Ack
+    stamped_ms: int
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The clients that announced themselves, as of ``now_ms`` by the broker's clock."""
+
+    announced: tuple[StampedAck, ...] = ()
+    now_ms: int = 0
+
+    @classmethod
+    def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
+        """Keep what each client said last, whichever cluster it said it to."""
+        newest: dict[tuple[str, str], StampedAck] = {}
+        for one in sorted(acks, key=lambda a: (a.stamped_ms, a.ack.generation)):
+            newest[one.ack.subject, one.ack.client] = one
+        return cls(tuple(newest.values()), now_ms)
+
+    @cached_property
+    def _alive(self) -> Mapping[str, tuple[StampedAck, ...]]:
+        alive: dict[str, tuple[StampedAck, ...]] = {}
+        for one in self.announced:
+            if self.now_ms - one.stamped_ms <= ANNOUNCED_MS:
+                alive[one.ack.subject] = (*alive.get(one.ack.subject, ()), one)
+        return alive
+
+    def followers(self, subject: str) -> tuple[Ack, ...]:
+        """Clients that follow the route of a subject and have lately said so."""
+        return tuple(one.ack for one in self._alive.get(subject, ()))
+
+    def not_held(self, subject: str, generation: int) -> tuple[Ack, ...]:
+        """Followers that have not acknowledged the hold of this generation."""
+        return tuple(
+            ack
+            for ack in self.followers(subject)
+            if ack.generation < generation or ack.state != "held"
+        )
+
+    def held_at_ms(self, subject: str, generation: int) -> int | None:
+        """When the last follower acknowledged the hold, None while one has not or none follows."""
+        held = [
+            one.stamped_ms
+            for one in self._alive.get(subject, ())
+            if one.ack.state == "held" and one.ack.generation >= generation
+        ]
+        return max(held) if held and not self.not_held(subject, generation) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One producer id on one partition, as the broker remembers it.
+
+    ``last_timestamp_ms`` is that of its newest record: the producer's own clock, unless the topic
+    has LogAppendTime.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Producer ids on the topics that move, now and at the hold."""
+
+    now: tuple[Writer, ...] = ()
+    at_hold: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    held_ms: int = 0
+
+    def wrote_since_hold(self, topic: str) -> frozenset[int]:
+        """Producer ids that have written to a topic since the hold, however slowly."""
+        return frozenset(
+            w.producer_id
+            for w in self.now
+            if w.partition.topic == topic
+            and self.at_hold.get((w.partition, w.producer_id), -1) != w.last_sequence
+        )
+
+    def recent(self, topic: str) -> frozenset[int]:
+        """Producer ids that wrote to a topic shortly before the hold, or since."""
+        return self.wrote_since_hold(topic) | {
+            w.producer_id
+            for w in self.now
+            if w.partition.topic == topic and w.last_timestamp_ms >= self.held_ms - RECENT_MS
+        }
+
+
+def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
+    """Members of a group, ``client id@host``, that the hold cannot reach."""
+    known = {ack.client for ack in presence.followers(group_subject(group))}
+    return tuple(member for member in members if member.rpartition("@")[0] not in known)
+
+
+def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
+    """Count producer ids that lately wrote to a topic beyond the producers that follow its route.
+
+    Kafka does not say which client a producer id belongs to, so this is a count, not names.
+    """
+    return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
+
+
+def unheld_producers(
+    topics: Collection[str], generations: Mapping[str, int], presence: Presence
+) -> Iterator[str]:
+    """Yield a reason for each announced producer that has not stopped for the hold.
+
+    Args:
+        topics: the topics that move.
+        generations: generation of the hold, by subject.
+        presence: who announced themselves.
+    """
+    for topic in topics:
+        subject = topic_subject(topic)
+        for ack in presence.not_held(subject, generations.get(subject, 0)):
+            host = f" on {ack.host}" if ack.host else ""
+            yield (
+                f"producer {ack.client}{host} of topic {topic} has not stopped yet: it flushes, or "
+                f"has a transaction to finish"
+            )

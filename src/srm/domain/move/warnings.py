@@ -1,0 +1,129 @@
+"""What a plan warns of: nothing here blocks, each line says what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from srm.domain.move.request import MoveRequest
+
+SKEW_MS = 2_000
+"""Clocks that differ by less are of no consequence here."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What stands around a move when it is planned.
+
+    Attributes:
+        opposite_enabled: whether the flow from the target back to the source is on.
+        opposite_topics: topics of the move that the opposite flow copies.
+        report_age_ms: age of the replicator's last sign of life, None where there is none.
+        report_limit_ms: age above which a replicator counts as silent.
+        staying: groups outside the move, with the topics of the move they have offsets on.
+        strays: groups of the move, with topics they have offsets on that do not move.
+        retention_ms: retention of each replicated topic on (source, target); None is for ever.
+        skew_ms: clock of each cluster's broker minus this host's, where it is known.
+        plain_members: by group, the members that the hold cannot reach.
+        plain_writers: by topic, how many producer ids lately wrote that no client announced.
+        share_groups: share groups on the source; they are not moved.
+    """
+
+    opposite_enabled: bool = True
+    opposite_topics: frozenset[str] = frozenset()
+    report_age_ms: int | None = 0
+    report_limit_ms: int = 0
+    staying: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    retention_ms: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    skew_ms: Mapping[str, int] = field(default_factory=dict)
+    plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plain_writers: Mapping[str, int] = field(default_factory=dict)
+    share_groups: tuple[str, ...] = ()
+
+
+def surrounding_warnings(
+    request: MoveRequest, topics: Collection[str], around: Surroundings
+) -> Iterator[str]:
+    """Yield the warnings of a plan, in the order in which an operator would deal with them."""
+    yield from _replication(request, around)
+    yield from _way_back(request, topics, around)
+    yield from _clients(request, around)
+    yield from _groups(request, around)
+    yield from _retention(request, around)
+    yield from _clocks(around)
+
+
+def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    age = around.report_age_ms
+    if age is None or age > around.report_limit_ms:
+        seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
+        yield (
+            f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
+            f"'{request.flow}'), or the move waits for what is not copied"
+        )
+
+
+def _way_back(request: MoveRequest, topics: Collection[str], around: Surroundings) -> Iterator[str]:
+    back = request.flow.reversed
+    if not around.opposite_enabled:
+        yield (
+            f"flow {back} is off, so what is written on {request.target} after the move is not "
+            f"copied and there is no way back: set {back}.enabled=true"
+        )
+        return
+    missing = sorted(set(topics) - around.opposite_topics)
+    if missing:
+        yield (
+            f"flow {back} does not copy {', '.join(missing)}, so there is no way back: srm-control "
+            f"topics --source {back.source} --target {back.target} --add {','.join(missing)}"
+        )
+
+
+def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for group, members in sorted(around.plain_members.items()):
+        yield (
+            f"group {group}: {', '.join(members)} does not follow routes, the hold cannot reach "
+            f"it: stop it when the move says hold, start it on {request.target} after go"
+        )
+    for topic, count in sorted(around.plain_writers.items()):
+        yield (
+            f"topic {topic}: {count} producers that wrote in the last minute do not follow routes: "
+            f"stop them when the move says hold, start them on {request.target} after go"
+        )
+
+
+def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for group, topics in sorted(around.staying.items()):
+        yield (
+            f"group {group} reads {', '.join(topics)} on {request.source} and does not move: it "
+            f"gets what is written after the move only through {request.target}'s replicas; name "
+            f"it with --group to move it"
+        )
+    for group, topics in sorted(around.strays.items()):
+        yield (
+            f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
+            f"replicated: there it starts by its auto.offset.reset on {request.target}"
+        )
+    if around.share_groups:
+        yield f"share groups are not moved: {', '.join(sorted(around.share_groups))}"
+
+
+def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for topic, (source, target) in sorted(around.retention_ms.items()):
+        if target is not None and (source is None or target < source):
+            kept = "for ever" if source is None else f"{source} ms"
+            yield (
+                f"{topic} keeps records {target} ms on {request.target} but {kept} on "
+                f"{request.source}: a group far behind may find them gone; raise retention.ms there"
+            )
+
+
+def _clocks(around: Surroundings) -> Iterator[str]:
+    for alias, skew in sorted(around.skew_ms.items()):
+        if abs(skew) > SKEW_MS:
+            yield (
+                f"the clock of cluster {alias} is {abs(skew) / 1000:.1f} s "
+                f"{'ahead of' if skew > 0 else 'behind'} this host's: times in reports are the "
+                f"brokers'; synchronise the clocks"
+            )

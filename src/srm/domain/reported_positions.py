@@ -1,0 +1,46 @@
+"""Which report of a partition is the newest: the one rule for everybody who reads slot reports.
+
+A slot repeats in each report also the last positions of partitions that it does not copy any more,
+because whoever takes them over looks for them there. So a partition that has changed its slot is
+reported by several, and the report that came last says nothing about which of them owns it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from srm.domain.replication_records import CopyId, PartitionPosition, SlotReport
+
+
+def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:
+    """Return what slots report about each copy, one report for each slot."""
+    found: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
+    for report in reports:
+        for entry in report.positions:
+            found[entry.copy_id].append(entry)
+    return dict(found)
+
+
+def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
+    """Choose among the positions that several slots report for one copy.
+
+    Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
+    expires after a week without a claim, and an idle partition is not claimed at all) say nothing
+    about each other: of those the one that is furthest counts, as both logs only grow.
+    """
+    owners: dict[int, PartitionPosition] = {}
+    for candidate in candidates:
+        known = owners.get(candidate.producer_id)
+        if known is None or _claim_order(candidate) > _claim_order(known):
+            owners[candidate.producer_id] = candidate
+    return max(owners.values(), key=_distance, default=None)
+
+
+def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
+    position = entry.position
+    return position.target_next, position.source_next, position.source_end
+
+
+def _claim_order(entry: PartitionPosition) -> tuple[int, int, int, int]:
+    return entry.producer_epoch, *_distance(entry)

@@ -1,0 +1,376 @@
+"""Supervision of the replicator: who drives a flow, is it alive, and what is to be done about it.
+
+All of it is in the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so that
+it can be judged and asked to end from any host. :func:`look` reads the topics, the rest decides
+over what it found; :func:`ask` also waits, for a bounded time, for what becomes of a request.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from srm.domain import internal_topics
+from srm.domain.replication_records import (
+    DRIVER_KEY,
+    REQUEST_KEY,
+    Action,
+    DriverHeartbeat,
+    DriverRequest,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.silence import LOOK_S, LOST_S, SILENT_S, STARTUP_S
+from srm.domain.topics import Flow
+from srm.engine.ports import Cluster, CompactedTopic, FlowContext
+from srm.errors import IntegrityError, SrmError, UnavailableError
+
+KEPT_REASONS: Final = 20
+POLL_S: Final = 0.5
+
+StateTopics = Mapping[Flow, CompactedTopic]
+Verdict = Literal["starting", "running", "ended", "lost"]
+NextStep = Literal["look", "start", "supervise", "stay-stopped"]
+Outcome = Literal["asked", "ended", "restarted", "not-running"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSigns:
+    """What the state topic of one flow says: who drives it and how far its slots are.
+
+    ``remaining`` counts source offsets not copied yet, markers included. ``stopped`` names
+    partitions with the reason.
+    """
+
+    flow: str
+    driver: DriverHeartbeat | None
+    request: DriverRequest | None
+    slots: int
+    partitions: int
+    remaining: int
+    stopped: tuple[str, ...]
+
+    @property
+    def beat(self) -> tuple[str, int, bool]:
+        """What changes with each sign of life."""
+        driver = self.driver
+        return (driver.driver, driver.time_ms, driver.ended) if driver else ("", 0, False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last driver said that it ended in good order."""
+        return self.driver is not None and self.driver.ended
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether the standing request is meant for the last driver."""
+        started_after = self.driver.started_after if self.driver else ""
+        return self.request is not None and self.request.request != started_after
+
+    @property
+    def stopped_by(self) -> DriverRequest | None:
+        """The request that keeps the flow stopped: nobody has started it since."""
+        request = self.request
+        return request if request and request.action == "stop" and self.asked_to_end else None
+
+    def summary(self) -> dict[str, Any]:
+        """Return plain JSON for people who look at a task."""
+        return {
+            "flow": self.flow,
+            "application_id": self.driver.application_id if self.driver else "",
+            "driver": f"{self.driver.host}/{self.driver.pid}" if self.driver else "",
+            "heartbeat_ms": self.driver.time_ms if self.driver else 0,
+            "slots": self.slots,
+            "partitions": self.partitions,
+            "remaining": self.remaining,
+            "stopped": len(self.stopped),
+            "reasons": list(self.stopped[:KEPT_REASONS]),
+        }
+
+    def line(self) -> str:
+        """Return one line for a log."""
+        stopped = f", STOPPED: {'; '.join(self.stopped)}" if self.stopped else ""
+        return (
+            f"{self.flow}: {self.slots} slots, {self.partitions} partitions, "
+            f"{self.remaining} offsets to copy{stopped}"
+        )
+
+
+Signs = Mapping[Flow, FlowSigns | None]
+"""What one look found; None for a flow whose target does not answer."""
+
+
+def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
+    """Interpret the current records of a flow's state topic.
+
+    Raises:
+        IntegrityError: a record is damaged.
+    """
+    driver = DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
+    # Reports that are older than this belong to slots of an earlier application.
+    oldest = driver.time_ms - SILENT_S * 1000 if driver else 0
+    reports = [
+        report
+        for key, value in records.items()
+        if key.startswith(b"slot:") and (report := SlotReport.decode(key, value)).time_ms >= oldest
+    ]
+    positions = [entry.position for report in reports for entry in report.positions]
+    statuses = (
+        PartitionStatus.decode(value)
+        for key, value in records.items()
+        if key.startswith(b"status:")
+    )
+    return FlowSigns(
+        flow=str(flow),
+        driver=driver,
+        request=read_request(records),
+        slots=len(reports),
+        partitions=len(positions),
+        remaining=sum(max(0, p.source_end - p.source_next) for p in positions),
+        stopped=tuple(
+            f"{status.topic}-{status.partition}: {status.reason}"
+            for status in statuses
+            if status.state == "stopped"
+        ),
+    )
+
+
+def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
+    """Return the standing request; a damaged one is none, as drivers take it too."""
+    try:
+        return DriverRequest.decode(records[REQUEST_KEY]) if REQUEST_KEY in records else None
+    except IntegrityError:
+        return None
+
+
+def state_topic(context: FlowContext) -> CompactedTopic:
+    """Return the state topic of a flow."""
+    return topic_on(context.target, context.config.flow)
+
+
+def topic_on(target: Cluster, flow: Flow) -> CompactedTopic:
+    """Return the state topic of a flow, on its target."""
+    return target.compacted(internal_topics.replication(flow.source))
+
+
+def standing_request(context: FlowContext) -> str:
+    """Return the id of the request that stands now, empty for none.
+
+    An application notes it when it starts, before anything that takes long: a request that comes
+    while it starts is meant for it.
+    """
+    request = read_request(state_topic(context).read())
+    return request.request if request else ""
+
+
+def look(topics: StateTopics) -> dict[Flow, FlowSigns | None]:
+    """Read the state topic of each flow once; a target that does not answer gives None."""
+    found: dict[Flow, FlowSigns | None] = {}
+    for flow, topic in topics.items():
+        try:
+            found[flow] = read_signs(flow, topic.read())
+        except UnavailableError:
+            found[flow] = None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One flow: its latest signs, when a heartbeat was last seen to change, is it readable."""
+
+    signs: FlowSigns | None = None
+    changed: float | None = None
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Judges the heartbeats of all flows by when they change, on this host's monotonic clock.
+
+    The record of a dead driver stays in the topic, so its presence proves nothing. While a target
+    does not answer nothing is concluded: the driver cannot write there either.
+
+    Args:
+        began: when watching began. All times are monotonic seconds.
+        flows: what was seen of each flow.
+        driver: id of the driver that is supervised, where it is known.
+    """
+
+    began: float
+    flows: Mapping[Flow, _Seen]
+    driver: str = ""
+
+    @classmethod
+    def over(cls, flows: StateTopics, now: float, driver: str = "") -> Watch:
+        """Begin to watch the flows."""
+        return cls(now, {flow: _Seen() for flow in flows}, driver)
+
+    def after(self, found: Signs, now: float) -> Watch:
+        """Return what is known after one more look."""
+        flows = {flow: _seen(seen, found.get(flow), now) for flow, seen in self.flows.items()}
+        return replace(self, flows=flows)
+
+    @property
+    def signs(self) -> tuple[FlowSigns, ...]:
+        """The latest signs of the flows whose target answers."""
+        known = (seen.signs for seen in self.flows.values() if seen.readable)
+        return tuple(signs for signs in known if signs is not None)
+
+    def verdict(self, now: float) -> Verdict:
+        """Say how the application is that drives all flows, as far as they could be read."""
+        seen = self.flows.values()
+        if any(self._has_ended(one) for one in seen):
+            return "ended"
+        if any(one.changed is None for one in seen):
+            late = now - self.began > STARTUP_S and all(one.readable for one in seen)
+            return "lost" if late else "starting"
+        silent = any(_since(one, now) > LOST_S and one.readable for one in seen)
+        return "lost" if silent else "running"
+
+    def next_step(self, now: float) -> NextStep:
+        """Say what a supervisor does that has no application yet: call until it is not "look"."""
+        signs, waited = self.signs, now - self.began
+        if self.stopped_by is not None:
+            return "stay-stopped"
+        if not signs or any(one.driver is None or one.ended for one in signs):
+            return "start"
+        alive = all(one.changed is not None for one in self.flows.values())
+        if any(one.asked_to_end for one in signs):
+            # Its clean end is worth waiting for; without it the new one fences it.
+            return "look" if waited < (LOST_S if alive else LOOK_S) else "start"
+        if alive:
+            return "supervise"
+        return "look" if waited < LOOK_S else "start"
+
+    @property
+    def stopped_by(self) -> DriverRequest | None:
+        """The request that keeps a flow stopped, None where there is none."""
+        return next((one.stopped_by for one in self.signs if one.stopped_by), None)
+
+    def _has_ended(self, seen: _Seen) -> bool:
+        driver = seen.signs.driver if seen.signs else None
+        ours = seen.changed is not None or (driver is not None and driver.driver == self.driver)
+        return driver is not None and driver.ended and ours
+
+
+def _seen(before: _Seen, signs: FlowSigns | None, now: float) -> _Seen:
+    if signs is None:
+        return replace(before, readable=False)
+    changed = before.changed
+    if before.signs is not None and signs.beat != before.signs.beat:
+        changed = now
+    elif not before.readable and changed is not None:
+        changed = now  # it could not write either: time to begin again
+    return _Seen(signs, changed)
+
+
+def _since(seen: _Seen, now: float) -> float:
+    return 0.0 if seen.changed is None else now - seen.changed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request.
+
+    ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
+    ``restarted``: an application has started after the request. ``not-running``: no driver has
+    shown a sign of life. ``application`` and ``host`` are those of the latest driver.
+    """
+
+    flow: Flow
+    action: Action
+    outcome: Outcome
+    application: str = ""
+    host: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to wait for."""
+        finished = {"restarted"} if self.action == "restart" else {"ended", "not-running"}
+        return self.outcome in {*finished, "restarted"}
+
+
+def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
+    """Ask the applications that drive the flows to end, in one record per flow; wait for nothing.
+
+    Raises:
+        SrmError: a target does not answer, or has no state topic of the flow. The other flows have
+            been asked: one of them is enough for an application that copies several.
+    """
+    request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
+    failures: list[SrmError] = []
+    for topic in topics.values():
+        try:
+            topic.write({REQUEST_KEY: request.value()})
+        except SrmError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return request
+
+
+def ask(
+    topics: StateTopics,
+    action: Action,
+    by: str,
+    now_ms: int,
+    wait_s: float,
+    show: Callable[[tuple[Answer, ...]], None] = lambda _answers: None,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[Answer, ...]:
+    """Ask the applications that drive the flows to end and wait for what becomes of it.
+
+    Flows that no replicator has ever driven are left out of the request. It can be repeated at any
+    time.
+
+    Args:
+        topics: state topics of the flows.
+        action: "stop", or "restart" where supervision shall start another application.
+        by: who asks, for people.
+        now_ms: epoch milliseconds.
+        wait_s: seconds after which the answers are returned as they are.
+        show: called with the answers after each look.
+        clock: monotonic seconds.
+        pause: waits for so many seconds.
+
+    Raises:
+        SrmError: a target does not answer or refuses the record.
+    """
+    known = {flow: topic for flow, topic in topics.items() if topic.read()}
+    began = clock()
+    watch = Watch.over(known, began).after(look(known), began)
+    request = request_end(known, action, by, now_ms)
+    never = tuple(Answer(flow, action, "not-running") for flow in topics if flow not in known)
+    while True:
+        watch = watch.after(look(known), clock())
+        answers = (*never, *_answers(watch, request, clock()))
+        show(answers)
+        if all(answer.done for answer in answers) or clock() - began > wait_s:
+            return answers
+        pause(POLL_S)
+
+
+def _answers(watch: Watch, request: DriverRequest, now: float) -> tuple[Answer, ...]:
+    return tuple(
+        answer(flow, seen.signs, request, now - (seen.changed or watch.began))
+        for flow, seen in watch.flows.items()
+    )
+
+
+def answer(flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float) -> Answer:
+    """Say what became of a request; ``silent_s`` are seconds without a change of the heartbeat."""
+    driver = signs.driver if signs else None
+    if driver is None:
+        return Answer(flow, request.action, "not-running")
+    outcome: Outcome = "asked"
+    if driver.started_after == request.request:
+        outcome = "restarted"
+    elif driver.ended:
+        outcome = "ended"
+    elif silent_s > SILENT_S:
+        outcome = "not-running"
+    return Answer(flow, request.action, outcome, driver.application_id, driver.host)

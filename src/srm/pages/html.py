@@ -1,0 +1,41 @@
+"""HTML pages: self-contained files, all in one style (``templates/page.css``)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress
+from srm.domain.move.report import MoveReport
+
+
+def render_page(template: str, **values: object) -> str:
+    """Render a template, named ``<package>/<file>``; ``pages/page.css`` is there to be included.
+
+    Args:
+        template: ``pages/...`` for one of this package, ``demo/...`` for one of the demo.
+        values: what the template shows; a name it lacks is an error.
+    """
+    packages = ("pages", "demo")
+    environment = Environment(
+        loader=PrefixLoader({name: PackageLoader(f"srm.{name}") for name in packages}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["clock"] = _clock
+    return environment.get_template(template).render(values)
+
+
+def move_page(plan: MovePlan, progress: MoveProgress, report: MoveReport) -> str:
+    """Return the report of a move as one self-contained page."""
+    return render_page("pages/move_report.html", plan=plan, progress=progress, report=report)
+
+
+def _clock(time_ms: int) -> str:
+    return (
+        datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    )

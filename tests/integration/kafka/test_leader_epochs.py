@@ -1,0 +1,108 @@
+"""Offsets on another cluster, where leader epochs are counted from the start again (KIP-320)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.kafka_tools import run_tool
+from tests.waiting import eventually
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+
+def test_a_group_resumes_where_its_leader_epoch_is_of_the_future_there_and_back(
+    clusters, broker_factory
+):
+    """A consumer that finds an epoch above the leader's refreshes its metadata for ever."""
+    name = f"epochs-{uuid.uuid4().hex[:8]}"
+    partition = TopicPartition(name, 0)
+    old, new = broker_factory("X"), clusters["B"]
+    source_props = {"bootstrap.servers": old.bootstrap}
+    target_props = {"bootstrap.servers": new.bootstrap}
+    with (
+        KafkaCluster("X", *[source_props] * 3, timeout_s=60) as source,
+        KafkaCluster("B", *[target_props] * 3, timeout_s=60) as target,
+    ):
+        for cluster, props in ((source, source_props), (target, target_props)):
+            cluster.create_topics([TopicSpec(name, 1, 1, {})])
+            _produce(props, name, range(2))
+        for _ in range(2):  # each time the partition gets a leader of a higher epoch
+            old.kill()
+            old.start()
+            old.wait_ready()
+        _produce(source_props, name, range(2, 5))
+        _produce(target_props, name, range(2, 5))
+        _read_and_commit(source_props, name, 3)
+        assert _leader_epoch(source_props, name) > _leader_epoch_of_log(target_props, name)
+
+        target.commit_idle(name, source.committed(name))
+
+        assert target.committed(name) == {partition: 3}
+        assert _leader_epoch(target_props, name) is None
+        assert _java_reads(new.bootstrap, name, 2) == ["3", "4"]
+
+        source.commit_idle(name, target.committed(name))
+
+        assert source.committed(name) == {partition: 5}
+        assert _leader_epoch(source_props, name) is None
+        _produce(source_props, name, range(5, 7))
+        assert _java_reads(old.bootstrap, name, 2) == ["5", "6"]
+
+
+def _produce(props: Mapping[str, str], topic: str, numbers: range) -> None:
+    producer = Producer(props)
+    for number in numbers:
+        producer.produce(topic, str(number).encode(), partition=0)
+    assert producer.flush(60) == 0
+
+
+def _read_and_commit(props: Mapping[str, str], name: str, records: int) -> None:
+    """Read some records and commit after the last one, as an application does."""
+    settings = {"group.id": name, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**props, **settings})
+    consumer.subscribe([name])
+    read = []
+
+    def got() -> bool:
+        message = consumer.poll(0.5)
+        if message is not None and not message.error():
+            read.append(message)
+        return len(read) == records
+
+    eventually(got, "the records")
+    consumer.commit(message=read[-1], asynchronous=False)
+    consumer.close()
+
+
+def _leader_epoch(props: Mapping[str, str], group: str) -> int | None:
+    """Leader epoch that a group has committed with its offset."""
+    consumer = Consumer({**props, "group.id": group})
+    [found] = consumer.committed([KafkaTopicPartition(group, 0)], timeout=30)
+    consumer.close()
+    return found.leader_epoch
+
+
+def _leader_epoch_of_log(props: Mapping[str, str], topic: str) -> int:
+    """Leader epoch of the newest record."""
+    consumer = Consumer({**props, "group.id": "nobody"})
+    consumer.assign([KafkaTopicPartition(topic, 0, 4)])
+    found = []
+    eventually(lambda: found.extend(filter(None, [consumer.poll(0.5)])) or found, "a record")
+    consumer.close()
+    return found[0].leader_epoch()
+
+
+def _java_reads(bootstrap: str, name: str, records: int) -> list[str]:
+    servers = ("--bootstrap-server", bootstrap, "--topic", name, "--group", name)
+    limits = ("--max-messages", str(records), "--timeout-ms", "45000")
+    return run_tool(CONSUMER, *servers, *limits, timeout_s=90).stdout.split()

@@ -1,0 +1,158 @@
+"""What the brokers themselves are asked, behind every kind of security and with rights missing."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from tests.identities import identity_provider
+from tests.integration.rights import Right, user_with
+from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
+
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import GroupDescription, TopicSpec
+from srm.errors import AuthorizationError
+from srm.kafka.cluster import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with identity_provider() as identities:
+        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.broker.kill()
+
+
+@pytest.fixture(scope="module")
+def topics(secured: SecuredBroker) -> Iterator[tuple[str, str]]:
+    """Two topics with an open transaction; a group of the first one's name has offsets in it."""
+    props = {"bootstrap.servers": secured.broker.bootstrap}
+    first, second = f"pay-{uuid.uuid4().hex[:8]}", f"audit-{uuid.uuid4().hex[:8]}"
+    with KafkaCluster("P", props, props, props) as cluster:
+        cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in (first, second)])
+        cluster.commit_idle(first, {TopicPartition(first, 0): 0})
+    producer = Producer({**props, "transactional.id": first, "transaction.timeout.ms": 600_000})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for name in (first, second):
+        producer.produce(name, b"x", partition=0)
+    producer.flush(30)
+    yield first, second
+    producer.abort_transaction(30)
+
+
+def as_user(secured: SecuredBroker, *rights: Right) -> KafkaCluster:
+    return KafkaCluster("P", *[user_with(secured, rights)] * 3, timeout_s=10)
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_brokers_are_asked_with_every_kind_of_security(
+    secured: SecuredBroker, topics: tuple[str, str], way: str
+) -> None:
+    first, second = topics
+    partition = TopicPartition(first, 0)
+    properties = secured.ways_in()[way]
+    with KafkaCluster("P", *[properties] * 3) as cluster:
+        assert cluster.groups([first]) == {first: GroupDescription(first, "empty")}
+        assert cluster.groups()[first].state == "empty"
+        assert cluster.committed(first) == {partition: 0}
+        assert cluster.pending_commits(first) == frozenset()
+        [transaction] = cluster.open_transactions([partition])[partition]
+        assert transaction.transactional_id == first
+        assert transaction.age_ms is not None
+        assert frozenset({first, second}) in (cluster.transactional_topics() or ())
+
+
+def test_a_group_that_may_not_be_described_is_unknown_and_fails_no_other(
+    secured: SecuredBroker, topics: tuple[str, str]
+) -> None:
+    first, _ = topics
+    with as_user(secured, Right("P", "Describe", "--group", first)) as cluster:
+        found = cluster.groups([first, "of-others"])
+
+        assert found[first].state == "empty"
+        assert found["of-others"].state == "unknown"
+        assert "grant Describe on group of-others to srm's principal" in found["of-others"].reason
+        assert cluster.groups().keys() == {first}
+        with pytest.raises(AuthorizationError, match="grant Describe on group of-others"):
+            cluster.committed("of-others")
+        with pytest.raises(AuthorizationError, match="grant Describe on group of-others"):
+            cluster.pending_commits("of-others")
+
+
+def test_producers_take_read_on_the_topic(secured: SecuredBroker, topics: tuple[str, str]) -> None:
+    partition = TopicPartition(topics[0], 0)
+    describe = Right("P", "Describe", "--topic", topics[0])
+    for rights in ((), (describe,)):
+        with as_user(secured, *rights) as cluster:
+            for call in (cluster.open_transactions, cluster.active_producers):
+                with pytest.raises(AuthorizationError, match=f"grant Read on topic {topics[0]} "):
+                    call([partition])
+    with as_user(secured, replace(describe, operation="Read")) as cluster:
+        assert cluster.active_producers([partition]).keys() == {partition}
+
+
+def test_a_transaction_is_seen_without_its_id_where_that_may_not_be_described(
+    secured: SecuredBroker, topics: tuple[str, str]
+) -> None:
+    partition = TopicPartition(topics[0], 0)
+    read = Right("P", "Read", "--topic", topics[0])
+    with as_user(secured, read) as cluster:
+        [hidden] = cluster.open_transactions([partition])[partition]
+        assert (hidden.transactional_id, hidden.age_ms, hidden.first_offset) == (None, None, 0)
+    with as_user(secured, read, Right("P", "Describe", "--transactional-id", topics[0])) as cluster:
+        [named] = cluster.open_transactions([partition])[partition]
+        assert named.transactional_id == topics[0]
+        assert named.age_ms is not None
+
+
+def test_topics_of_one_transaction_cannot_be_known_without_the_log_of_transactions(
+    secured: SecuredBroker, topics: tuple[str, str]
+) -> None:
+    log = Right("P", "Read", "--topic", "__transaction_state")
+    for rights in ((), (replace(log, operation="Describe"),)):
+        with as_user(secured, *rights) as cluster:
+            assert cluster.transactional_topics() is None
+    with as_user(secured, log) as cluster:
+        assert frozenset(topics) in (cluster.transactional_topics() or ())
+
+
+def test_removing_members_takes_read_on_the_group(
+    secured: SecuredBroker, topics: tuple[str, str]
+) -> None:
+    group = topics[0]
+    with (
+        as_user(secured, Right("P", "Describe", "--group", group)) as cluster,
+        pytest.raises(AuthorizationError, match=f"grant Read on group {group} "),
+    ):
+        cluster.remove_static_members(group, ["shop-1"])
+    with as_user(secured, Right("P", "Read", "--group", group)) as cluster:
+        cluster.remove_static_members(group, ["shop-1"])
+
+
+def test_a_login_that_is_refused_is_said_at_once(secured: SecuredBroker) -> None:
+    properties = {**secured.ways_in()["PLAIN over TLS"], "sasl.password": "guessed"}
+    with (
+        KafkaCluster("P", *[properties] * 3, timeout_s=20) as cluster,
+        pytest.raises(AuthorizationError, match=r"cluster P.*check sasl\.username"),
+    ):
+        cluster.groups()
+
+
+def test_sessions_that_end_are_renewed(secured: SecuredBroker, topics: tuple[str, str]) -> None:
+    """The connections of one cluster are kept, longer than brokers keep their sessions."""
+    session = {"bootstrap.servers": secured.broker.address("SHORT")}
+    properties = {**secured.ways_in()["SCRAM-SHA-512 over TLS"], **session}
+    until = time.monotonic() + 3 * SESSION_MS / 1000
+    with KafkaCluster("P", *[properties] * 3, timeout_s=20) as cluster:
+        while time.monotonic() < until:
+            assert cluster.groups([topics[0]])[topics[0]].state == "empty"

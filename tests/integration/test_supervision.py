@@ -1,0 +1,112 @@
+"""Ending a replicator by a record in Kafka: real brokers, drivers in other processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.waiting import eventually
+
+from srm.cli import main as cli
+from srm.config.loader import load_config
+from srm.domain.topics import Flow
+from srm.engine import supervision
+from srm.engine.ports import CompactedTopic
+from srm.stack.kafka import KafkaBroker
+from srm.wiring import open_flow
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+PROGRAM = Path(__file__).with_name("driver_process.py")
+END_S = 60.0
+
+
+class Lab:
+    """One flow with aliases of its own and the programs that drive it."""
+
+    def __init__(self, file: Path, flow: Flow, topic: CompactedTopic) -> None:
+        self.file, self.flow, self.topic = file, flow, topic
+        self.programs: list[subprocess.Popen[bytes]] = []
+
+    def drive(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a driver and wait for its first heartbeat."""
+        program = subprocess.Popen(
+            [sys.executable, str(PROGRAM), name, str(self.file), str(self.flow)]
+        )
+        self.programs.append(program)
+        eventually(lambda: self.driver() == (name, False), f"a heartbeat of {name}", END_S)
+        return program
+
+    def signs(self) -> supervision.FlowSigns:
+        return supervision.read_signs(self.flow, self.topic.read())
+
+    def driver(self) -> tuple[str, bool] | None:
+        found = self.signs().driver
+        return (found.driver, found.ended) if found else None
+
+    def command(self, *words: str) -> None:
+        cli.app(["replicator", *words, "-c", str(self.file), "--json"], standalone_mode=False)
+
+
+@pytest.fixture
+def lab(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Lab]:
+    unique = uuid.uuid4().hex[:6]
+    flow = Flow(f"P{unique}", f"B{unique}")
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        f"clusters = {flow.source}, {flow.target}\n"
+        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
+        f"{flow.target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
+        f"{flow}.enabled = true\n"
+        f"topics = none-{unique}\n"
+        "replication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+        "checkpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+    )
+    with open_flow(load_config(file), flow) as context:
+        made = Lab(file, flow, supervision.state_topic(context))
+        yield made
+        for program in made.programs:
+            program.kill()
+            program.wait(10)
+
+
+def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alone(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No process id is used: all that both sides know is the flow."""
+    first = lab.drive("first")
+
+    lab.command("stop")
+
+    [answer] = json.loads(capsys.readouterr().out)
+    assert (answer["outcome"], answer["host"]) == ("ended", "elsewhere")
+    assert first.wait(END_S) == 0
+    assert lab.driver() == ("first", True)
+    assert lab.signs().stopped_by is not None
+
+    second = lab.drive("second")
+    beat = lab.signs().beat
+    eventually(lambda: lab.signs().beat > beat, "another heartbeat of the second", END_S)
+    assert second.poll() is None, "the request is older than this driver"
+    assert lab.signs().stopped_by is None, "somebody has started it by hand"
+
+
+def test_a_restart_is_complete_when_another_driver_has_started(lab: Lab) -> None:
+    first = lab.drive("first")
+
+    def supervise(answers: tuple[supervision.Answer, ...]) -> None:
+        if answers[0].outcome == "ended":
+            lab.drive("second")
+
+    answers = supervision.ask({lab.flow: lab.topic}, "restart", "test", 0, END_S, supervise)
+
+    assert [answer.outcome for answer in answers] == ["restarted"]
+    assert first.wait(END_S) == 0
+    assert lab.driver() == ("second", False)

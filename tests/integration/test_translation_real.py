@@ -1,0 +1,331 @@
+"""What a commit means on the other side, and what may fool a gate, between real brokers."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.copying import delete_before
+from tests.integration.moving import Site
+from tests.waiting import eventually
+
+from srm.config.loader import load_config
+from srm.domain import internal_topics
+from srm.domain.map_records import map_partition
+from srm.domain.topics import TopicPartition
+from srm.engine import checkpoints, move
+from srm.engine.move import MoveContext, MovePlan, MoveReport, MoveRequest
+from srm.engine.translate import translate
+from srm.errors import GateClosedError
+from srm.stack.jars import kafka_class_path
+from srm.stack.java import find_java
+from srm.stack.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+MEMBER = Path(__file__).with_name("StreamsMember.java")
+
+
+@pytest.fixture
+def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
+    """200 payments in partition 0 on P."""
+    made = Site(clusters, tmp_path)
+    produce(made, made.p, 200)
+    yield made
+    for cluster in made.clusters.values():
+        cluster.close()
+
+
+def produce(site: Site, alias: str, records: int, size: int = 10) -> None:
+    producer = Producer(site.config.client(alias, "producer"))
+    for _ in range(records):
+        producer.produce(site.topic, b"x" * size, partition=0)
+    assert producer.flush(30) == 0
+
+
+@contextmanager
+def transaction(site: Site, alias: str) -> Iterator[Producer]:
+    """An open transaction of some application, with one record; aborted in the end."""
+    settings = {"transactional.id": f"someone-{site.unique}", "transaction.timeout.ms": 600_000}
+    producer = Producer({**site.config.client(alias, "producer"), **settings})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(site.topic, b"open", partition=0)
+    producer.flush(30)
+    try:
+        yield producer
+    finally:
+        producer.abort_transaction(30)
+
+
+@contextmanager
+def plain_writer(site: Site, alias: str) -> Iterator[list[int]]:
+    """A producer that follows nobody; yields the offsets that were acknowledged."""
+    stop, acknowledged = threading.Event(), list[int]()
+
+    def work() -> None:
+        producer = Producer(site.config.client(alias, "producer"))
+        while not stop.wait(0.01):
+            producer.produce(
+                site.topic,
+                b"plain",
+                partition=0,
+                on_delivery=lambda error, message: error or acknowledged.append(message.offset()),
+            )
+            producer.poll(0)
+        producer.flush(30)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def start(site: Site, alias: str, name: str, commits: Mapping[str, int]) -> str:
+    """A group that has committed in partition 0 of topics, and left."""
+    group = site.group(name)
+    offsets = {TopicPartition(topic, 0): offset for topic, offset in commits.items()}
+    site.clusters[alias].commit_idle(group, offsets)
+    return group
+
+
+def request(site: Site, *groups: str, back: bool = False, **choices: bool) -> MoveRequest:
+    sides = (site.b, site.p) if back else (site.p, site.b)
+    operation = "failback" if back else "failover"
+    return MoveRequest(operation, *sides, (site.topic,), groups, quiet_seconds=0.5, **choices)
+
+
+def move_id(context: MoveContext) -> str:
+    return f"m-{context.source.alias}"
+
+
+def held(context: MoveContext, wanted: MoveRequest) -> MovePlan:
+    """Plan, once replication has caught up as far as it can, and hold."""
+    plan = move.plan(context, wanted, move_id(context))
+    move.hold(context, move_id(context))
+    return plan
+
+
+def finish(context: MoveContext) -> MoveReport:
+    eventually(lambda: move.wait_status(context, move_id(context)).ready, "the move is ready")
+    move.apply(context, move_id(context))
+    move.go(context, move_id(context))
+    move.verify(context, move_id(context))
+    return move.report(context, move_id(context))
+
+
+def blocked_by(context: MoveContext, text: str) -> str:
+    """Wait until a reason is the only one that is left, and return it."""
+
+    def alone() -> bool:
+        return all(
+            text in reason
+            for reason in (move.wait_status(context, move_id(context)).blocking or ("",))
+        )
+
+    eventually(alone, f"nothing but {text!r} is in the way")
+    return move.wait_status(context, move_id(context)).blocking[0]
+
+
+def copied(context: MoveContext, site: Site, records: int) -> None:
+    place = TopicPartition(site.topic, 0)
+    source_next = lambda: (  # noqa: E731 - polled
+        (position := context.forward.maps.load([site.topic]).get(place).position)
+        and position.source_next
+    )
+    eventually(lambda: (source_next() or 0) >= records, "the copy has caught up")
+
+
+def test_a_plain_writer_in_the_shadow_of_an_open_transaction_is_seen(site: Site) -> None:
+    """All last stable offsets stand still meanwhile: the gate once opened with RPO 0."""
+    group = start(site, site.p, "g", {site.topic: 200})
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 200)
+        with transaction(site, site.p):
+            with plain_writer(site, site.p) as acknowledged:
+                held(context, request(site, group))
+                eventually(
+                    lambda: any(
+                        "still written to" in reason
+                        for reason in move.wait_status(context, move_id(context)).blocking
+                    ),
+                    "the writer is seen",
+                )
+                eventually(lambda: len(acknowledged) > 100, "it has written much")
+            reason = blocked_by(context, "transaction is open from offset 200 on")
+            assert f"transactional id 'someone-{site.unique}'" in reason
+            assert "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic" in reason
+            with pytest.raises(GateClosedError, match="transaction is open"):
+                move.go(context, move_id(context))
+        report = finish(context)
+        assert report.rpo_records == 0
+
+
+def test_what_an_accepted_transaction_holds_back_is_the_rpo(site: Site) -> None:
+    group = start(site, site.p, "g", {site.topic: 200})
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 200)
+        with transaction(site, site.p):
+            produce(site, site.p, 50)
+            held(context, request(site, group, accept_open_transactions=True))
+            report = finish(context)
+            produce(site, site.p, 7)
+            move.verify(context, move_id(context))
+            late = move.report(context, move_id(context))
+
+    assert (report.rpo_records, dict(report.residue)) == (51, {})
+    assert dict(late.residue) == {site.topic: 7}
+    assert f"{site.topic}-0: 51 records from offset 200 on are not on" in report.problems[1]
+
+
+def test_a_group_whose_offsets_are_in_a_transaction_is_waited_for(site: Site) -> None:
+    group = start(site, site.p, "g", {site.topic: 50})
+    consumer = Consumer({**site.config.client(site.p, "consumer"), "group.id": group})
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 200)
+        with transaction(site, site.p) as producer:
+            producer.send_offsets_to_transaction(
+                [KafkaTopicPartition(site.topic, 0, 150)], consumer.consumer_group_metadata(), 30
+            )
+            held(context, request(site, group, accept_open_transactions=True))
+            reason = blocked_by(context, "in a transaction")
+        finish(context)
+        consumer.close()
+
+        assert f"group {group} has offsets of {site.topic}-0 in a transaction" in reason
+        committed = site.clusters[site.b].committed(group)
+        aborted = translate(context.forward, TopicPartition(site.topic, 0), 50)
+        assert committed[aborted.to_partition] == aborted.to_offset
+
+
+def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
+    group = site.group("streams")
+    host, port = site.config.client(site.p, "admin")["bootstrap.servers"].split(":")
+    java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1"]
+    member = subprocess.Popen(
+        [*java, "-cp", kafka_class_path(), str(MEMBER), host, port, group, site.topic, "10"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert member.stdout is not None
+        eventually(lambda: member.stdout.readline().strip() == "committed", "it has committed")
+        with site.replicating(), site.context(site.p, site.b) as context:
+            copied(context, site, 200)
+            outcomes = checkpoints.compute(context.forward, [group])
+            everything = move.plan(context, replace(request(site), groups=()), dry_run=True)
+            held(context, request(site, group))
+            reason = blocked_by(context, "still active")
+            with pytest.raises(GateClosedError):
+                move.apply(context, move_id(context))
+    finally:
+        member.kill()
+        member.wait(30)
+
+    assert [outcome.state for outcome in outcomes] == ["translated"]
+    assert group in everything.group_names
+    assert f"group {group} is still active on {site.p} (streams-app@" in reason
+
+
+def test_a_reader_of_an_open_transactions_tail_has_a_floor_checkpoint(site: Site) -> None:
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 200)
+        with transaction(site, site.p):
+            produce(site, site.p, 50)
+            group = start(site, site.p, "g", {site.topic: 240})
+            [outcome] = checkpoints.compute(context.forward, [group])
+
+    assert (outcome.state, outcome.remaining, outcome.reached) == ("not-copied-yet", 40, 200)
+    assert outcome.checkpoint is not None
+    assert "a transaction is open from offset 200 on" in outcome.reason
+
+
+def test_records_the_target_refused_are_skipped_and_missing(site: Site) -> None:
+    with site.path.open("a") as properties:
+        properties.write("\ndata.loss.policy = continue\n")
+    site.config = load_config(site.path)
+    remote = f"{site.p}.{site.topic}"
+    site.clusters[site.b].alter_topic_configs({remote: {"max.message.bytes": "5000"}})
+    for _ in range(3):
+        produce(site, site.p, 1, size=20_000)
+    produce(site, site.p, 10)
+    group = start(site, site.p, "g", {site.topic: 100})
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 213)
+        blocked = move.plan(context, request(site, group), dry_run=True)
+        held(context, request(site, group, accept_skips=True))
+        report = finish(context)
+
+    assert "would skip 3 records it has still to read (3 offsets were never" in blocked.blocking[0]
+    assert (report.rpo_records, report.groups[group].skipped, report.ok) == (3, 3, False)
+    assert any("3 records were never copied" in problem for problem in report.problems)
+
+
+def test_a_move_back_asks_before_it_skips_what_the_original_has_dropped(site: Site) -> None:
+    with site.replicating(), site.context(site.b, site.p) as context:
+        copied(MoveContext(context.reverse, context.forward), site, 200)
+        before = TopicPartition(site.topic, 0)
+        maps = context.reverse.maps.load([site.topic]).get(before)
+        tenth, fiftieth = (maps.runs[0].target_start + n for n in (10, 50))
+        assert fiftieth > tenth
+        group = start(site, site.b, "g", {f"{site.p}.{site.topic}": tenth})
+        delete_before(site.config.client(site.p, "admin"), site.topic, 50)
+        blocked = move.plan(context, request(site, group, back=True), dry_run=True)
+        accepted = move.plan(
+            context, request(site, group, back=True, accept_skips=True), dry_run=True
+        )
+
+    assert "would skip 40 records" in blocked.blocking[0]
+    rows = {p.topic: p for p in accepted.groups[0].positions if p.partition == 0}
+    assert accepted.blocking == ()
+    row = rows[f"{site.p}.{site.topic}"]
+    assert (row.resume, row.skipped, row.state) == (50, 40, "translated")
+
+
+def test_a_damaged_map_has_its_own_reason(site: Site) -> None:
+    group = start(site, site.p, "g", {site.topic: 100})
+    topic = internal_topics.offset_map(site.p)
+    with site.context(site.p, site.b) as context:
+        with site.replicating():
+            copied(context, site, 200)
+        table = site.clusters[site.b].compacted(topic, map_partition(site.topic, 0))
+        table.write(dict.fromkeys(table.read(), b"damaged"))
+        plan = move.plan(context, request(site, group), dry_run=True)
+
+    [reason] = [reason for reason in plan.blocking if group in reason]
+    assert f"the offset map of {site.topic}-0 cannot be used" in reason
+    assert "restart the replicator" in reason
+
+
+def test_nothing_is_skipped_by_a_first_failover_with_the_default_reset_policy(site: Site) -> None:
+    group = start(site, site.p, "g", {site.topic: 200})
+    with site.replicating(), site.context(site.p, site.b) as context:
+        copied(context, site, 200)
+        held(context, request(site, group))
+        finish(context)
+        produce(site, site.b, 9)
+        settings = {"group.id": group, "auto.offset.reset": "latest"}
+        consumer = Consumer({**site.config.client(site.b, "consumer"), **settings})
+        consumer.subscribe([site.topic, f"{site.p}.{site.topic}"])
+        seen: list[int] = []
+
+        def read() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                seen.append(message.offset())
+            return len(seen) >= 9
+
+        eventually(read, "what was written on B before the consumer came is read")
+        consumer.close()
+
+    assert seen == list(range(9))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from srm.domain.move.presence import (
+    ANNOUNCED_MS,
+    Presence,
+    StampedAck,
+    Writer,
+    Writers,
+    strangers,
+    unheld_producers,
+    unknown_writers,
+)
+from srm.domain.move.routes import Ack
+from srm.domain.topics import TopicPartition
+
+TP = TopicPartition("T", 0)
+
+
+def said(client, state="resumed", generation=0, stamped_ms=1_000, subject="topic:T"):
+    ack = Ack(subject, client, generation, state, "P", 0, kind="producer", host="h1")
+    return StampedAck(ack, stamped_ms)
+
+
+def present(*acks, now_ms=1_000):
+    return Presence.of(acks, now_ms)
+
+
+def test_what_a_client_said_last_counts_whichever_cluster_it_said_it_to():
+    presence = present(said("c", "held", 3, 5_000), said("c", "resumed", 0, 4_000), now_ms=5_000)
+
+    assert presence.not_held("topic:T", 3) == ()
+
+
+def test_a_client_that_stopped_announcing_itself_is_not_waited_for():
+    silent = said("c", stamped_ms=1_000)
+
+    assert present(silent, now_ms=1_000 + ANNOUNCED_MS).followers("topic:T") == (silent.ack,)
+    assert present(silent, now_ms=1_001 + ANNOUNCED_MS).followers("topic:T") == ()
+
+
+def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
+    presence = present(said("old", "held", 2), said("ready", "held", 3), said("busy"))
+
+    reasons = list(unheld_producers(["T"], {"topic:T": 3}, presence))
+
+    assert {reason.split()[1] for reason in reasons} == {"old", "busy"}
+    assert any("producer busy on h1 of topic T has not stopped" in reason for reason in reasons)
+
+
+def test_the_time_of_the_last_acknowledgement_is_known_once_all_have_acknowledged():
+    one, other = said("a", "held", 3, 2_000), said("b", "held", 3, 2_500)
+
+    assert present(one, other).held_at_ms("topic:T", 3) == 2_500
+    assert present(one, said("b")).held_at_ms("topic:T", 3) is None
+    assert present().held_at_ms("topic:T", 3) is None
+
+
+def test_members_that_announced_nothing_are_strangers():
+    presence = present(said("c1", subject="group:g"))
+
+    assert strangers("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
+
+
+def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
+    before = {(TP, 7): 10, (TP, 8): 3}
+    seen = Writers((Writer(TP, 7, 11, 0), Writer(TP, 8, 3, 0)), before, held_ms=10**9)
+
+    assert seen.wrote_since_hold("T") == {7}
+    assert seen.recent("T") == {7}
+
+
+def test_producer_ids_beyond_those_that_follow_are_counted():
+    writers = Writers((Writer(TP, 7, 1, 990), Writer(TP, 8, 1, 995)), {}, held_ms=1_000)
+
+    assert unknown_writers("T", writers, present(said("c"))) == 1
+    assert unknown_writers("T", writers, present(said("c"), said("d"))) == 0
+    assert unknown_writers("other", writers, present()) == 0

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.warnings import Surroundings, surrounding_warnings
+
+REQUEST = MoveRequest("failover", "P", "B")
+COVERED = frozenset({"T"})
+
+
+def warned(**around):
+    found = Surroundings(**{"opposite_topics": COVERED, "report_limit_ms": 15_000, **around})
+    return list(surrounding_warnings(REQUEST, ["T"], found))
+
+
+def test_a_move_in_good_surroundings_has_no_warning():
+    assert warned() == []
+
+
+@pytest.mark.parametrize(
+    ("around", "words"),
+    [
+        ({"report_age_ms": None}, "the replicator of P->B has never reported"),
+        ({"report_age_ms": 60_000}, "last reported 60 s ago"),
+        ({"opposite_enabled": False}, "set B->P.enabled=true"),
+        ({"opposite_topics": frozenset()}, "srm-control topics --source B --target P --add T"),
+        ({"plain_members": {"g": ("c@h",)}}, "group g: c@h does not follow routes"),
+        ({"plain_writers": {"T": 2}}, "topic T: 2 producers that wrote"),
+        ({"staying": {"other": ("T",)}}, "group other reads T on P and does not move"),
+        ({"strays": {"g": ("g-repartition",)}}, "without its offsets on g-repartition"),
+        ({"share_groups": ("s",)}, "share groups are not moved: s"),
+        ({"retention_ms": {"T": (None, 1000)}}, "T keeps records 1000 ms on B but for ever on P"),
+        ({"retention_ms": {"T": (2000, 1000)}}, "raise retention.ms there"),
+        ({"skew_ms": {"P": -8_000}}, "the clock of cluster P is 8.0 s behind this host's"),
+    ],
+)
+def test_each_danger_around_a_move_is_a_warning_with_its_remedy(around, words):
+    [warning] = warned(**around)
+
+    assert words in warning
+
+
+def test_longer_retention_on_the_target_and_small_skew_are_no_dangers():
+    assert warned(retention_ms={"T": (1000, None), "U": (5, 6)}, skew_ms={"P": 500}) == []

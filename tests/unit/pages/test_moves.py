@@ -1,0 +1,143 @@
+"""A move in words, tables and pages: the same for commands, tasks and reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from srm.domain.move.gate import GroupSync, SyncStatus
+from srm.domain.move.plan import GroupPlan, MovePlan
+from srm.domain.move.positions import PartitionMove
+from srm.domain.move.progress import MoveProgress
+from srm.domain.move.report import GroupReport, MoveReport
+from srm.domain.move.request import MoveRequest
+from srm.pages.html import move_page
+from srm.pages.moves import (
+    as_text,
+    plan_summary,
+    plan_view,
+    progress_line,
+    reasons_text,
+    report_line,
+    report_view,
+    sync_view,
+)
+
+POSITION = PartitionMove(
+    topic="Payments",
+    partition=0,
+    target_topic="P.Payments",
+    direction="forward",
+    state="translated",
+    committed=1000,
+    lag=50,
+    resume=990,
+)
+PLAN = MovePlan(
+    move_id="failover-1",
+    created_ms=1,
+    request=MoveRequest("failover", "P", "B", topics=("Payments",)),
+    topics=("Payments",),
+    groups=(GroupPlan("billing", ("c-1@host",), (POSITION,)),),
+    blocking=("group audit has [no] commits",),
+    warnings=("replication of Payments lags by 3 records: the move will wait for it",),
+    fingerprint="f",
+)
+REPORT = MoveReport(
+    move_id="failover-1",
+    operation="failover",
+    source="P",
+    target="B",
+    ok=False,
+    step="reported",
+    topics=("Payments",),
+    created_ms=1,
+    rpo_records=0,
+    rto_seconds=4.25,
+    rto_steps={"hold": 1.0, "wait and apply": 2.0},
+    groups={
+        "billing": GroupReport(
+            50, 0, 2, 1, resumed=True, rto_seconds=4.25, first_commit_seconds=None
+        )
+    },
+    residue={"Payments": 7},
+    problems=("group billing read 2 records again",),
+)
+WAITING = SyncStatus(
+    move_id="failover-1",
+    ready=False,
+    applied=False,
+    blocking=tuple(f"reason {n}" for n in range(7)),
+    unapplied=(),
+    remaining_records=1500,
+    groups=(GroupSync("billing", 1, synchronised=False, applied=False, remaining=1500),),
+    eta_seconds=4.0,
+    elapsed_seconds=3.0,
+    timed_out=False,
+)
+
+
+def rows(text: str, first: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if line.strip().startswith(first)]
+
+
+def test_the_plan_shows_where_each_group_resumes_and_what_speaks_against_it() -> None:
+    text = as_text(plan_view(PLAN))
+
+    assert rows(text, "billing") == [
+        ["billing", "Payments-0", "1,000", "50", "P.Payments-0", "990", "0", "0", "translated"]
+    ]
+    assert "resumes at" in text
+    assert "warning: replication of Payments lags by 3 records" in text
+    assert "blocked: group audit has [no] commits" in text, "no markup in what is shown"
+
+
+def test_partitions_that_nobody_reads_are_left_out_of_the_plan() -> None:
+    unread = replace(POSITION, state="no-commit", committed=None, resume=None, lag=0)
+    plan = replace(PLAN, groups=(GroupPlan("billing", (), (unread,)),))
+
+    assert rows(as_text(plan_view(plan)), "billing") == []
+
+
+def test_the_summary_of_a_plan_counts_by_group() -> None:
+    summary = plan_summary(PLAN)
+
+    assert summary["groups"] == {"billing": {"members": 1, "lag": 50, "re_read": 0, "skipped": 0}}
+    assert (summary["source"], summary["target"]) == ("P", "B")
+
+
+def test_the_report_is_one_line_for_a_note_and_a_row_for_each_group() -> None:
+    assert report_line(REPORT) == (
+        "failover P->B: not clean: group billing read 2 records again; RPO 0 records, RTO 4.2 s "
+        "(hold 1.0 s, wait and apply 2.0 s), skipped 0, re-read 2, residue 7"
+    )
+    text = as_text(report_view(REPORT))
+    assert rows(text, "billing") == [["billing", "50", "0", "2", "1", "4.2", "s"]]
+    assert "problem: group billing read 2 records again" in text
+    clean = replace(REPORT, ok=True, problems=())
+    assert "failover P->B: clean; RPO 0 records" in as_text(report_view(clean))
+
+
+def test_the_page_is_made_from_plan_progress_and_report_alone() -> None:
+    page = move_page(PLAN, MoveProgress("failover-1"), REPORT)
+
+    assert "<style>" in page
+    assert "--accent" in page, "the style that all pages share"
+    assert "group billing read 2 records again" in page
+    assert "P.Payments-0" in page
+    assert "http" not in page, "one file, which loads nothing"
+    assert "resumed after" in page
+
+
+def test_a_wait_says_how_far_it_is_and_for_what() -> None:
+    assert progress_line(WAITING) == (
+        "3 s since the hold: 1,500 records to copy, about 4 s, 0 of 1 groups synchronised; "
+        "waiting for: reason 0; reason 1; reason 2; reason 3; reason 4; and 2 more"
+    )
+    text = as_text(sync_view(WAITING))
+    assert rows(text, "billing") == [["billing", "1", "not", "yet", "not", "yet"]]
+    assert "waits: reason 4" in text
+    assert "and 2 more reasons" in text
+
+
+def test_many_reasons_stay_readable() -> None:
+    assert reasons_text([str(n) for n in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
