@@ -17,7 +17,7 @@ from srm.errors import IntegrityError
 log = logging.getLogger(__name__)
 
 _PROGRESS = "progress:"
-_KEPT = ("plan:", "report:", "html:")
+_KEPT = ("plan:", "report:")
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
 Records = dict[bytes, bytes | None]
 
@@ -45,7 +45,7 @@ class Change:
 class ControlTables:
     """The control records of one cluster: of each subject and move the one of the highest rank.
 
-    ``documents`` are plans, reports and pages by key, ``acks`` the broker's time in epoch
+    ``documents`` are plans and reports by key, ``acks`` the broker's time in epoch
     milliseconds by the key of what a client has said.
     """
 

@@ -38,7 +38,7 @@ class Look:
 
     @property
     def log_ends(self) -> Mapping[str, int]:
-        """Log ends of the source by name."""
+        """High watermarks of the source by name."""
         return self.seen.log_ends
 
 
