@@ -92,7 +92,7 @@ def test_a_store_that_fails_for_want_of_the_partition_is_no_error() -> None:
     made, native = member(message(0, 1), message(0, 2))
     made.fetch(2, 0.0)
 
-    def refuse(offsets: list[TopicPartition]) -> None:
+    def refuse(**_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._STATE))
 
     native.store_offsets = refuse
