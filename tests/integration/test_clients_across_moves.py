@@ -273,7 +273,8 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
             assert producer.cluster(site.topic) == target
 
         work(take(consumer, 10), site.p)
-        assert committed(site, site.p, group)[f"{site.topic}-0"] == 10
+        place = f"{site.topic}-0"  # the broker applies them after it has answered
+        eventually(lambda: committed(site, site.p, group).get(place) == 10, "offsets applied")
         stale = take(consumer, 10)
         assert [m.partition() for m in stale] == [1] * 10
         metadata = consumer.consumer_group_metadata()
