@@ -86,6 +86,10 @@ class Clients:
             found = {str(place): at for place, at in cluster.committed(self.group).items()}
         return found.get(f"{self.topic}-0", -1)
 
+    def group_is_empty(self) -> bool:
+        with KafkaCluster("P", *[dict(self._connect)] * 3) as cluster:
+            return cluster.groups([self.group])[self.group].state == "empty"
+
     def close(self) -> None:
         for one in self._made:
             one.close()
@@ -351,6 +355,27 @@ def test_revoked_partitions_are_reported_when_the_consumer_closes(clients: Clien
     assert clients.committed() == 3
     with pytest.raises(RuntimeError, match="Consumer closed"):
         consumer.poll(0)
+
+
+def test_partitions_that_were_lost_are_reported_as_lost(clients: Clients) -> None:
+    """A consumer that is not polled in time loses its place in the group."""
+    clients.load(1)
+    consumer = clients.consumer(session_timeout_ms=6000, max_poll_interval_ms=6000)
+    said: list[str] = []
+    consumer.subscribe(
+        [clients.topic],
+        on_revoke=lambda c, parts: said.append("revoked"),
+        on_lost=lambda c, parts: said.append("lost"),
+    )
+    read(consumer, 1)
+    eventually(clients.group_is_empty, "the group has given the member up")
+
+    def reported() -> bool:
+        consumer.poll(0.5)  # first an error, then what was lost
+        return bool(said)
+
+    eventually(reported, "reported")
+    assert said == ["lost"]
 
 
 @pytest.mark.parametrize(

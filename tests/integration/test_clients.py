@@ -176,7 +176,7 @@ def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a
             message = consumer.poll(1.0)
             if message is not None:
                 seen.append(message.value())
-        eventually(lambda: acks(site, site.p, subject) == {"reader": "resumed"}, "resumed")
+        eventually(lambda: acks(site, site.p, subject) == {"reader": "processed"}, "resumed")
 
     assert seen == [f"{number}".encode() for number in range(10)]
 

@@ -24,6 +24,7 @@ from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerial
 from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, acks_of
 from srm.engine.move.store import ensure_topics
+from srm.engine.ports import TopicSpec
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -273,7 +274,8 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
             assert producer.cluster(site.topic) == target
 
         work(take(consumer, 10), site.p)
-        assert committed(site, site.p, group)[f"{site.topic}-0"] == 10
+        place = f"{site.topic}-0"  # the broker applies them after it has answered
+        eventually(lambda: committed(site, site.p, group).get(place) == 10, "offsets applied")
         stale = take(consumer, 10)
         assert [m.partition() for m in stale] == [1] * 10
         metadata = consumer.consumer_group_metadata()
@@ -379,3 +381,53 @@ def test_serialisers_work_across_a_move(site: Site, watcher: RoutingWatcher) -> 
             assert producer.flush(30) == 0
             [message] = take(consumer, 1)
             assert (message.key(), message.value()) == (b"key", f"v-{cluster}")
+
+
+def test_a_topic_on_another_cluster_ends_a_transaction(site: Site, watcher: RoutingWatcher) -> None:
+    """What is written elsewhere could not be taken back with the transaction."""
+    other = f"Elsewhere{site.unique}"
+    for cluster in site.clusters.values():
+        cluster.create_topics([TopicSpec(other, 1, 1, {})])
+    tell(site, f"topic:{other}", site.b, "go")
+    eventually(lambda: watcher.route(f"topic:{other}").cluster == site.b, "the watcher knows")
+    conf = {"transactional.id": site.group("tx")}
+    with FailoverProducer(conf, topics=[site.topic], watcher=watcher) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(site.topic, b"1")
+        with pytest.raises(KafkaException) as refused:
+            producer.produce(other, b"2")
+        assert refused.value.args[0].txn_requires_abort()
+        producer.abort_transaction(30)
+
+    assert values_on(site, site.p) == {}
+
+
+def test_a_loop_that_reads_and_writes_does_not_block_its_own_move(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    """It waits in produce, so nobody polls its consumer, which has to leave all the same."""
+    load(site, 1)
+    group = site.group("g")
+    with (
+        reading(site, group, watcher) as consumer,
+        FailoverProducer({}, topics=[site.topic], watcher=watcher) as producer,
+    ):
+        take(consumer, 1)
+        for subject in (f"topic:{site.topic}", f"group:{group}"):
+            tell(site, subject, site.p, "hold")
+        eventually(lambda: watcher.route(f"group:{group}").state == "hold", "held")
+
+        def release() -> None:
+            eventually(
+                lambda: site.clusters[site.p].groups([group])[group].state == "empty", "left"
+            )
+            for subject in (f"topic:{site.topic}", f"group:{group}"):
+                tell(site, subject, site.b, "go")
+
+        releasing = threading.Thread(target=release)
+        releasing.start()
+        producer.produce(site.topic, b"out")
+        releasing.join(60)
+        assert producer.flush(30) == 0
+    assert values_on(site, site.b) == {b"out": 1}

@@ -9,6 +9,7 @@ import typer
 from srm import __version__
 from srm.cli import (
     checkpoints,
+    client_file,
     config,
     demo,
     failover,
@@ -45,6 +46,7 @@ app.add_typer(stack.app, name="stack")
 replicate.register(app)
 app.add_typer(replicator.app, name="replicator")
 app.add_typer(config.app, name="config")
+client_file.register(config.app)
 app.add_typer(metrics.app, name="metrics")
 verify.register(app)
 app.add_typer(checkpoints.app, name="checkpoints")

@@ -121,8 +121,12 @@ class FailoverAIOProducer(AIOProducer):
         """Hand over and deliver what is buffered, then close the producer and its threads."""
         if self._is_closed:
             return
-        await self.flush()
-        await self._call(self._producer.close)
-        self._is_closed = True
-        self._buffer_timeout_manager.stop_timeout_monitoring()
-        await asyncio.to_thread(self.executor.shutdown)
+        try:
+            await self.flush()
+        finally:
+            self._is_closed = True
+            self._buffer_timeout_manager.stop_timeout_monitoring()
+            try:
+                await self._call(self._producer.close)
+            finally:
+                await asyncio.to_thread(self.executor.shutdown)

@@ -180,45 +180,40 @@ class FailoverConsumer(ClusterCalls):
         try:
             self._settle()
             self._watcher.start()
-            found = self._wait_for(count, timeout)
+            self._wait_for(count, timeout)
             if self._failures:
-                self._give_back(found)
                 raise self._failures.pop(0)
-            return self._hand_over(found)
+            return self._hand_over(count)
         finally:
             self._inside = False
 
-    def _wait_for(self, count: int, timeout: float) -> list[FailoverMessage]:
+    def _wait_for(self, count: int, timeout: float) -> None:
+        """Wait until the member has enough messages; what a route forbids is dropped with it."""
         deadline = None if timeout < 0 else time.monotonic() + timeout
-        found: list[FailoverMessage] = []
         while True:
             route = self._watcher.route(self._subject)
             if not same_order(route, self._followed):
-                if found:
-                    return found  # a batch is of one stay; the next call follows
                 self._follow(route)
             left = SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
+            missing = count if self._member is None else count - self._member.ready
             if self._member is None:
                 self._watcher.wait_change(self._subject, route, left)
-            else:
-                found += self._member.fetch(count - len(found), min(left, SLICE_S))
-            if len(found) >= count or self._failures:
-                return found
+            elif missing > 0:
+                self._member.fetch(missing, min(left, SLICE_S))
+                missing = count - self._member.ready
+            if missing <= 0 or self._failures:
+                return
             over = deadline is not None and time.monotonic() >= deadline
             if over and same_order(self._watcher.route(self._subject), route):
-                return found
+                return
 
-    def _give_back(self, found: list[FailoverMessage]) -> None:
-        if self._member is not None:
-            self._member.give_back(found)
-
-    def _hand_over(self, found: list[FailoverMessage]) -> list[FailoverMessage]:
+    def _hand_over(self, count: int) -> list[FailoverMessage]:
         if self._member is None:
-            return found
+            return []
         if self._member.fresh and self._followed is not None:
             positions = self._member.start_offsets()
             self._announcer.reach(self._subject, self._followed, "resumed", positions)
-        self._member.hand_over(found)
+        found = self._member.take(count)
         self._current = [message for message in found if message.error() is None]
         for message in found:
             error = message.error()
@@ -228,10 +223,8 @@ class FailoverConsumer(ClusterCalls):
         return found
 
     def _needs(self, topic: str | None) -> Needs:
-        return {**on_topic("Read", topic or ", ".join(self._topics or ())), **self._member_needs()}
-
-    def _member_needs(self) -> Needs:
-        return self._member.needs if self._member is not None else {}
+        group = self._member.needs if self._member is not None else {}
+        return {**on_topic("Read", topic or ", ".join(self._topics or ())), **group}
 
     # ----- what is processed
 
@@ -375,6 +368,9 @@ class FailoverConsumer(ClusterCalls):
                 self._leave(self._member)
         finally:
             self._closed = True
+            if self._member is not None:  # its commit failed, which is raised
+                self._member.native.close()
+                self._member = None
             forget_consumer(self)
             self._announcer.close()
             if self._owns_watcher:

@@ -77,7 +77,10 @@ class Announcement:
             self._positions.clear()
         elif self._route.cluster != route.cluster:
             self._positions.clear()
-        self._route, self._state = route, state
+            self._reached.pop("processed", None)
+        # Another assignment does not undo that a record was processed.
+        further = state == "resumed" and "processed" in self._reached
+        self._route, self._state = route, "processed" if further else state
         self._reached.setdefault(state, now)
         for partition, offset in (positions or {}).items():
             self._positions.setdefault(partition, offset)

@@ -73,30 +73,31 @@ class Membership:
 
     # ----- reading
 
-    def fetch(self, count: int, timeout_s: float) -> list[FailoverMessage]:
-        """Return up to ``count`` messages, errors among them."""
-        found: list[FailoverMessage] = []
-        while self._pending and len(found) < count:
-            found.append(self._pending.popleft())
-        if len(found) < count:
-            left_s = 0.0 if found else timeout_s
-            if count == 1:
-                message = self.native.poll(left_s)
-                native = [] if message is None else [message]
-            else:
-                native = self.native.consume(count - len(found), left_s)
-            found += [stamped(m, self.cluster, self.epoch) for m in native if self._counts(m)]
-        return found
+    @property
+    def ready(self) -> int:
+        """How many messages wait to be taken."""
+        return len(self._pending)
 
-    def give_back(self, messages: Sequence[FailoverMessage]) -> None:
-        """Keep messages for the next fetch."""
-        self._pending.extendleft(reversed(messages))
+    def fetch(self, count: int, timeout_s: float) -> None:
+        """Wait for up to ``count`` messages, errors among them.
 
-    def hand_over(self, messages: Iterable[FailoverMessage]) -> None:
-        """Note that the application has got these messages."""
-        for message in messages:
+        They stay here until they are taken, so that those of a partition that is lost meanwhile
+        are dropped: whoever has it next reads them.
+        """
+        if count == 1:
+            message = self.native.poll(timeout_s)
+            found = [] if message is None else [message]
+        else:
+            found = self.native.consume(count, timeout_s)
+        self._pending += [stamped(m, self.cluster, self.epoch) for m in found if self._counts(m)]
+
+    def take(self, count: int) -> list[FailoverMessage]:
+        """Hand up to ``count`` messages over to the application."""
+        taken = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
+        for message in taken:
             if message.error() is None:
                 self._delivered[_place(message)] = message.offset() + 1
+        return taken
 
     def has_handed_over(self, offsets: Iterable[TopicPartition]) -> bool:
         """Whether the application has got, in this stay, all that these offsets say it has."""

@@ -173,7 +173,7 @@ class FailoverProducer(TopicFollower):
         with self._changed:
             self._outstanding.setdefault(topic, 0)
             if not self._try(topic, record, chosen):
-                self._wait(lambda: self._try(topic, record, chosen), f"topic {topic}")
+                self._wait(lambda: self._try(topic, record, chosen), f"topic {topic} was held")
 
     def produce_batch(
         self,

@@ -6,9 +6,14 @@ the end of the hold, while its consumer, which nobody asks for messages, does no
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from typing import Protocol
+
+from confluent_kafka import KafkaException
+
+log = logging.getLogger(__name__)
 
 
 class Following(Protocol):
@@ -39,4 +44,7 @@ def forget_consumer(consumer: Following) -> None:
 def let_consumers_leave() -> None:
     """Let the consumers of this thread follow a hold."""
     for consumer in list(_mine.consumers):
-        consumer.follow()
+        try:
+            consumer.follow()
+        except KafkaException as error:  # it stays a member, and its next poll raises this
+            log.warning("a consumer of this thread cannot leave: %s", error)

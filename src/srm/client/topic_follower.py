@@ -105,7 +105,11 @@ class TopicFollower:
 
         with self._changed:
             if not together():
-                self._wait(together, "a transaction", self._wait_s if timeout_s < 0 else timeout_s)
+                self._wait(
+                    together,
+                    "its topics were held, or not all on one cluster,",
+                    self._wait_s if timeout_s < 0 else timeout_s,
+                )
         return found[-1]
 
     def transaction_over(self) -> None:
@@ -130,8 +134,8 @@ class TopicFollower:
             self._check_open()
             if time.monotonic() >= deadline:
                 raise HeldError(
-                    f"{what} was held for {limit_s:g} s: nothing was handed over; a move is at "
-                    "work, see srm failover status"
+                    f"{what} for {limit_s:g} s: nothing was handed over; a move is at work, see "
+                    "srm failover status"
                 )
             self._changed.release()
             try:

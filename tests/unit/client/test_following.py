@@ -85,6 +85,16 @@ def test_positions_add_up_over_the_assignments_of_a_generation() -> None:
     assert ack.positions == {}
 
 
+def test_another_assignment_does_not_undo_what_was_processed() -> None:
+    said = Announcement("group:g", "c", "consumer")
+    said.reach(GO, "processed", moment(1))
+    said.reach(GO, "resumed", moment(2), {"T-1": 4})
+
+    ack = said.ack(moment(3))
+    assert ack is not None
+    assert (ack.state, ack.time_ms, ack.positions) == ("processed", 1_001_000, {"T-1": 4})
+
+
 def test_a_hold_makes_what_was_reached_before_void() -> None:
     said = Announcement("group:g", "c", "consumer")
     said.reach(replace(HOLD, state="go"), "processed", moment(1))
