@@ -104,10 +104,7 @@ class _Trace:
     def module(self) -> str:
         """Write the module that gives TLC the records."""
         every = [route for rows in self.routes.values() for route in rows]
-        sources = {
-            route.move_id: self._left(route)
-            for route in sorted(every, key=lambda one: one.decided, reverse=True)
-        }
+        sources = self._sources()
         directions = " @@ ".join(f'"{move}" :> "{at}"' for move, at in sorted(sources.items()))
         lines = [
             "---- MODULE Recorded ----",
@@ -135,7 +132,7 @@ class _Trace:
         counts = [int(count) for _, count in explained] or [0, 0, 0, 0]
         parts = [
             f"on {names[name]} {counts[2 * n]} of {len(self.routes[name])} routes and "
-            f"{counts[2 * n + 1]} of {len(self.steps[name])} steps"
+            f"{counts[2 * n + 1]} of {len(self._steps_that_count(name))} steps"
             for n, name in enumerate(order)
         ]
         return f"no behaviour of the protocol leaves these records; explained are {_joined(parts)}"
@@ -163,12 +160,29 @@ class _Trace:
     def _step_lines(self, name: str) -> str:
         return _sequence(
             f'[generation |-> {attempt}, by |-> "{move}", step |-> "{step}"]'
+            for move, attempt, step in self._steps_that_count(name)
+        )
+
+    def _sources(self) -> dict[str, str]:
+        every = [route for rows in self.routes.values() for route in rows]
+        ordered = sorted(every, key=lambda one: one.decided, reverse=True)
+        return {route.move_id: self._left(route) for route in ordered}
+
+    def _steps_that_count(self, name: str) -> list[tuple[str, int, str]]:
+        """Return the steps as the model knows them, each once.
+
+        An intent counts on the source; on the target it is what a later look noted there.
+        """
+        sources = self._sources()
+        steps = (
+            (move, attempt, "held" if step == "going" and sources[move] != name else step)
             for move, attempt, step in self.steps[name]
         )
+        return [step for step, _ in groupby(steps)]
 
 
 def _steps(one: Recorded, moves: set[str]) -> list[tuple[str, int, str]]:
-    """Return the steps of some moves as the model knows them, each once."""
+    """Return the steps of some moves in the order of one cluster's log."""
     steps = []
     for move in moves:
         for value in one.moves.get(_PROGRESS + move.encode(), ()):
@@ -177,7 +191,7 @@ def _steps(one: Recorded, moves: set[str]) -> list[tuple[str, int, str]]:
                 steps.append((move, progress.attempt, _step(progress)))
     if len(moves) > 1:  # the order between moves is that of their attempts
         steps.sort(key=lambda step: step[1])
-    return [step for step, _ in groupby(steps)]
+    return steps
 
 
 def _step(progress: MoveProgress) -> str:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.spec.replay import Recorded, violations
-from tests.unit.engine.move.moving import busy_world, config_in, held, run_through
+from tests.unit.engine.move.moving import (
+    WRITES_OF_A_MOVE,
+    Killed,
+    World,
+    busy_world,
+    config_in,
+    held,
+    run_through,
+)
 
 from srm.domain.move.progress import MoveProgress, MoveStep
-from srm.domain.move.routes import Route
+from srm.domain.move.routes import Route, decode_route, is_subject
 from srm.engine import move
+from srm.errors import ConflictError, NotFoundError
 
 Rows = list[Route | MoveProgress]
 
@@ -108,3 +118,51 @@ def test_the_records_of_a_released_move_are_explained(tmp_path: Path) -> None:
     world = busy_world(config_in(tmp_path))
     move.release(held(world), "m1")
     assert violations(Recorded.of(world.p), Recorded.of(world.b), tmp_path) == []
+
+
+@pytest.mark.parametrize("then", ["goes", "is released"])
+def test_the_records_of_a_move_that_was_killed_anywhere_are_explained(
+    then: str, tmp_path: Path
+) -> None:
+    """Many kills leave the same records, so each different history is asked about once."""
+    asked = set()
+    for number in range(1, WRITES_OF_A_MOVE + 1, 2):
+        world = busy_world(config_in(tmp_path))
+        world.writes.die_at = (number, True)
+        with pytest.raises(Killed):
+            run_through(world)
+        world.writes.die_at = None
+        _carry_on(world, then)
+        source, target = Recorded.of(world.p), Recorded.of(world.b)
+        history = _history(source, target)
+        if history not in asked:
+            asked.add(history)
+            place = tmp_path / str(number)
+            place.mkdir()
+            assert violations(source, target, place) == [], f"killed after write {number}"
+    assert len(asked) > 3
+
+
+def _carry_on(world: World, then: str) -> None:
+    if then == "goes":
+        run_through(world)
+        return
+    with suppress(ConflictError, NotFoundError):  # decided, or not even planned
+        move.release(world.context(), "m1")
+
+
+def _history(*clusters: Recorded) -> str:
+    """Return what of the records is not about times."""
+    rows = [
+        [(key, decode_route(key, v).rank[:3]) for v in values]
+        for one in clusters
+        for key, values in sorted(one.routing.items())
+        if is_subject(key)
+    ]
+    steps = [
+        [MoveProgress.decode(v).rank[:2] for v in values]
+        for one in clusters
+        for key, values in sorted(one.moves.items())
+        if key.startswith(b"progress:")
+    ]
+    return repr((rows, steps))

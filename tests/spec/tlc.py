@@ -51,11 +51,16 @@ def check(folder: Path, module: str, config: str, *, workers: int = 1) -> Outcom
     java = f"{home}/bin/java" if home else "java"
     # The second compiler pays only for long runs.
     flags = ["-XX:+UseSerialGC", "-Xmx1g", *([] if workers > 1 else ["-XX:TieredStopAtLevel=1"])]
+    flags += [f"-Djava.io.tmpdir={folder}", "-cp", str(jar)]
+    tlc = ["tlc2.TLC", "-deadlock", "-workers", str(workers), "-metadir", str(folder / "states")]
     done = subprocess.run(
-        [java, *flags, f"-Djava.io.tmpdir={folder}", "-cp", str(jar), "tlc2.TLC", "-deadlock", "-workers", str(workers),
-         "-metadir", str(folder / "states"), module],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_S,
-    )  # fmt: skip
+        [java, *flags, *tlc, module],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIME_LIMIT_S,
+    )
     output = done.stdout + done.stderr
     assert done.returncode in _HOLDS | _VIOLATED, output
     counts = re.findall(r"(\d+) states generated.*?, (\d+) distinct", output)
