@@ -136,6 +136,15 @@ PARAMS = {
         description="Producers count as stopped when nothing was written for so long.",
         section="Time limits",
     ),
+    "slow_writer_seconds": Param(
+        5,
+        type="number",
+        minimum=0,
+        maximum=3600,
+        title="Quiet time where producers follow no route (seconds)",
+        description="Who writes more rarely than this, and does not use srm.client, is not seen.",
+        section="Time limits",
+    ),
     "redirect": Param(
         "routing",
         type="string",
@@ -156,6 +165,13 @@ PARAMS = {
         type="boolean",
         title="Accept open transactions",
         description="Move without the records that open transactions on the source hold back.",
+        section="Details",
+    ),
+    "accept_stray_offsets": Param(
+        default=False,
+        type="boolean",
+        title="Accept stray offsets",
+        description="Move groups without their offsets on topics that are not replicated.",
         section="Details",
     ),
     "overwrite": Param(

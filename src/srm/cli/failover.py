@@ -74,6 +74,20 @@ AcceptOpenOption = Annotated[
         help="Move without the records that open transactions on the source hold back.",
     ),
 ]
+AcceptStrayOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-stray-offsets",
+        help="Move groups without their offsets on topics that are not replicated.",
+    ),
+]
+SlowWriterOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        help="How long a topic stands still before go, where producers follow no route.",
+    ),
+]
 OverwriteOption = Annotated[
     bool,
     typer.Option("--overwrite", help="Replace later commits of consumers on the target."),
@@ -91,6 +105,8 @@ def plan(
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
+    accept_stray_offsets: AcceptStrayOption = False,
+    slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -105,6 +121,8 @@ def plan(
             timeout,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
+            accept_stray_offsets=accept_stray_offsets,
+            slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, dry_run=True)
@@ -122,6 +140,8 @@ def run(
     timeout: TimeoutOption = 600.0,
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
+    accept_stray_offsets: AcceptStrayOption = False,
+    slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     move_id: MoveIdOption = None,
@@ -143,6 +163,8 @@ def run(
             timeout,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
+            accept_stray_offsets=accept_stray_offsets,
+            slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
         )
         planned = move.plan(context, request, move_id, dry_run=dry_run)

@@ -47,8 +47,12 @@ class FakeTransactions:
         return tuple(found.first_offsets) if found else ()
 
     def remember(self, place: TopicPartition, producer_id: int, timestamp_ms: int) -> None:
-        """Let a producer have written."""
-        self._producers[place, producer_id] = ActiveProducer(place, producer_id, 0, timestamp_ms, 0)
+        """Let a producer have written; its sequence goes up."""
+        known = self._producers.get((place, producer_id))
+        sequence = 0 if known is None else known.last_sequence + 1
+        self._producers[place, producer_id] = ActiveProducer(
+            place, producer_id, 0, timestamp_ms, sequence
+        )
 
     def stable_end(self, place: TopicPartition, end: int) -> int:
         """Return the last stable offset of a partition that ends at ``end``."""

@@ -52,7 +52,9 @@ class GateFacts:
     """Everything the gate looks at, read from the clusters themselves.
 
     ``moving`` maps topics that were written to on the source within the quiet time to the number of
-    offsets since the hold. ``samples`` are (epoch ms, remaining) of earlier looks.
+    offsets since the hold; it is longer for those ``doubted``, to which somebody who follows no
+    route has lately written, or may have. ``unheld`` are reasons by announced producers that have
+    not stopped. ``samples`` are (epoch ms, remaining) of earlier looks.
     ``report_age_ms`` is the age of the newest sign of life of the replicator, None where there is
     none.
     """
@@ -68,6 +70,8 @@ class GateFacts:
     held_ms: int | None
     report_age_ms: int | None = None
     samples: tuple[tuple[int, int], ...] = ()
+    doubted: tuple[str, ...] = ()
+    unheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def decide(facts: GateFacts) -> SyncStatus:
     """Decide whether the move is ready and its gate open."""
     blocking = (
         *_routing_reasons(facts),
+        *facts.unheld,
         *_writer_reasons(facts),
         *_replication_reasons(facts),
         *(reason for group in facts.groups for reason in _group_reasons(group, facts)),
@@ -177,9 +182,17 @@ def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
         f"hold): stop its producers"
         if offsets
         else f"topic {topic} has to stand still on {facts.request.source} for "
-        f"{facts.request.quiet_seconds:g} s"
+        f"{_quiet(topic, facts)}"
         for topic, offsets in sorted(facts.moving.items())
     )
+
+
+def _quiet(topic: str, facts: GateFacts) -> str:
+    request = facts.request
+    if topic not in facts.doubted:
+        return f"{request.quiet_seconds:g} s"
+    longer = max(request.quiet_seconds, request.slow_writer_seconds)
+    return f"{longer:g} s: somebody who follows no route wrote to it lately"
 
 
 def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:

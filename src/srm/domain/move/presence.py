@@ -20,9 +20,6 @@ from srm.domain.topics import TopicPartition
 ANNOUNCED_MS = 90_000
 """A client that has not repeated its announcement, made every 30 s, for so long is gone."""
 
-RECENT_MS = 60_000
-"""A producer that wrote within this time before the hold may well write again."""
-
 
 @dataclass(frozen=True, slots=True)
 class StampedAck:
@@ -59,22 +56,13 @@ class Presence:
         """Clients that follow the route of a subject and have lately said so."""
         return tuple(one.ack for one in self._alive.get(subject, ()))
 
-    def not_held(self, subject: str, generation: int) -> tuple[Ack, ...]:
+    def not_held(self, subject: str, generation: int) -> tuple[StampedAck, ...]:
         """Followers that have not acknowledged the hold of this generation."""
         return tuple(
-            ack
-            for ack in self.followers(subject)
-            if ack.generation < generation or ack.state != "held"
-        )
-
-    def held_at_ms(self, subject: str, generation: int) -> int | None:
-        """When the last follower acknowledged the hold, None while one has not or none follows."""
-        held = [
-            one.stamped_ms
+            one
             for one in self._alive.get(subject, ())
-            if one.ack.state == "held" and one.ack.generation >= generation
-        ]
-        return max(held) if held and not self.not_held(subject, generation) else None
+            if one.ack.generation < generation or one.ack.state != "held"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +78,31 @@ class Writer:
     last_sequence: int
     last_timestamp_ms: int
 
+    @property
+    def name(self) -> str:
+        """Partition and producer id, as a key."""
+        return f"{self.partition}#{self.producer_id}"
+
 
 @dataclass(frozen=True)
 class Writers:
-    """Producer ids on the topics that move, now and at the hold."""
+    """Producer ids on the topics that move.
+
+    ``at_hold`` are the last sequences at the hold, by :attr:`Writer.name`. Who wrote within
+    ``recent_ms`` before the hold may well write again.
+    """
 
     now: tuple[Writer, ...] = ()
-    at_hold: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    at_hold: Mapping[str, int] = field(default_factory=dict)
     held_ms: int = 0
+    recent_ms: int = 0
 
     def wrote_since_hold(self, topic: str) -> frozenset[int]:
         """Producer ids that have written to a topic since the hold, however slowly."""
         return frozenset(
             w.producer_id
             for w in self.now
-            if w.partition.topic == topic
-            and self.at_hold.get((w.partition, w.producer_id), -1) != w.last_sequence
+            if w.partition.topic == topic and self.at_hold.get(w.name) != w.last_sequence
         )
 
     def recent(self, topic: str) -> frozenset[int]:
@@ -113,7 +110,7 @@ class Writers:
         return self.wrote_since_hold(topic) | {
             w.producer_id
             for w in self.now
-            if w.partition.topic == topic and w.last_timestamp_ms >= self.held_ms - RECENT_MS
+            if w.partition.topic == topic and w.last_timestamp_ms >= self.held_ms - self.recent_ms
         }
 
 
@@ -143,9 +140,11 @@ def unheld_producers(
     """
     for topic in topics:
         subject = topic_subject(topic)
-        for ack in presence.not_held(subject, generations.get(subject, 0)):
-            host = f" on {ack.host}" if ack.host else ""
+        for one in presence.not_held(subject, generations.get(subject, 0)):
+            host = f" on {one.ack.host}" if one.ack.host else ""
+            left = (ANNOUNCED_MS - (presence.now_ms - one.stamped_ms)) / 1000
             yield (
-                f"producer {ack.client}{host} of topic {topic} has not stopped yet: it flushes, or "
-                f"has a transaction to finish"
+                f"producer {one.ack.client}{host} of topic {topic} has not stopped yet: it "
+                f"flushes, has a transaction to finish, or is dead and counts as gone in "
+                f"{left:.0f} s"
             )

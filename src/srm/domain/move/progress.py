@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -49,8 +49,13 @@ class Observation:
 
     Apart from the progress, so that a look which is slow or late never overwrites a step.
     ``log_ends`` are those last seen on the source, ``log_ends_ms`` when each topic was last seen to
-    grow, ``samples`` pairs of epoch milliseconds and source offsets still to be copied. ``removed``
-    are static members (``group/instance id``) that were taken out of their groups.
+    grow, by the broker's clock; those ``grown`` since the look before have this record's timestamp,
+    which the next look knows. ``samples`` are pairs of epoch milliseconds and source offsets still
+    to be copied. ``removed`` are static members (``group/instance id``) that were taken out of
+    their groups. ``host`` has looked, at ``time_ms`` by its own clock.
+
+    ``settled`` are topics whose followers had all stopped, ``strangers`` those that grew after
+    that: by somebody who follows no route. ``sequences`` are those of producers at the hold.
     """
 
     move_id: str
@@ -59,22 +64,63 @@ class Observation:
     log_ends_ms: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
     removed: tuple[str, ...] = ()
+    host: str = ""
+    grown: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
+    sequences: Mapping[str, int] = field(default_factory=dict)
 
-    def next(self, now_ms: int, log_ends: Mapping[str, int], remaining: int) -> Observation:
-        """Return what is to be remembered after one more look."""
+    def next(
+        self,
+        look: tuple[str, int],
+        stamp_ms: int,
+        log_ends: Mapping[str, int],
+        remaining: int,
+        settled: Collection[str],
+    ) -> Observation:
+        """Return what is to be remembered after one more look.
+
+        Args:
+            look: host that looks, and its time in epoch milliseconds.
+            stamp_ms: broker's time of this observation's record.
+            log_ends: high watermarks on the source now.
+            remaining: source offsets still to be copied.
+            settled: topics whose followers had all stopped when the log ends were read.
+        """
+        host, now_ms = look
         changed = {
             partition.rpartition("-")[0]
             for partition, end in log_ends.items()
             if self.log_ends.get(partition) != end
         }
-        return Observation(
-            self.move_id,
-            now_ms,
-            log_ends,
-            {**self.log_ends_ms, **dict.fromkeys(changed, now_ms)},
-            (*self.samples, (now_ms, remaining))[-_SAMPLES:],
-            self.removed,
+        return replace(
+            self,
+            time_ms=now_ms,
+            log_ends=log_ends,
+            log_ends_ms={**self.log_ends_ms, **dict.fromkeys(self.grown, stamp_ms)},
+            samples=(*self.samples, (now_ms, remaining))[-_SAMPLES:],
+            host=host,
+            grown=tuple(sorted(changed)),
+            settled=tuple(sorted(settled)),
+            strangers=tuple(sorted({*self.strangers, *(changed & set(self.settled))})),
         )
+
+    def standing_ms(self, topic: str, broker_ms: int) -> int:
+        """How long a topic has not grown, by the broker's clock."""
+        if topic in self.grown:
+            return 0
+        return max(0, broker_ms - self.log_ends_ms.get(topic, broker_ms))
+
+    def broker_ms(self, host: str, now_ms: int, stamp_ms: int) -> int:
+        """Say what time it is by the broker, or at least was, when it wrote this observation.
+
+        Args:
+            host: who asks; its clock is compared with the broker's only if it wrote the record.
+            now_ms: that host's time.
+            stamp_ms: broker's time of this observation's record.
+        """
+        passed = now_ms - self.time_ms if host == self.host else 0
+        return stamp_ms + max(0, passed)
 
     def value(self) -> bytes:
         """Encode as JSON."""

@@ -26,11 +26,14 @@ class MoveRequest:
 
     ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
     groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
-    still before its writers count as stopped. ``redirect`` is how clients are told.
+    still before its writers count as stopped; where somebody who follows no route has lately
+    written, or may have, it is ``slow_writer_seconds``: who writes more rarely than that is not
+    seen before go. ``redirect`` is how clients are told.
     ``accept_skips`` allows a move although a group will not find records on the target that it has
     still to read; ``accept_open_transactions`` one without the records that a transaction which is
     open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
-    later commit on the target.
+    later commit on the target. ``accept_stray_offsets`` moves a group without its offsets on topics
+    that are not replicated.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -44,13 +47,15 @@ class MoveRequest:
     wait_seconds: float = 600.0
     resume_seconds: float = 120.0
     quiet_seconds: float = 1.0
+    slow_writer_seconds: float = 5.0
     accept_skips: bool = False
     accept_open_transactions: bool = False
     overwrite: bool = False
+    accept_stray_offsets: bool = False
 
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
-        for name in ("wait_seconds", "resume_seconds", "quiet_seconds"):
+        for name in ("wait_seconds", "resume_seconds", "quiet_seconds", "slow_writer_seconds"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} of the move is negative: give seconds, e.g. 600")
         for name in ("topics", "groups"):

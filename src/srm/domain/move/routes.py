@@ -78,7 +78,7 @@ class Route:
         return 2 if self.decided else 1
 
     @property
-    def rank(self) -> tuple[int, int, int, str, str, int, int]:
+    def rank(self) -> tuple[int, int, int, str, str, int, int, bool]:
         """Order of precedence: generation, phase, beat.
 
         The rest only makes the order total, so that all clients decide alike whatever they read
@@ -92,6 +92,7 @@ class Route:
             self.cluster,
             self.lease_ms,
             self.time_ms,
+            self.decided,
         )
 
     def is_hold_of(self, move_id: str, generation: int) -> bool:
@@ -152,7 +153,7 @@ _ROUTE = TypeAdapter(Route)
 _ACK_ADAPTER = TypeAdapter(Ack)
 
 
-def _rank(route: Route) -> tuple[int, int, int, str, str, int, int]:
+def _rank(route: Route) -> tuple[int, int, int, str, str, int, int, bool]:
     return route.rank
 
 

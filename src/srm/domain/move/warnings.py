@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from srm.domain.move.request import MoveRequest
+from srm.domain.silence import is_silent
 
 SKEW_MS = 2_000
 """Clocks that differ by less are of no consequence here."""
@@ -19,27 +20,23 @@ class Surroundings:
         opposite_enabled: whether the flow from the target back to the source is on.
         opposite_topics: topics of the move that the opposite flow copies.
         report_age_ms: age of the replicator's last sign of life, None where there is none.
-        report_limit_ms: age above which a replicator counts as silent.
         staying: groups outside the move, with the topics of the move they have offsets on.
         strays: groups of the move, with topics they have offsets on that do not move.
         retention_ms: retention of each replicated topic on (source, target); None is for ever.
-        skew_ms: clock of each cluster's broker minus this host's, where it is known.
+        skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
         plain_members: by group, the members that the hold cannot reach.
         plain_writers: by topic, how many producer ids lately wrote that no client announced.
-        share_groups: share groups on the source; they are not moved.
     """
 
     opposite_enabled: bool = True
     opposite_topics: frozenset[str] = frozenset()
     report_age_ms: int | None = 0
-    report_limit_ms: int = 0
     staying: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     retention_ms: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     skew_ms: Mapping[str, int] = field(default_factory=dict)
     plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plain_writers: Mapping[str, int] = field(default_factory=dict)
-    share_groups: tuple[str, ...] = ()
 
 
 def surrounding_warnings(
@@ -56,7 +53,7 @@ def surrounding_warnings(
 
 def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     age = around.report_age_ms
-    if age is None or age > around.report_limit_ms:
+    if is_silent(age):
         seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
         yield (
             f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
@@ -88,7 +85,7 @@ def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
         )
     for topic, count in sorted(around.plain_writers.items()):
         yield (
-            f"topic {topic}: {count} producers that wrote in the last minute do not follow routes: "
+            f"topic {topic}: {count} of the producers that wrote to it lately follow no route: "
             f"stop them when the move says hold, start them on {request.target} after go"
         )
 
@@ -105,8 +102,6 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
             f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
             f"replicated: there it starts by its auto.offset.reset on {request.target}"
         )
-    if around.share_groups:
-        yield f"share groups are not moved: {', '.join(sorted(around.share_groups))}"
 
 
 def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:
@@ -120,10 +115,10 @@ def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:
 
 
 def _clocks(around: Surroundings) -> Iterator[str]:
-    for alias, skew in sorted(around.skew_ms.items()):
+    for where, skew in sorted(around.skew_ms.items()):
         if abs(skew) > SKEW_MS:
             yield (
-                f"the clock of cluster {alias} is {abs(skew) / 1000:.1f} s "
-                f"{'ahead of' if skew > 0 else 'behind'} this host's: times in reports are the "
-                f"brokers'; synchronise the clocks"
+                f"the clock of cluster {where}, is {abs(skew) / 1000:.1f} s "
+                f"{'ahead' if skew > 0 else 'behind'}: times in reports are the brokers'; "
+                f"synchronise the clocks"
             )

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
+from srm.domain.move.presence import StampedAck
 from srm.domain.move.progress import MoveProgress
-from srm.domain.move.routes import Ack, Route, acks_of, fold_routes, is_ack, merge_tables
+from srm.domain.move.routes import Route, acks_of, fold_routes, is_ack, merge_tables
 from srm.engine.ports import Cluster, Stamped
 from srm.errors import IntegrityError
 
@@ -148,10 +149,15 @@ def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) ->
     return fold_routes(values, lambda error: _say(cluster, error))
 
 
-def read_acks(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> tuple[Ack, ...]:
+def read_acks(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> tuple[StampedAck, ...]:
     """Decode the acknowledgements in a cluster's routing topic; what is damaged is passed over."""
-    latest = {key: rows[-1].value for key, rows in history.items()}
-    return acks_of(latest, lambda error: _say(cluster, error))
+    latest = {key: rows[-1] for key, rows in history.items()}
+    found = acks_of(
+        {key: row.value for key, row in latest.items()}, lambda error: _say(cluster, error)
+    )
+    return tuple(StampedAck(ack, latest[ack.key()].timestamp_ms) for ack in found)
 
 
 def _outranks(new: _Ranked, known: _Ranked | None) -> bool:

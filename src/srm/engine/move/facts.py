@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,7 @@ from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
 from srm.domain.move.gate import GroupFacts
 from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
+from srm.domain.move.presence import Writer
 from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
@@ -21,6 +23,8 @@ from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import Logs, logs_of, losses_of, partition_facts
 from srm.engine.ports import Cluster, FlowMaps, GroupDescription, TopicDescription
 from srm.errors import AuthorizationError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ class MoveFacts:
     """One look at both clusters, for some topics and groups.
 
     ``transactions`` are those open in the original topics on the source, ``hidden`` says why they
-    cannot be seen.
+    cannot be seen. ``writers`` are the producers that the source's brokers remember of them, none
+    where srm may not ask.
     """
 
     request: MoveRequest
@@ -89,6 +94,7 @@ class MoveFacts:
     maps: FlowMaps
     reverse_maps: FlowMaps
     routing: RoutingTables
+    writers: tuple[Writer, ...] = ()
 
     def group(self, name: str) -> GroupFacts:
         """Say where a group stands on both clusters."""
@@ -230,6 +236,8 @@ def read_facts(
     pending, unseen = per_group(groups, lambda group: source.pending_commits(group, upstream))
     committed, unread = per_group(groups, source.committed)
     target_committed, target_unread = per_group(groups, target.committed)
+    # What clients say before what they have written: who has said it is held wrote all before that.
+    routing = RoutingTables.read(context)
     maps = context.forward.maps.load(topics)
     reverse_maps = context.forward.reverse_maps.load(topics)
     logs = logs_of(source, upstream)
@@ -263,7 +271,22 @@ def read_facts(
         ledger=Ledger.decode(context.target.compacted(internal_topics.LEDGER).read()),
         maps=maps,
         reverse_maps=reverse_maps,
-        routing=RoutingTables.read(context),
+        routing=routing,
+        writers=read_writers(source, originals),
+    )
+
+
+def read_writers(cluster: Cluster, places: Collection[TopicPartition]) -> tuple[Writer, ...]:
+    """Return the producers that brokers remember of partitions, none where srm may not ask."""
+    try:
+        found = cluster.active_producers(places) if places else {}
+    except AuthorizationError as error:
+        log.warning("producers that follow no route are not seen: %s", error)
+        return ()
+    return tuple(
+        Writer(one.partition, one.producer_id, one.last_sequence, one.last_timestamp_ms)
+        for producers in found.values()
+        for one in producers
     )
 
 

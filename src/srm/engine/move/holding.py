@@ -10,7 +10,7 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.facts import partitions
+from srm.engine.move.facts import partitions, read_writers
 from srm.engine.move.look import by_name, subjects
 from srm.engine.move.plan import compute_plan, config_fingerprint
 from srm.engine.move.redirect import Attempt, redirector
@@ -109,8 +109,12 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
     moved = partitions(context.source.topics(), plan.topics)
     now, ends = context.now_ms(), by_name(context.source.high_watermarks(moved))
+    topics = tuple(sorted({tp.topic for tp in moved}))
+    sequences = {
+        writer.name: writer.last_sequence for writer in read_writers(context.source, moved)
+    }
     MoveStore(context).save_observation(
-        Observation(plan.move_id, now, ends, dict.fromkeys({tp.topic for tp in moved}, now))
+        Observation(plan.move_id, now, ends, host=context.host, grown=topics, sequences=sequences)
     )
     return MoveProgress(
         plan.move_id,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
+from srm.domain.move.presence import (
+    Presence,
+    Writer,
+    Writers,
+    unheld_producers,
+    unknown_writers,
+)
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
@@ -52,15 +59,25 @@ def look(
 ) -> Look:
     """Read the clusters, decide, and remember what the next look needs."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
-    now = context.now_ms()
+    now, host = context.now_ms(), context.host
     held = progress.step in HELD
-    seen = Observation(plan.move_id, now)
+    before, stamp = store.observation(plan.move_id)
+    broker_ms = before.broker_ms(host, now, stamp)
+    presence = Presence.of(clusters.routing.announced, broker_ms if held else now)
+    seen = Observation(plan.move_id, now, host=host)
     if held:
         remaining = sum(partition.remaining for partition in clusters.replication())
         ends = by_name(clusters.original_ends())
-        seen = store.observation(plan.move_id).next(now, ends, remaining)
+        settled = [
+            topic
+            for topic in plan.topics
+            if not presence.not_held(topic_subject(topic), progress.attempt)
+        ]
+        seen = before.next((host, now), stamp, ends, remaining, settled)
         if remember:
             store.save_observation(seen)
+    writers = writers_of(plan, progress, seen, clusters.writers)
+    doubted = doubted_topics(plan, seen, writers, presence)
     facts = GateFacts(
         move_id=plan.move_id,
         request=plan.request,
@@ -68,7 +85,17 @@ def look(
         groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
-        moving=_moving(plan, progress, seen),
+        moving=_moving(plan, progress, seen, doubted, broker_ms) if held else {},
+        doubted=doubted,
+        unheld=tuple(
+            unheld_producers(
+                plan.topics,
+                {topic_subject(topic): progress.attempt for topic in plan.topics},
+                presence,
+            )
+        )
+        if held
+        else (),
         now_ms=now,
         held_ms=progress.times_ms.get("holding") if held else None,
         report_age_ms=clusters.report_age_ms(now),
@@ -82,12 +109,37 @@ def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
     return {str(tp): offset for tp, offset in offsets.items()}
 
 
-def _moving(plan: MovePlan, progress: MoveProgress, seen: Observation) -> dict[str, int]:
+def writers_of(
+    plan: MovePlan, progress: MoveProgress, seen: Observation, now: tuple[Writer, ...]
+) -> Writers:
+    """Join the producers that brokers remember now with what they had written at the hold."""
+    recent_ms = round(plan.request.slow_writer_seconds * 1000)
+    return Writers(now, seen.sequences, progress.times_ms.get("holding", 0), recent_ms)
+
+
+def doubted_topics(
+    plan: MovePlan, seen: Observation, writers: Writers, presence: Presence
+) -> tuple[str, ...]:
+    """Topics that somebody who follows no route has lately written to, or may have."""
+    return tuple(
+        topic
+        for topic in plan.topics
+        if topic in seen.strangers or unknown_writers(topic, writers, presence)
+    )
+
+
+def _moving(
+    plan: MovePlan,
+    progress: MoveProgress,
+    seen: Observation,
+    doubted: Collection[str],
+    broker_ms: int,
+) -> dict[str, int]:
     """Topics that grew within the quiet time, with the offsets they have grown since the hold."""
-    quiet_ms = plan.request.quiet_seconds * 1000
-    moving = {}
-    for topic, last in seen.log_ends_ms.items():
-        if seen.time_ms - last < quiet_ms:
+    request, moving = plan.request, {}
+    for topic in {partition.rpartition("-")[0] for partition in seen.log_ends}:
+        seconds = request.slow_writer_seconds if topic in doubted else request.quiet_seconds
+        if seen.standing_ms(topic, broker_ms) < max(seconds, request.quiet_seconds) * 1000:
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
                 for partition, end in seen.log_ends.items()

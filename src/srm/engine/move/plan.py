@@ -11,12 +11,14 @@ from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.move.warnings import surrounding_warnings
 from srm.engine.checkpoints import per_group
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts, read_facts
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
+from srm.engine.move.surroundings import surroundings
 from srm.engine.move.together import written_together
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
@@ -100,7 +102,12 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=topics,
         groups=groups,
         blocking=blocking or _empty(groups, topics),
-        warnings=(*notices, *_warnings(groups, facts, request), *transactions.warnings),
+        warnings=(
+            *notices,
+            *surrounding_warnings(request, topics, surroundings(context, facts, groups)),
+            *_warnings(groups, facts, request),
+            *transactions.warnings,
+        ),
         fingerprint=config_fingerprint(context),
     )
 
@@ -228,10 +235,10 @@ def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) ->
     if found.unreadable:
         yield f"offsets of group {group.group} cannot be read: {found.unreadable}"
     stray = facts.stray_topics(group.group)
-    if stray:
+    if stray and not request.accept_stray_offsets:
         yield (
             f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
-            f"them to the topics, or delete these offsets"
+            f"them to the topics, delete these offsets, or ask for accept_stray_offsets"
         )
     for position in group.positions:
         problem = position_problem(group.group, position, request)

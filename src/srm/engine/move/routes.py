@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from srm.domain import internal_topics
+from srm.domain.move.presence import StampedAck
 from srm.domain.move.routes import Ack, Route, merge_tables
 from srm.engine.move.control import read_acks, read_routes
 from srm.engine.move.store import MoveContext
@@ -21,7 +22,12 @@ class RoutingTables:
 
     target: Mapping[str, Route]
     source: Mapping[str, Route] | None
-    acks: tuple[Ack, ...]
+    announced: tuple[StampedAck, ...] = ()
+
+    @property
+    def acks(self) -> tuple[Ack, ...]:
+        """What clients have said, without the times."""
+        return tuple(one.ack for one in self.announced)
 
     @property
     def merged(self) -> dict[str, Route]:

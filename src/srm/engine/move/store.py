@@ -7,9 +7,10 @@ What differs between the clusters after a crash or an absence is settled by rank
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from srm.domain import internal_topics
@@ -24,10 +25,9 @@ from srm.errors import AuthorizationError, NotFoundError, UnavailableError, Usag
 log = logging.getLogger(__name__)
 
 _MOVES: Final = internal_topics.MOVES
-_CONFIGS: Final = {
-    # All that clients say is stamped by one clock, the broker's.
-    internal_topics.ROUTING: {"message.timestamp.type": "LogAppendTime"}
-}
+# All that clients say, and every look at a move, is stamped by one clock, the broker's.
+_STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
+_CONFIGS: Final = {internal_topics.ROUTING: _STAMPED, internal_topics.MOVES: _STAMPED}
 _T = TypeVar("_T")
 
 
@@ -35,12 +35,14 @@ _T = TypeVar("_T")
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
-    ``monotonic`` are seconds by a clock that is never set: leases are counted by it.
+    ``monotonic`` are seconds by a clock that is never set: leases are counted by it. ``host``
+    is the machine whose clocks these are.
     """
 
     forward: FlowContext
     reverse: FlowContext
     monotonic: Callable[[], float] = time.monotonic
+    host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
         if self.forward.config.flow.reversed != self.reverse.config.flow:
@@ -142,15 +144,16 @@ class MoveStore:
         """Return how far a move is; one that was only planned is at its first step."""
         return furthest(self._tables(), move_id)
 
-    def observation(self, move_id: str) -> Observation:
-        """Return what the latest look remembered; an empty one before the first."""
+    def observation(self, move_id: str) -> tuple[Observation, int]:
+        """Return what the latest look remembered, and when by the broker's clock.
+
+        The target is written first, so its record is the newest. Before the first look it is empty.
+        """
         key = f"look:{move_id}".encode()
-        known = [
-            Observation.decode(table[key])
-            for table in read_both(self._context, lambda c: c.compacted(_MOVES).read())
-            if key in table
-        ]
-        return max(known, key=lambda one: one.time_ms, default=Observation(move_id, 0))
+        for table in read_both(self._context, lambda c: c.compacted(_MOVES).read_stamped()):
+            if key in table:
+                return Observation.decode(table[key].value), table[key].timestamp_ms
+        return Observation(move_id, 0), 0
 
     def report(self, move_id: str) -> MoveReport | None:
         """Return the stored report of a move, None before there is one."""

@@ -47,14 +47,6 @@ def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
     assert any("producer busy on h1 of topic T has not stopped" in reason for reason in reasons)
 
 
-def test_the_time_of_the_last_acknowledgement_is_known_once_all_have_acknowledged():
-    one, other = said("a", "held", 3, 2_000), said("b", "held", 3, 2_500)
-
-    assert present(one, other).held_at_ms("topic:T", 3) == 2_500
-    assert present(one, said("b")).held_at_ms("topic:T", 3) is None
-    assert present().held_at_ms("topic:T", 3) is None
-
-
 def test_members_that_announced_nothing_are_strangers():
     presence = present(said("c1", subject="group:g"))
 
@@ -62,7 +54,7 @@ def test_members_that_announced_nothing_are_strangers():
 
 
 def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
-    before = {(TP, 7): 10, (TP, 8): 3}
+    before = {"T-0#7": 10, "T-0#8": 3}
     seen = Writers((Writer(TP, 7, 11, 0), Writer(TP, 8, 3, 0)), before, held_ms=10**9)
 
     assert seen.wrote_since_hold("T") == {7}
@@ -70,7 +62,9 @@ def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
 
 
 def test_producer_ids_beyond_those_that_follow_are_counted():
-    writers = Writers((Writer(TP, 7, 1, 990), Writer(TP, 8, 1, 995)), {}, held_ms=1_000)
+    seen = (Writer(TP, 7, 1, 990), Writer(TP, 8, 1, 995), Writer(TP, 9, 1, 10))
+    known = {writer.name: 1 for writer in seen}
+    writers = Writers(seen, known, held_ms=1_000, recent_ms=100)
 
     assert unknown_writers("T", writers, present(said("c"))) == 1
     assert unknown_writers("T", writers, present(said("c"), said("d"))) == 0

@@ -162,7 +162,7 @@ class World:
                 there = self.clusters[target].produce(remote, number, end - start)
             self.maps[flow].put(tp, runs, Position(end, there, end))
 
-    def passing(self, milliseconds: int = 2_000) -> None:
+    def passing(self, milliseconds: int = 6_000) -> None:
         self.clock.advance(milliseconds)
 
     def routes(self, alias: str) -> dict[str, Route]:
@@ -222,7 +222,7 @@ def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
     context = planned(world, request)
     move.hold(context, "m1")
     world.obey("near", "far", alias=request.source)
-    world.passing()
+    world.passing(2_000)
     return context
 
 
@@ -235,7 +235,7 @@ def run_through(world: World) -> None:
     move.plan(context, REQUEST, "m1")
     move.hold(context, "m1")
     world.obey("near", "far")
-    world.passing()
+    world.passing(2_000)
     move.wait_status(context, "m1")
     move.apply(context, "m1")
     move.go(context, "m1")

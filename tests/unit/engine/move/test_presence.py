@@ -1,0 +1,136 @@
+"""Who is still there: what the gate sees of clients that follow routes, and of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.move.moving import REQUEST, World, busy_world, held, planned
+
+from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.domain.move.routes import Ack
+from srm.domain.topics import TopicPartition
+from srm.engine import move
+from srm.engine.move.store import ensure_topics
+from srm.errors import GateClosedError
+
+
+@pytest.fixture
+def world(config: Config) -> World:
+    return busy_world(config)
+
+
+def say(world: World, state: str, generation: int = 0, subject: str = "topic:Payments") -> None:
+    ack = Ack(subject, "writer", generation, state, "P", world.clock(), kind="producer", host="h1")
+    world.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+
+def test_an_announced_producer_has_to_say_that_it_has_stopped(world: World) -> None:
+    context = planned(world)
+    say(world, "resumed")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing()
+
+    [reason] = move.wait_status(context, "m1").blocking
+    assert "producer writer on h1 of topic Payments has not stopped yet" in reason
+    with pytest.raises(GateClosedError, match="producer writer on h1"):
+        move.go(context, "m1")
+
+    say(world, "held", world.routes("P")["topic:Payments"].generation)
+    assert move.wait_status(context, "m1").blocking == ()
+
+
+def test_an_announced_producer_that_died_without_a_word_counts_as_gone_in_the_end(
+    world: World,
+) -> None:
+    context = planned(world)
+    say(world, "resumed")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    move.wait_status(context, "m1")
+    world.passing(91_000)
+
+    assert move.wait_status(context, "m1").blocking == ()
+
+
+def test_a_slow_writer_that_follows_no_route_keeps_the_gate_closed(world: World) -> None:
+    world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
+    world.copy("P", "B")
+    context = held(world)
+
+    [reason] = move.wait_status(context, "m1").blocking
+    assert "Payments has to stand still on P for 5 s: somebody who follows no route" in reason
+    world.passing(2_000)
+    world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
+    world.copy("P", "B")
+    move.wait_status(context, "m1")
+    world.passing(4_000)
+    assert "still written to on P" in move.wait_status(context, "m1").blocking[0]
+    world.passing(2_000)
+    assert move.wait_status(context, "m1").blocking == ()
+
+
+def test_producers_that_follow_are_not_waited_for_longer_than_the_quiet_time(world: World) -> None:
+    world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
+    world.copy("P", "B")
+    context = planned(world)
+    say(world, "resumed")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    say(world, "held", world.routes("P")["topic:Payments"].generation)
+    move.wait_status(context, "m1")
+    world.passing(1_500)
+
+    assert move.wait_status(context, "m1").blocking == ()
+
+
+def test_a_host_whose_clock_is_ahead_does_not_make_a_topic_stand_still(world: World) -> None:
+    context = planned(world)
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    ahead = replace(context.forward, now_ms=lambda: world.clock() + 8_000)
+    other = replace(context, forward=ahead, host="elsewhere")
+
+    assert "has to stand still" in move.wait_status(other, "m1").blocking[0]
+
+
+def test_a_plan_names_the_clients_that_a_hold_cannot_reach(world: World) -> None:
+    world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
+    ensure_topics(world.context())
+    say(world, "resumed", subject="group:far")
+
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    assert any(w.startswith("group near:") and "does not follow routes" in w for w in warnings)
+    assert any("topic Payments: 1 of the producers" in w for w in warnings)
+
+
+def test_a_plan_names_the_groups_that_stay(world: World) -> None:
+    world.p.commit("audit", {TopicPartition("Payments", 0): 3})
+
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    assert any("group audit reads Payments on P and does not move" in w for w in warnings)
+
+
+def test_a_plan_says_when_there_is_no_way_back(world: World) -> None:
+    context = world.context()
+    reverse = replace(context.reverse, config=replace(context.reverse.config, enabled=False))
+
+    warnings = move.plan(replace(context, reverse=reverse), REQUEST, dry_run=True).warnings
+
+    assert any("flow B->P is off" in w for w in warnings)
+
+
+def test_stray_offsets_are_left_behind_where_that_is_accepted(world: World) -> None:
+    world.p.add_topic("app-repartition")
+    world.p.commit("near", {TopicPartition("app-repartition", 0): 3})
+
+    blocked = move.plan(world.context(), REQUEST, dry_run=True)
+    accepted = move.plan(world.context(), replace(REQUEST, accept_stray_offsets=True), dry_run=True)
+
+    assert "accept_stray_offsets" in blocked.blocking[0]
+    assert accepted.blocking == ()
+    assert any("without its offsets on app-repartition" in w for w in accepted.warnings)
