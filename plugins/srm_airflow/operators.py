@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, conf
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
@@ -29,6 +30,8 @@ from srm_airflow.triggers import MoveWaitTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+logger = logging.getLogger(__name__)
 
 APPLICATION_KEY: Final = "replicator"
 DEADLINE_SLACK_S: Final = 30.0
@@ -209,6 +212,15 @@ class MoveWaitOperator(BaseOperator):
 
 
 def _keep(context: Context, key: str, value: Any) -> None:
+    """Write to the task's state; never worth failing for.
+
+    A task that was cleared is unknown to Airflow a moment before it is asked to end: were it to
+    fail in that moment, the replicator would be left running with its old settings.
+    """
     store = context.get("task_state_store")
-    if store is not None:
+    if store is None:
+        return
+    try:
         store.set(key, value)
+    except AirflowRuntimeError as error:
+        logger.warning("The state of the task was not written: %s", error)

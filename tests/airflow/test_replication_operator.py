@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from srm.errors import UnavailableError
 from srm.spark.application import Application
@@ -103,6 +105,21 @@ def test_progress_and_the_application_are_in_the_state_of_the_task(
 
     assert store["progress"] == {"state": "running"}
     assert store[APPLICATION_KEY] == asdict(APPLICATION)
+
+
+def test_a_task_that_airflow_no_longer_knows_supervises_until_it_is_asked_to_end(
+    supervised: Callable[..., Supervisor],
+) -> None:
+    """Clearing it forgets it first; failing then would leave the replicator with old settings."""
+
+    class Gone(Store):
+        def set(self, key: str, value: Any) -> None:
+            del key, value
+            raise AirflowRuntimeError(ErrorResponse(detail={"message": "not found"}))
+
+    supervised()
+
+    operator().execute({"task_state_store": Gone()})
 
 
 def test_a_new_try_goes_on_with_the_application_of_the_one_that_was_killed(
