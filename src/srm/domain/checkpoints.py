@@ -1,4 +1,4 @@
-"""Checkpoints: where each group stands on a flow's source, and where it would go on on the target.
+"""Checkpoints: where each group stands on a source, and where it would continue.
 
 Four rows, two per flow (P and B are the clusters, ``Payments`` is produced on both)::
 

@@ -111,7 +111,7 @@ def _joined(ranges: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
 
 
 def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
-    return max(0, end - start) and end - start - offset_map.source_records_between(start, end)
+    return end - start - offset_map.source_records_between(start, end) if end > start else 0
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def sync(
 ) -> GroupSyncSummary:
     """Bring idle groups on the target to where they stand on the source.
 
-    Offsets are translated anew from the maps, which are newer than any checkpoint record, by the
+    Offsets are translated again from the maps, which are newer than any checkpoint record, by the
     same rules, so the numbers are those a checkpoint of this moment would hold.
 
     Args:
@@ -260,7 +260,7 @@ def _write_group(context: FlowContext, decisions: Sequence[SyncDecision]) -> lis
         return [replace(d, action="not-written", reason=str(error)) for d in decisions]
     moved = [d for d in decisions if now.get(d.partition) != d.current]
     if moved:
-        # Somebody commits for this group at this moment: the next run decides anew about all of it.
+        # Somebody commits for this group at this moment: the next run decides again.
         reason = "offsets of the group changed at this moment"
         return [replace(d, action="group-active", reason=reason) for d in decisions]
     failure = ""

@@ -1,4 +1,4 @@
-"""Answer one question: where an offset goes on, on the other cluster."""
+"""Answer one question: where an offset continues on the other cluster."""
 
 from __future__ import annotations
 

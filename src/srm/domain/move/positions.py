@@ -1,10 +1,10 @@
 """Where one group stands in one partition, and where it continues after a move.
 
-Pictured for the topic ``Payments`` and a move from the source X to the target Y::
+Pictured for the topic ``Payments`` and a move from the source P to the target B::
 
-    on X                          on Y
-    Payments    --- forward --->  X.Payments    through the map of X->Y
-    Y.Payments  --- reverse --->  Payments      through the map of Y->X, read backwards
+    on the source                 on the target
+    Payments    --- forward --->  P.Payments    through the map of P->B
+    B.Payments  --- reverse --->  Payments      through the map of B->P, read backwards
 
 What a commit means is decided in :mod:`srm.domain.translation`; added here is what the group has
 committed on the target already.

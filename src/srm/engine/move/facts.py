@@ -169,18 +169,19 @@ class MoveFacts:
         reads = {pair.original for pair in self.pairs if pair.topic in read}
         for pair in self.pairs:
             for tp in self._places(pair) if pair.original in reads else ():
-                there = TopicPartition(pair.target_topic, tp.partition)
+                counterpart = TopicPartition(pair.target_topic, tp.partition)
                 facts = partition_facts(
                     self.maps if pair.direction == "forward" else self.reverse_maps,
                     pair.direction,
                     (tp, self.source.logs),
-                    (there, self.target.logs),
+                    (counterpart, self.target.logs),
                     self.target.alias,
                     self.transactions.get(tp, ()),
                 )
-                ours = self._is_ours(group, there, on_target.get(there))
+                theirs = on_target.get(counterpart)
+                ours = self._is_ours(group, counterpart, theirs)
                 accept = self.request.accept_open_transactions
-                yield GroupPosition(facts, committed.get(tp), on_target.get(there), ours, accept)
+                yield GroupPosition(facts, committed.get(tp), theirs, ours, accept)
 
     def _places(self, pair: TopicPair) -> list[TopicPartition]:
         """Partitions on the source; in reverse also those of which it has no copy yet."""

@@ -1,4 +1,4 @@
-"""Plan a move: which groups go on where, and what stands in the way. Changes nothing."""
+"""Plan a move: which groups continue where, and what stands in the way. Changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan(
     Args:
         context: both flows between the clusters of the request.
         request: what to move.
-        move_id: id to plan under; with the same id again the plan is made anew, unless the move
+        move_id: id to plan under; with the same id again the plan is made again, unless the move
             has gone on since, then the stored plan is returned.
         dry_run: only compute; nothing is written to either cluster.
 
