@@ -9,6 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from srm.domain import internal_topics
 from srm.engine.ports import CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
@@ -98,7 +99,7 @@ class KafkaControlWriter:
         # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
         # not connected by then, half a second later.
         with suppress(KafkaException):
-            self._open.list_topics(timeout=self._clients.timeout_s)
+            self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s)
             self._open.poll(_CONNECT_S)
         self._open.init_transactions(self._clients.timeout_s)
 
