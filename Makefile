@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint bench lock clean check-java
+.PHONY: help venv demo test lint spec bench lock clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@PYTHONPATH=plugins $(BIN)/lint-imports
+
+spec: venv ## Check the model of a move with TLC (docs/spec)
+	@$(BIN)/pytest -q -s tests/spec
 
 bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

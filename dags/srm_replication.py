@@ -8,22 +8,23 @@ copying or starts it twice. A run normally never ends.
 **Where to look** - state store of the task, key `progress`: state, process, log file, and for each
 flow its slots, partitions and the number of offsets not copied yet.
 
-**When it is red** - the last lines of the replicator's log are at the end of the task log. The
-next run starts by itself and continues exactly where copying stopped; nothing is lost or copied
-twice. It stays red while the cause lasts: a cluster that does not answer, a wrong connection
-`srm_spark`, a configuration error. `STOPPED` partitions have a reason (data loss, foreign
-records): see `srm status`.
+**When it is red** - the last lines of the replicator's log are at the end of the task log. The next
+run starts by itself and continues exactly where copying stopped; nothing is lost or copied twice.
+It stays red while the cause lasts: a cluster that does not answer, a wrong connection `srm_spark`,
+a configuration error. `STOPPED` partitions have a reason (data loss, foreign records): see
+`srm status`.
 
-**Restart on purpose** (a new configuration, say) - clear the running task, or `srm replicator
-restart`. The application is asked by a record in Kafka, so it does not matter on which host it
-runs, nor who has started it. **Stop** - `srm replicator stop`: this task keeps running, shows
-`stopped` and starts nothing until `srm replicator restart`. Or pause the DAG and mark its run as
-failed.
+**Restart on purpose** (a new configuration, say) - clear the running task, or
+`srm replicator restart`. The application is asked by a record in Kafka, so it does not matter on
+which host it runs, nor who has started it.
+
+**Stop** - `srm replicator stop`: this task stays, shows the state `stopped` and starts nothing
+until `srm replicator restart`. Or pause the DAG and mark its run as failed.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import dag
 
@@ -35,6 +36,9 @@ CONFIG = load()
 
 @dag(
     schedule="@continuous",
+    # Without it, Airflow gives the first two runs the same logical date, takes the second one for a
+    # run that exists, and never starts another.
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
     max_active_runs=1,
     catchup=False,
     tags=["srm", "replication"],

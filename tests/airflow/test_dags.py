@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.timetables.base import TimeRestriction
+from airflow.timetables.simple import ContinuousTimetable
 
 from srm.domain.move.request import MoveRequest
 
@@ -72,6 +74,20 @@ def test_schedules_follow_the_intervals_of_the_configuration(bag: Any) -> None:
     assert bag.dags["srm_topic_sync"].schedule == timedelta(seconds=30)
     assert type(bag.dags["srm_replication"].timetable).__name__ == "ContinuousTimetable"
     assert bag.dags["srm_failover"].schedule is None
+
+
+def test_a_run_of_the_replication_that_has_ended_is_followed_by_another_one(bag: Any) -> None:
+    """Two runs of one logical date: the scheduler passed the second one over, for ever."""
+    dag = bag.dags["srm_replication"]
+    restriction = TimeRestriction(earliest=dag.start_date, latest=None, catchup=False)
+
+    timetable = ContinuousTimetable()  # the scheduler's, which the DAG's own stands for
+    first = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    second = timetable.next_dagrun_info(
+        last_automated_data_interval=first.data_interval, restriction=restriction
+    )
+
+    assert second.logical_date > first.logical_date
 
 
 def test_group_offset_sync_starts_when_checkpoints_of_either_flow_are_emitted(bag: Any) -> None:

@@ -61,14 +61,17 @@ class Right:
         )
 
 
-def documented(*, without: str = "") -> tuple[Right, ...]:
-    """Return the rights of the page's commands, one for each operation, perhaps without one."""
-    rights = itertools.chain.from_iterable(map(_command, _lines()))
+def documented(*, without: str = "", commands: str = "on") -> tuple[Right, ...]:
+    """Return the rights of the page's commands, one for each operation, perhaps without one.
+
+    ``commands`` says whose: those that start with ``$on_`` are srm's, with ``$app_`` a client's.
+    """
+    rights = itertools.chain.from_iterable(map(_command, _lines(f"${commands}_")))
     return tuple(right for right in rights if str(right) != without)
 
 
-def _lines() -> Iterator[str]:
-    return (line for line in PAGE.read_text().splitlines() if line.startswith("$on_"))
+def _lines(start: str) -> Iterator[str]:
+    return (line for line in PAGE.read_text().splitlines() if line.startswith(start))
 
 
 def _command(line: str) -> Iterator[Right]:
@@ -79,7 +82,7 @@ def _command(line: str) -> Iterator[Right]:
     name = "kafka-cluster" if option == "--cluster" else words[words.index(option) + 1]
     for before, operation in options:
         if before == "--operation":
-            yield Right(words[0].removeprefix("$on_"), operation, option, name, prefixed)
+            yield Right(words[0].partition("_")[2], operation, option, name, prefixed)
 
 
 def user_with(secured: SecuredBroker, rights: Collection[Right]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka import Producer
@@ -176,7 +176,7 @@ def world(secured: SecuredBroker) -> World:
 
 
 def test_the_documented_rights_are_enough_for_everything(world: World) -> None:
-    assert world.emitted.states["translated"] == 1, world.emitted
+    assert world.emitted.states == {"translated": 2}, world.emitted
     assert not world.emitted.errors
     assert world.synced.applied == 1, world.synced
 
@@ -380,3 +380,24 @@ def test_a_group_is_followed_only_in_topics_that_srm_may_see(world: World) -> No
 
     assert {outcome.upstream.topic for outcome in world.emitted.outcomes} == {TOPIC, "B.payments"}
     assert seen == {TOPIC}
+
+
+def test_a_group_that_may_not_be_described_on_the_target_fails_alone(world: World) -> None:
+    plain = {"bootstrap.servers": world.secured.broker.bootstrap}
+    with KafkaCluster("P", plain, plain, plain) as cluster:
+        cluster.commit_idle("hidden", {TopicPartition(TOPIC, 0): 10})
+    rights = (
+        *documented(without="Read group * on B"),
+        *(Right("B", operation, "--group", GROUP) for operation in ("Read", "Describe")),
+    )
+    srm = srm_with(world.secured, rights)
+    srm.config = replace(srm.config, groups=(GROUP, "hidden"))
+
+    with srm.context() as context:
+        summary = group_sync.sync(context)
+
+    assert list(summary.errors) == ["hidden"]
+    assert "grant Describe on group hidden" in summary.errors["hidden"]
+    assert {decision.group for decision in summary.decisions if decision.action == "unchanged"} == {
+        GROUP
+    }

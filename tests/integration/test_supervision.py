@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +18,9 @@ from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.engine import supervision
 from srm.engine.ports import CompactedTopic
+from srm.spark.supervisor import Supervisor
 from srm.stack.kafka import KafkaBroker
-from srm.wiring import open_flow
+from srm.wiring import open_flow, open_state_topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -33,11 +35,12 @@ class Lab:
         self.file, self.flow, self.topic = file, flow, topic
         self.programs: list[subprocess.Popen[bytes]] = []
 
+    def command_of(self, name: str) -> list[str]:
+        return [sys.executable, str(PROGRAM), name, str(self.file), str(self.flow)]
+
     def drive(self, name: str) -> subprocess.Popen[bytes]:
         """Start a driver and wait for its first heartbeat."""
-        program = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, str(self.file), str(self.flow)]
-        )
+        program = subprocess.Popen(self.command_of(name))
         self.programs.append(program)
         eventually(lambda: self.driver() == (name, False), f"a heartbeat of {name}", END_S)
         return program
@@ -110,3 +113,33 @@ def test_a_restart_is_complete_when_another_driver_has_started(lab: Lab) -> None
     assert [answer.outcome for answer in answers] == ["restarted"]
     assert first.wait(END_S) == 0
     assert lab.driver() == ("second", False)
+
+
+def test_a_supervisor_that_is_killed_ends_a_driver_on_another_host_and_the_next_starts_its_own(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """As clearing srm_replication does, where the application runs on another worker."""
+    first = lab.drive("first")
+
+    def supervisor(name: str) -> tuple[Supervisor, threading.Thread]:
+        config = load_config(lab.file)
+        made = Supervisor(
+            lambda: open_state_topics(config, [lab.flow]), lambda: lab.command_of(name), tmp_path
+        )
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        return made, thread
+
+    cleared, thread = supervisor("none")
+    eventually(lambda: cleared._application is not None, "the first is supervised", END_S)
+    cleared.kill("srm_replication on here")
+    assert first.wait(END_S) == 0
+    thread.join(END_S)
+    assert cleared.child is None
+
+    successor, thread = supervisor("second")
+    eventually(lambda: lab.driver() == ("second", False), "a heartbeat of the second", END_S)
+    assert successor.child is not None
+    successor.kill("the test")
+    thread.join(END_S)
+    assert successor.child.wait(END_S) is not None

@@ -18,7 +18,8 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
-from srm.domain.map_records import map_partition
+from srm.domain.map_records import decode_block, map_partition
+from srm.domain.offset_map import Run
 from srm.domain.topics import TopicPartition
 from srm.engine import checkpoints, move
 from srm.engine.move import MoveContext, MovePlan, MoveReport, MoveRequest
@@ -269,6 +270,29 @@ def test_records_the_target_refused_are_skipped_and_missing(site: Site) -> None:
     assert "would skip 3 records it has still to read (3 offsets were never" in blocked.blocking[0]
     assert (report.rpo_records, report.groups[group].skipped, report.ok) == (3, 3, False)
     assert any("3 records were never copied" in problem for problem in report.problems)
+
+
+def test_records_from_before_the_first_copied_one_are_skipped_and_missing(site: Site) -> None:
+    """As where a copy was taken over whose beginning nobody knows."""
+    group = start(site, site.p, "g", {site.topic: 10})
+    topic, place = internal_topics.offset_map(site.p), map_partition(site.topic, 0)
+    with site.context(site.p, site.b) as context:
+        with site.replicating():
+            copied(context, site, 200)
+        table = site.clusters[site.b].compacted(topic, place)
+        for key, value in table.read().items():
+            block = decode_block(key, value)
+            if block.topic == site.topic and block.partition == 0:
+                [run] = block.runs
+                later = Run(60, run.target_start + 60, run.count - 60)
+                shorter = replace(block, runs=(later,))
+                table.write({key: None, shorter.key(): shorter.value()})
+        blocked = move.plan(context, request(site, group), dry_run=True)
+        held(context, request(site, group, accept_skips=True))
+        report = finish(context)
+
+    assert "would skip 50 records it has still to read (50 offsets are" in blocked.blocking[0]
+    assert (report.rpo_records, report.groups[group].skipped, report.ok) == (50, 50, False)
 
 
 def test_a_move_back_asks_before_it_skips_what_the_original_has_dropped(site: Site) -> None:

@@ -20,6 +20,7 @@ from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.replication.discovery import Discovery
 from srm.replication.driver import FlowDriver, Timing
@@ -187,4 +188,44 @@ def _read_half(bootstrap: str, topic: str, group: str) -> None:
     try:
         consumer.commit(offsets=offsets, asynchronous=False)
     finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("version", ["3.7", "3.9", "4.3"])
+def test_groups_and_transactions_are_seen_on_each(
+    brokers: Mapping[str, KafkaBroker], version: str
+) -> None:
+    name = f"seen{uuid.uuid4().hex[:6]}"
+    partition = TopicPartition(name, 0)
+    props = {"bootstrap.servers": brokers[version].bootstrap}
+    with KafkaCluster("P", *[props] * 3) as cluster:
+        cluster.create_topics([TopicSpec(name, 1, 1, {})])
+        cluster.commit_idle(name, {partition: 0})
+        settings = {"group.id": name, "group.instance.id": "shop-1", "client.id": "app"}
+        consumer = Consumer({**props, **settings, "session.timeout.ms": 120_000})
+        consumer.subscribe([name])
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
+        producer = Producer({**props, "transactional.id": name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(name, b"x", partition=0)
+        producer.flush(30)
+        producer.send_offsets_to_transaction(
+            [KafkaTopicPartition(name, 0, 1)], consumer.consumer_group_metadata()
+        )
+
+        found = cluster.groups()[name]
+        assert (found.state, found.kind, found.instance_ids) == ("active", "classic", ("shop-1",))
+        assert cluster.groups([name, f"{name}-no"])[f"{name}-no"].state == "dead"
+        [transaction] = cluster.open_transactions([partition])[partition]
+        assert transaction.transactional_id == name
+        assert cluster.active_producers([partition]).keys() == {partition}
+        assert cluster.high_watermarks([partition]) == {partition: 1}
+        assert cluster.log_ends([partition]) == {partition: 0}
+        assert cluster.pending_commits(name) == {partition}
+        assert cluster.transactional_topics() is not None
+
+        cluster.remove_static_members(name, ["shop-1"])
+        assert cluster.groups([name])[name].state == "empty"
+        producer.abort_transaction(30)
         consumer.close()

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from srm.cli.output import ConfigOption, JsonOption, emit
+from srm.config.client_file import client_file
 from srm.config.client_keys import CLIENT_KEYS
 from srm.config.hierarchy import Candidate, Resolved, resolve_client
 from srm.config.keys import KEYS
@@ -72,6 +74,40 @@ def explain(
     file = read_settings(config)
     explanations = tuple(_explain(key, file, flow))
     emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
+
+
+@app.command()
+def client(
+    *,
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file, not to stdout."),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
+    ] = None,
+) -> None:
+    """Write the file that applications need: clusters, addresses, and no secrets of this one."""
+    text = client_file(read_settings(config), dict(map(_assignment, add or ())))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        # Only the owner may read it from the start: it may hold what was given with --set.
+        output.touch(mode=0o600)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
+    typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise UsageError(f"--set {text}: write it as KEY=VALUE")
+    return key.strip(), value.strip()
 
 
 def _report(config: Config) -> CheckReport:

@@ -27,7 +27,7 @@ class MoveView:
         return Group(*parts)
 
     def _steps(self) -> Text:
-        line, steps = Text(f"{self._plan.move_id}  "), [step.name for step in STEPS]
+        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in STEPS)
         now = steps.index(self.event.step)
         for index, step in enumerate(steps):
             style = "green" if index < now else "bold cyan" if index == now else "dim"

@@ -103,6 +103,6 @@ def write_report(folder: Path, report: DemoReport, timeline: Timeline) -> None:
     Raises:
         StackError: the folder cannot be written.
     """
-    page = render_page("demo/demo_report.html", report=report, timeline=timeline)
+    page = render_page("demo_report.html", "srm.demo", report=report, timeline=timeline)
     write_atomically(folder / "report.json", report.json())
     write_atomically(folder / "report.html", page.encode())

@@ -7,7 +7,7 @@ mm2-offset-syncs.<TARGET>.internal  source (default)  MM2 offset syncs
 <SOURCE>.checkpoints.internal       target            MM2 checkpoints, forward and reverse
 heartbeats                          target            MM2 heartbeats
 srm-offset-map.<SOURCE>.internal    target            exact offset map, blocks of runs
-srm-replication.<SOURCE>.internal   target            assignments, slot positions, driver heartbeat
+srm-replication.<SOURCE>.internal   target            assignments, positions, heartbeat, requests
 srm-control.<SOURCE>.internal       target            allow and deny lists of srm-control
 srm-ledger.internal                 each cluster      group offsets that srm itself wrote there
 srm-routing.internal                each cluster      which cluster clients shall use, or hold

@@ -24,11 +24,11 @@ def logs_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[To
     """
     if not partitions:
         return {}
-    # In this order no log ends before its last stable offset, nor that before its start.
-    starts = cluster.log_starts(partitions)
-    stable, ends = cluster.log_ends(partitions), cluster.high_watermarks(partitions)
+    starts, ends = cluster.log_starts(partitions), cluster.high_watermarks(partitions)
+    # Asked last: what a plain producer writes meanwhile must not look like an open transaction.
+    stable = cluster.log_ends(partitions)
     return {
-        p: Log(start, stable[p], ends[p])
+        p: Log(start, min(stable[p], ends[p]), ends[p])
         for p, start in starts.items()
         if p in stable and p in ends
     }

@@ -34,8 +34,9 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
     its markers are written asynchronously. So pending offsets are waited for, shortly. If they
     stay pending the transaction is still open, and the offsets before it are the committed ones.
 
-    Not by librdkafka's admin client: it ends the process (SIGSEGV in rd_kafka_cgrp_op) where the
-    broker that it asks for offsets is no longer the coordinator.
+    Not by librdkafka's admin client: some errors in the answer end the process (SIGSEGV in
+    rd_kafka_cgrp_op, called by rd_kafka_handle_OffsetFetch; seen while a new cluster was creating
+    its offsets topic).
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
 

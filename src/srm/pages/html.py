@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport
 
 
-def render_page(template: str, **values: object) -> str:
-    """Render a template, named ``<package>/<file>``; ``pages/page.css`` is there to be included.
+def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
+    """Render a template; the shared ``page.css`` is there to be included.
 
     Args:
-        template: ``pages/...`` for one of this package, ``demo/...`` for one of the demo.
+        template: file in the folder ``templates`` of the package.
+        package: whose template it is.
         values: what the template shows; a name it lacks is an error.
     """
-    packages = ("pages", "demo")
     environment = Environment(
-        loader=PrefixLoader({name: PackageLoader(f"srm.{name}") for name in packages}),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("srm.pages")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -32,7 +32,7 @@ def render_page(template: str, **values: object) -> str:
 
 def move_page(plan: MovePlan, progress: MoveProgress, report: MoveReport) -> str:
     """Return the report of a move as one self-contained page."""
-    return render_page("pages/move_report.html", plan=plan, progress=progress, report=report)
+    return render_page("move_report.html", plan=plan, progress=progress, report=report)
 
 
 def _clock(time_ms: int) -> str:

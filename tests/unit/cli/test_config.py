@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.client.settings import load_client_config
+from srm.domain.topics import Flow
 from srm.errors import ConfigError, UsageError
 
 MIRROR_MAKER = Path(__file__).parents[1] / "config" / "mirror-maker.properties"
@@ -98,3 +100,76 @@ def test_explain_hides_secrets() -> None:
 def test_explain_of_something_unknown(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         srm("explain", *arguments)
+
+
+SECURED = """
+clusters = P, B
+P.bootstrap.servers = p1:9092
+B.bootstrap.servers = b1:9092
+security.protocol = SASL_SSL
+sasl.mechanism = SCRAM-SHA-512
+sasl.jaas.config = x.ScramLoginModule required username="srm" password="operator";
+ssl.truststore.type = PEM
+ssl.truststore.location = /etc/srm/ca.pem
+ssl.truststore.password = hidden
+P->B.enabled = true
+P->B.topics = .*
+P->B.replication.policy.separator = _
+"""
+
+
+def client_file(tmp_path: Path, *arguments: str) -> Path:
+    source, written = tmp_path / "srm.properties", tmp_path / "client.properties"
+    source.write_text(SECURED)
+    command = ["config", "client", "-c", str(source), "-o", str(written), *arguments]
+    result = CliRunner().invoke(app, command)
+    if result.exception is not None:
+        raise result.exception
+    return written
+
+
+def test_the_file_of_clients_says_where_clusters_are_and_has_no_secrets(tmp_path: Path) -> None:
+    written = client_file(tmp_path)
+    text = written.read_text()
+
+    assert "operator" not in text
+    assert "hidden" not in text
+    assert "topics" not in text
+    assert "# P.sasl.jaas.config =" in text
+    assert written.stat().st_mode & 0o077 == 0
+    config = load_client_config(written)
+    assert config.clusters == ("P", "B")
+    assert config.client("B", "producer") == {
+        "bootstrap.servers": "b1:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "ssl.ca.location": "/etc/srm/ca.pem",
+    }
+    assert config.flow(Flow("P", "B")).policy.separator == "_"
+    assert config.flow(Flow("B", "P")).policy.separator == "."
+
+
+def test_the_file_of_clients_has_credentials_that_were_given(tmp_path: Path) -> None:
+    written = client_file(
+        tmp_path, "--set", "P.sasl.username=app", "--set", "P.sasl.password=a=b # c"
+    )
+    client = load_client_config(written).client("P", "consumer")
+
+    assert (client["sasl.username"], client["sasl.password"]) == ("app", "a=b # c")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("nonsense", "KEY=VALUE"), ("P.no.such=1", "unknown key"), ("clusters=P", "clusters|flow|B")],
+)
+def test_a_line_that_cannot_be_used_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        client_file(tmp_path, "--set", line)
+
+
+def test_without_a_client_file_it_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="srm config client"):
+        load_client_config()

@@ -120,6 +120,8 @@ def test_pipelined_requests_of_any_size_arrive_whole_and_are_answered_in_order(
             [BIG, 10, BIG],
             [1] * 700,
             [16_384],
+            [0],
+            [7, 0, 7],
         )
     ] * 2
 

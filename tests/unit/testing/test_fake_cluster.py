@@ -25,6 +25,12 @@ def test_a_cluster_that_is_down_fails_every_call_until_it_recovers(cluster):
         cluster.groups,
         cluster.cluster_id,
         lambda: cluster.log_ends([P0]),
+        lambda: cluster.high_watermarks([P0]),
+        lambda: cluster.open_transactions([P0]),
+        lambda: cluster.active_producers([P0]),
+        cluster.transactional_topics,
+        lambda: cluster.pending_commits("g"),
+        lambda: cluster.remove_static_members("g", ["i"]),
         lambda: cluster.committed("g"),
         lambda: cluster.commit_idle("g", {P0: 1}),
         cluster.compacted("Payments").read,
@@ -93,3 +99,24 @@ def test_retention_never_passes_the_end(cluster):
 
     assert cluster.log_starts([P0]) == {P0: 5}
     assert cluster.log_ends([P0]) == {P0: 5}
+
+
+def test_rights_can_be_taken_away(cluster):
+    """What real brokers do then is in tests/integration/test_broker_calls.py."""
+    cluster.produce_in("txn", "Payments", 0, 1, age_ms=5)
+    cluster.commit("theirs", {P0: 1})
+    [seen] = cluster.open_transactions([P0])[P0]
+    assert (seen.transactional_id, seen.age_ms) == ("txn", 5)
+
+    cluster.hide_transactions()
+    cluster.hide_group("theirs")
+
+    [hidden] = cluster.open_transactions([P0])[P0]
+    assert (hidden.transactional_id, hidden.age_ms) == (None, None)
+    assert cluster.transactional_topics() is None
+    assert cluster.groups(["theirs"])["theirs"].state == "unknown"
+    assert "theirs" in cluster.groups(["theirs"])["theirs"].reason
+    assert "theirs" not in cluster.groups()
+    for call in (cluster.committed, cluster.pending_commits):
+        with pytest.raises(AuthorizationError, match="theirs"):
+            call("theirs")

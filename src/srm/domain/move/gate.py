@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
+from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.domain.silence import is_silent
 from srm.domain.topics import TopicPartition
-from srm.domain.transactions import OpenTransaction
 from srm.domain.translation import UNFINISHED
 
 # States a group may be in while offsets are written for it; any other, also an unknown one, counts
@@ -45,51 +45,6 @@ class GroupFacts:
     target_reason: str = ""
     pending: tuple[TopicPartition, ...] = ()
     unreadable: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationFacts:
-    """How far one partition of an original topic is copied from the source to the target.
-
-    ``source_next`` is None where no position is known. ``log_end`` is the high watermark on the
-    source read now, ``stable_end`` the last stable offset: what is between them is held back by
-    ``transactions``, whatever producer wrote it (they are empty where srm may not see them, then
-    ``hidden`` says why). ``stopped`` is the reason of a stopped partition, ``damage`` of a map that
-    cannot be used. ``lost`` are source offsets, still in the log, that were noted as never copied.
-    """
-
-    topic: str
-    partition: int
-    source_next: int | None
-    log_start: int
-    log_end: int
-    stopped: str | None = None
-    stable_end: int | None = None
-    transactions: tuple[OpenTransaction, ...] = ()
-    hidden: str = ""
-    damage: str = ""
-    lost: int = 0
-
-    @property
-    def name(self) -> str:
-        """Topic and partition, for messages."""
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def reached(self) -> int:
-        """Source offset up to which the partition is copied."""
-        return self.log_start if self.source_next is None else self.source_next
-
-    @property
-    def remaining(self) -> int:
-        """Source offsets still to be copied; never data counted from log ends: markers."""
-        return max(0, self.log_end - self.reached)
-
-    @property
-    def held_back(self) -> int:
-        """The part of ``remaining`` that cannot be copied before transactions have ended."""
-        end = self.log_end if self.stable_end is None else self.stable_end
-        return max(0, self.log_end - max(end, self.reached))
 
 
 @dataclass(frozen=True)
@@ -231,13 +186,7 @@ def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
     """Name what the target lacks, with the number of records (or offsets that may be markers)."""
     target = facts.request.target
     for each in facts.replication:
-        if each.remaining:
-            why = f", {each.held_back} held back by open transactions" if each.held_back else ""
-            records = f"{each.name}: {each.remaining} records from offset {each.reached} on"
-            yield f"{records} are not on {target}{why}", each.remaining
-        if each.lost:
-            lost = f"{each.name}: {each.lost} records were never copied to {target}, as noted"
-            yield lost, each.lost
+        yield from each.missing(target)
     uncopied: dict[str, int] = {}
     for group in facts.groups:
         for p in group.positions:
@@ -259,7 +208,7 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         if each.stopped is not None:
             yield f"replication of {each.name} is stopped: {each.stopped}"
         if each.held_back and not facts.request.accept_open_transactions:
-            yield from _transaction_reasons(each, source)
+            yield from each.transaction_reasons(source)
         if each.remaining > each.held_back:
             behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
     for topic, remaining in sorted(behind.items()):
@@ -267,23 +216,6 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
     if behind and is_silent(facts.report_age_ms):
         age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
         yield f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
-
-
-def _transaction_reasons(partition: ReplicationFacts, source: str) -> Iterator[str]:
-    held = f"{partition.held_back} records of {partition.name} on {source} cannot be copied"
-    accept = "or ask for accept_open_transactions"
-    for each in partition.transactions:
-        yield (
-            f"{held}: a transaction is open from offset {each.first_offset} on ({each.owner}): end "
-            f"it, on {source} with {each.command!r}, {accept}"
-        )
-    if not partition.transactions:
-        why = f" ({partition.hidden})" if partition.hidden else ""
-        yield (
-            f"{held}: a transaction is open from offset {partition.stable_end} on, whose cannot be "
-            f"seen{why}: 'kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging' on "
-            f"{source} helps, {accept}"
-        )
 
 
 def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
-from srm.domain.move.gate import GroupFacts, ReplicationFacts
+from srm.domain.move.gate import GroupFacts
 from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
+from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition

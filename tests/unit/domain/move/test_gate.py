@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.move.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
+from srm.domain.move.gate import GateFacts, GroupFacts, decide, eta_seconds
 from srm.domain.move.positions import PartitionMove
+from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route
 from srm.domain.topics import TopicPartition

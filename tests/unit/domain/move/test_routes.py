@@ -131,6 +131,18 @@ def test_an_acknowledgement_survives_its_encoding():
     assert acks_of({ack.key(): ack.value(), b"group:g": b"{}"}) == (ack,)
 
 
+def test_an_acknowledgement_of_an_older_client_is_read():
+    value = (
+        b'{"subject": "group:g", "client": "c", "generation": 4, "state": "resumed", '
+        b'"cluster": "B", "time_ms": 12, "positions": {"P.T-0": 7}}'
+    )
+
+    [ack] = acks_of({b"ack:group:g:c": value})
+
+    assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms) == ("", "", {}, {})
+    assert ack.positions == {"P.T-0": 7}
+
+
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"generation": 1, "cluster": "P", "state": "x"}'])
 def test_a_damaged_route_is_an_integrity_error_that_names_the_subject(value):
     with pytest.raises(IntegrityError, match="group:g"):

@@ -350,7 +350,8 @@ def test_moves_of_different_groups_run_at_once(config: Config, number: int) -> N
     assert world.routes("P").keys() == {
         "group:near", "group:far", "group:eu", "topic:Payments", "topic:Payments-eu"
     }  # fmt: skip
-    assert world.offsets("B", "eu")["P.Payments-eu-0"] == 4
+    # It has read nothing of the original on B: the start of its log is exact.
+    assert world.offsets("B", "eu") == {"P.Payments-eu-0": 4, "Payments-eu-0": 0}
 
 
 @pytest.mark.parametrize("number", range(1, 25))

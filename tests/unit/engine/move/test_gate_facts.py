@@ -57,6 +57,27 @@ def test_an_open_transaction_does_not_hide_what_others_write(world: World) -> No
     assert waiting(world, context) == ()
 
 
+def test_a_busy_plain_producer_does_not_look_like_an_open_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends of a log are read one after the other, and it grows in between."""
+    stable = world.p.log_ends
+    marks = world.p.high_watermarks
+
+    def writing(read):
+        def call(partitions):
+            world.p.produce("Payments", records=5)
+            return read(partitions)
+
+        return call
+
+    monkeypatch.setattr(world.p, "log_ends", writing(stable))
+    monkeypatch.setattr(world.p, "high_watermarks", writing(marks))
+    plan = move.plan(world.context(), REQUEST, dry_run=True)
+
+    assert [warning for warning in plan.warnings if "transaction" in warning] == []
+
+
 def test_what_an_accepted_transaction_holds_back_is_in_the_report(world: World) -> None:
     world.p.produce_in("someone", "Payments", 0, 1)
     world.p.produce("Payments", records=50)

@@ -1,0 +1,54 @@
+"""Whole moves of clients that know nothing of srm; the harness counts for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.integration.blackbox.audit import not_copied, read_ids
+from tests.integration.blackbox.stage import Stage
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+def test_clients_of_all_kinds_move_there_and_back_and_process_each_record_once(
+    stage: Stage,
+) -> None:
+    stage.reader("plain", reset="earliest", store=True)
+    stage.reader("kip848", protocol="consumer", reset="earliest", store=True)
+    stage.java_reader("java", reset="earliest")
+    stage.processor("eos")
+    stage.streams("streams")
+    stage.writer("shop", rate=100)
+    stage.java_writer("branch")
+    stage.writer("bank", transactional_id=f"bank-{stage.site.unique}", rate=200)
+
+    stage.start(stage.p)
+    eventually(lambda: all(r.count("processed") > 100 for r in stage.readers), "all work on P")
+    there = stage.move("there", stage.p)
+    eventually(lambda: all(r.count("processed") > 100 for r in stage.readers), "all work on B")
+    back = stage.move("back", stage.b)
+    eventually(lambda: all(w.count("acked") > 50 for w in stage.writers), "all write on P again")
+    stage.stop(*stage.writers)
+    for reader in stage.readers:
+        stage.await_read(reader)
+    stage.stop()
+
+    for reader in stage.readers:
+        counted = stage.count(reader)
+        assert counted.clean, (reader.name, counted)
+        for report in (there, back):
+            reported = report["groups"][reader.group]
+            assert (reported["skipped"], reported["re_read"]) == (0, 0), report
+            assert reported["resumed"], report
+    for source, report in ((stage.p, there), (stage.b, back)):
+        written = [event for event in stage.acked if event.cluster == source]
+        assert not_copied(written, stage.copy(source)) == []
+        assert report["rpo_records"] == 0, report
+        assert sum(report["residue"].values()) == 0, report
+        assert report["ok"], report["problems"]
+    results = sum(
+        (read_ids(stage.bootstrap[a], stage.results) for a in (stage.p, stage.b)), Counter()
+    )
+    assert results == Counter(event.id for event in stage.acked), "results of transactions"

@@ -1,0 +1,164 @@
+"""The rights of clients in docs/security.md: enough, and each one that is missing is named."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from tests.identities import identity_provider
+from tests.integration.rights import Right, documented, user_with
+from tests.integration.securing import SecuredBroker
+from tests.waiting import eventually
+
+from srm.client.consumer import FailoverConsumer
+from srm.client.producer import FailoverProducer
+from srm.client.routing import RoutingWatcher
+from srm.client.settings import load_client_config
+from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.engine.compacted import compacted_spec
+from srm.engine.ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+RIGHTS = documented(commands="app")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Both clusters are one broker under two names: who comes in tells which of them it is."""
+    with identity_provider() as identities:
+        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
+        try:
+            broker.start()
+            plain = {"bootstrap.servers": broker.broker.bootstrap}
+            with KafkaCluster("P", plain, plain, plain) as cluster:
+                names = ("payments", "B.payments", "P.payments")
+                cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in names])
+                cluster.create_topics([compacted_spec(internal_topics.ROUTING, 1)])
+            producer = Producer(plain)
+            for name in names:
+                producer.produce(name, b"there")
+            assert producer.flush(30) == 0
+            yield broker
+        finally:
+            broker.broker.kill()
+
+
+def config_with(secured: SecuredBroker, rights: tuple[Right, ...], home: Path) -> Config:
+    lines = ["clusters = P, B"]
+    for alias in ("P", "B"):
+        user = user_with(secured, [right for right in rights if right.cluster == alias])
+        if alias == "B":  # one address may not stand for two clusters
+            user["bootstrap.servers"] = user["bootstrap.servers"].replace("127.0.0.1", "localhost")
+        lines += [f"{alias}.{name} = {value}" for name, value in user.items()]
+    file = home / "srm-client.properties"
+    file.write_text("\n".join(lines))
+    return load_client_config(file)
+
+
+def consume(config: Config, home: str) -> None:
+    """Read one record of the topic and one of its copy, and commit them."""
+    conf = {"group.id": "app", "enable.auto.commit": False}
+    copy = "B.payments" if home == "P" else "P.payments"
+    with FailoverConsumer(conf, clusters=config, home=home) as consumer:
+        consumer.subscribe(["payments"])
+        seen: set[str] = set()
+
+        def read() -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is not None:
+                raise KafkaException(message.error())
+            seen.update([message.topic()] if message is not None else [])
+            return seen >= {"payments", copy}
+
+        eventually(read, "both are read")
+
+
+def commit(config: Config, home: str) -> None:
+    conf = {"group.id": "app"}
+    with FailoverConsumer(conf, clusters=config, home=home) as consumer:
+        consumer.subscribe(["payments"])
+
+        def read() -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is not None:
+                raise KafkaException(message.error())
+            return message is not None
+
+        eventually(read, "read")
+        consumer.commit(asynchronous=False)
+
+
+def produce(config: Config, home: str) -> None:
+    with FailoverProducer({}, clusters=config, home=home) as producer:
+        producer.produce("payments", b"1")
+        assert producer.flush(30) == 0
+
+
+def transact(config: Config, home: str) -> None:
+    conf = {"transactional.id": "app"}
+    with FailoverProducer(conf, clusters=config, topics=["payments"], home=home) as producer:
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("payments", b"1")
+        producer.commit_transaction(20)
+
+
+def watch(config: Config, home: str) -> None:
+    watcher = RoutingWatcher(config, home)
+    try:
+        watcher.start(3.0)
+    finally:
+        watcher.close()
+
+
+USES: dict[str, tuple[Callable[[Config, str], None], str]] = {
+    "Read topic payments": (consume, "Read on topic payments"),
+    "Write topic payments": (produce, "Write on topic payments"),
+    "Read topic copies": (consume, r"Read on topic [PB]\.payments"),
+    "Read group app": (commit, "Read on group app"),
+    "Read topic srm-routing.internal": (watch, "Read on topic srm-routing.internal"),
+    "Write topic srm-routing.internal": (produce, "Write on topic srm-routing.internal"),
+    "Write transactional-id app": (transact, "Write on transactional id app"),
+}
+
+
+def use_of(right: Right) -> tuple[Callable[[Config, str], None], str]:
+    text = f"{right.operation} {right.option.strip('-')} {right.name}"
+    return USES[re.sub(r"[PB]\.payments", "copies", text)]
+
+
+@pytest.mark.parametrize("home", ["P", "B"])
+def test_the_documented_rights_are_enough_for_a_client(
+    secured: SecuredBroker, tmp_path: Path, home: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_with(secured, RIGHTS, tmp_path)
+    with caplog.at_level(logging.WARNING):
+        for work in (consume, commit, produce, transact, watch):
+            work(config, home)
+    assert "grant" not in caplog.text
+
+
+@pytest.mark.parametrize("missing", RIGHTS, ids=str)
+def test_a_right_that_a_client_misses_is_named(
+    secured: SecuredBroker, tmp_path: Path, missing: Right, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In what the client raises, or in its log where it works on without."""
+    config = config_with(secured, documented(commands="app", without=str(missing)), tmp_path)
+    work, expected = use_of(missing)
+    told: list[Any] = []
+    with caplog.at_level(logging.WARNING):
+        try:
+            work(config, missing.cluster)
+        except KafkaException as error:
+            told.append(error.args[0].str())
+
+    said = "\n".join([*told, caplog.text])
+    assert re.search(rf"grant {expected}", said), said

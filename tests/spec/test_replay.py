@@ -1,0 +1,110 @@
+"""What moves have left behind is replayed against the model; what they never leave is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.spec.replay import Recorded, violations
+from tests.unit.engine.move.moving import busy_world, config_in, held, run_through
+
+from srm.domain.move.progress import MoveProgress, MoveStep
+from srm.domain.move.routes import Route
+from srm.engine import move
+
+Rows = list[Route | MoveProgress]
+
+
+def hold(beat: int = 1, generation: int = 1) -> Route:
+    return Route(generation, "S", "hold", "m1", beat=beat, lease_ms=60_000)
+
+
+def released(generation: int = 1) -> Route:
+    return Route(generation, "S", "go", "m1")
+
+
+def gone(generation: int = 1) -> Route:
+    return Route(generation, "T", "go", "m1", decided=True)
+
+
+def step(name: MoveStep, attempt: int = 1) -> MoveProgress:
+    return MoveProgress("m1", step=name, attempt=attempt)
+
+
+def log(alias: str, rows: Rows) -> Recorded:
+    routes = [row.value() for row in rows if isinstance(row, Route)]
+    steps = [row.value() for row in rows if isinstance(row, MoveProgress)]
+    return Recorded(alias, {b"group:g": routes}, {b"progress:m1": steps})
+
+
+HELD: Rows = [hold(), step("held")]
+RELEASED: Rows = [*HELD, released(), step("released")]
+ALLOWED: dict[str, tuple[Rows, Rows]] = {
+    "a whole move": (
+        [*HELD, hold(2), step("going"), gone(), step("gone")],
+        [*HELD, hold(2), gone(), step("gone"), step("verified"), step("reported")],
+    ),
+    "the source died after its intent": ([*HELD, step("going")], [*HELD, gone(), step("gone")]),
+    "a hold that reached the target only": ([], HELD),
+    "a renewal that the source missed": (HELD, [*HELD, hold(2)]),
+    "released where only the source answered": (RELEASED, HELD),
+    "an intent, then a release on the target": (
+        [*HELD, step("going")],
+        RELEASED,
+    ),
+    "a second attempt after a release": (
+        [*HELD, released(), step("released"), hold(1, 5), step("held", 5), step("going", 5)],
+        [
+            *HELD,
+            released(),
+            step("released"),
+            hold(1, 5),
+            step("held", 5),
+            gone(5),
+            step("gone", 5),
+        ],
+    ),
+}
+FORBIDDEN: dict[str, tuple[Rows, Rows]] = {
+    "a late hold after go": (
+        [*HELD, step("going"), gone(), step("gone")],
+        [*HELD, gone(), step("gone"), hold(2)],
+    ),
+    "released on one cluster and gone on the other": (
+        RELEASED,
+        [*HELD, gone(), step("gone")],
+    ),
+    "a decision without an intent on the source": (HELD, [*HELD, gone(), step("gone")]),
+    "gone on the source, undecided on the target": (
+        [*HELD, step("going"), gone(), step("gone")],
+        HELD,
+    ),
+    "a hold that the target does not know": (HELD, []),
+    "an intent that a renewal has wiped out": ([*HELD, step("going"), step("held")], HELD),
+    "a beat that the target never had": ([*HELD, hold(2)], HELD),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_the_protocol_leaves_behind_is_explained(name: str, tmp_path: Path) -> None:
+    source, target = ALLOWED[name]
+    assert violations(log("S", source), log("T", target), tmp_path) == []
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_the_protocol_never_leaves_behind_is_refused(name: str, tmp_path: Path) -> None:
+    source, target = FORBIDDEN[name]
+    (found,) = violations(log("S", source), log("T", target), tmp_path)
+    assert found.startswith("group:g: no behaviour of the protocol leaves these records"), found
+
+
+def test_the_records_of_a_whole_move_are_explained(tmp_path: Path) -> None:
+    world = busy_world(config_in(tmp_path))
+    run_through(world)
+    assert violations(Recorded.of(world.p), Recorded.of(world.b), tmp_path) == []
+
+
+def test_the_records_of_a_released_move_are_explained(tmp_path: Path) -> None:
+    world = busy_world(config_in(tmp_path))
+    move.release(held(world), "m1")
+    assert violations(Recorded.of(world.p), Recorded.of(world.b), tmp_path) == []

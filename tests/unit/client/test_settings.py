@@ -1,0 +1,56 @@
+"""What counts where the application and the file of clusters name the same property."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from srm.client.membership import subscription
+from srm.client.settings import ClientSettings, load_client_config
+
+
+def settings(tmp_path: Path, given: dict[str, object]) -> dict[str, object]:
+    file = tmp_path / "srm-client.properties"
+    file.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:9092\nB.bootstrap.servers = b:9092\n"
+        "B.sasl.username = of-the-file\nB.consumer.fetch.min.bytes = 7\n"
+    )
+    made = ClientSettings(
+        load_client_config(file),
+        "consumer",
+        given,
+        defaults={"fetch.min.bytes": 1, "linger": 0},
+        forced={"client.id": "ours"},
+    )
+    return made.on("B")
+
+
+def test_the_file_says_how_to_connect_and_the_application_all_else(tmp_path: Path) -> None:
+    given = {
+        "bootstrap.servers": "old:9092",
+        "sasl.username": "app",
+        "sasl.password": "secret",
+        "fetch.min.bytes": 9,
+        "client.id": "mine",
+    }
+
+    assert settings(tmp_path, given) == {
+        "bootstrap.servers": "b:9092",
+        "sasl.username": "of-the-file",
+        "sasl.password": "secret",
+        "fetch.min.bytes": 9,
+        "linger": 0,
+        "client.id": "ours",
+    }
+
+
+def test_the_file_wins_over_defaults(tmp_path: Path) -> None:
+    assert settings(tmp_path, {})["fetch.min.bytes"] == "7"
+
+
+def test_topics_and_patterns_are_read_with_their_copies() -> None:
+    remote = {
+        "P": lambda topic: f"P.{topic}",
+        "B": lambda topic: f"B.{topic}",
+    }
+
+    assert subscription(["a", "^b|^c"], "P", remote) == ["a", "^b|^c", "B.a", r"^B\.(b|c)"]
