@@ -10,10 +10,12 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from srm.domain import internal_topics
+from srm.domain.topics import TopicPartition
 from srm.engine.ports import CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.offsets import log_ends
 from srm.kafka.rights import Needs, on_topic, on_transactional_id
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
@@ -73,7 +75,7 @@ class KafkaControlWriter:
         try:
             with kafka_errors(where, needs):
                 self._open.begin_transaction()
-                self._send(tables, where, needs)
+                ends = self._send(tables, where, needs)
                 before_commit()
                 self._open.commit_transaction(self._clients.timeout_s)
         except FencedError as error:
@@ -81,13 +83,15 @@ class KafkaControlWriter:
         except BaseException:
             self._abort()
             raise
+        self._wait_visible(ends)
 
     def close(self) -> None:
         """Drop the producer; what it has begun is ended by the next one or by its time."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            producer.poll(0)
+            with suppress(KafkaException):  # a fenced one has nothing else to say
+                producer.poll(0)
 
     @property
     def _open(self) -> Producer:
@@ -105,25 +109,43 @@ class KafkaControlWriter:
 
     def _send(
         self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
-    ) -> None:
+    ) -> dict[str, int]:
+        """Bring all records to the brokers; return the offset after the last one by topic."""
         failures: list[KafkaError] = []
+        ends: dict[str, int] = {}
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            else:
+                ends[message.topic()] = max(ends.get(message.topic(), 0), message.offset() + 1)
 
         for topic, records in tables.items():
             for key, value in records.items():
                 self._open.produce(topic, value, key, partition=0, on_delivery=delivered)
         left = self._open.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
-            return
+            return ends
         unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
         if unknown:
             raise translate(unknown[0], where, needs)
         # The commit knows why: a record that was purged after the producer was fenced says nothing.
         self._open.commit_transaction(self._clients.timeout_s)
         raise UnavailableError(f"{where}: no acknowledgement in time; retry")
+
+    def _wait_visible(self, ends: Mapping[str, int]) -> None:
+        """Wait until reads see what was written.
+
+        A commit is answered when it is sure; the markers, until which nobody sees the records, are
+        written just after that.
+        """
+        partitions = {TopicPartition(topic, 0): end for topic, end in ends.items()}
+
+        def visible() -> bool:
+            stable = log_ends(self._clients, list(partitions))
+            return all(stable.get(place, 0) > end for place, end in partitions.items())
+
+        self._clients.wait_until(f"what {self._id} has written", visible)
 
     def _abort(self) -> None:
         try:
