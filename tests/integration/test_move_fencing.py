@@ -16,6 +16,7 @@ from tests.waiting import eventually
 from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route
+from srm.domain.topics import TopicPartition
 from srm.engine import move
 from srm.engine.control_records import control_id
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
@@ -198,9 +199,11 @@ def test_moves_of_different_groups_and_of_different_pairs_run_at_once(
         cluster.close()
 
 
-def value_at(site: Site, offsets: Mapping[object, int]) -> bytes | None:
-    """Read the record that a group on the target reads next in partition 0."""
-    [(partition, offset)] = [(p, o) for p, o in offsets.items() if str(p).endswith("-0")]
+def value_at(site: Site, offsets: Mapping[TopicPartition, int]) -> bytes | None:
+    """Read the record that a group on the target reads next in partition 0 of the copy."""
+    [(partition, offset)] = [
+        (p, o) for p, o in offsets.items() if p.topic.startswith(f"{site.p}.") and not p.partition
+    ]
     consumer = Consumer({**site.config.client(site.b, "consumer"), "group.id": "value"})
     try:
         consumer.assign([KafkaTopicPartition(partition.topic, 0, offset)])

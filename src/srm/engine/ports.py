@@ -122,7 +122,8 @@ class ControlWriter(Protocol):
     ) -> None:
         """Write records by topic, partition 0, in one transaction; None is a tombstone.
 
-        That this succeeds proves that no other writer was opened since this one was. The brokers
+        That this succeeds proves that no other writer was opened since this one was, and all reads
+        that begin after it see what was written. The brokers
         abort a transaction that is not committed within :data:`CONTROL_TRANSACTION_S`.
 
         Args:

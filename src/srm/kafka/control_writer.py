@@ -9,10 +9,13 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from srm.domain import internal_topics
+from srm.domain.topics import TopicPartition
 from srm.engine.ports import CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.offsets import log_ends
 from srm.kafka.rights import Needs, on_topic, on_transactional_id
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
@@ -27,6 +30,10 @@ class KafkaControlWriter:
     InitProducerId raises the epoch of the transactional id (KIP-98): brokers refuse whatever a
     producer of an older epoch sends from then on, its commit included. It returns when the markers
     of the transaction before it are written, so reads that begin afterwards see all of it.
+
+    No method binds the producer to a name of its own, :meth:`close` aside: a traceback would keep
+    it alive until some later exception unwinds, and it calls back when it is destroyed, which must
+    not be while Python unwinds.
     """
 
     def __init__(self, clients: Clients, transactional_id: str) -> None:
@@ -42,7 +49,7 @@ class KafkaControlWriter:
         with kafka_errors(where, self._needs):
             self._producer: Producer | None = Producer(self._properties(), logger=ClientLog())
         try:
-            self._take_over(self._producer)
+            self._take_over()
         except KafkaException as error:
             failure = translate(error, where, self._needs)
             self.close()
@@ -64,69 +71,85 @@ class KafkaControlWriter:
         if not topics:
             return
         where = self._clients.where(f"writing {', '.join(topics)}")
-        producer = self._producer
-        if producer is None:
-            raise FencedError(f"{where}: this writer is closed")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
             with kafka_errors(where, needs):
-                producer.begin_transaction()
-                self._send(producer, tables, where, needs)
+                self._open.begin_transaction()
+                ends = self._send(tables, where, needs)
                 before_commit()
-                producer.commit_transaction(self._clients.timeout_s)
+                self._open.commit_transaction(self._clients.timeout_s)
         except FencedError as error:
             raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
         except BaseException:
-            self._abort(producer)
+            self._abort()
             raise
+        self._wait_visible(ends)
 
     def close(self) -> None:
-        """Drop the producer; what it has begun is ended by the next one or by its time.
-
-        It has to be destroyed here: librdkafka logs while it is, which must not be while Python
-        unwinds for an exception.
-        """
+        """Drop the producer; what it has begun is ended by the next one or by its time."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
+            with suppress(KafkaException):  # a fenced one has nothing else to say
+                producer.poll(0)
 
-    def _take_over(self, producer: Producer) -> None:
+    @property
+    def _open(self) -> Producer:
+        if self._producer is None:
+            raise FencedError(self._clients.where(f"the writer {self._id} is closed"))
+        return self._producer
+
+    def _take_over(self) -> None:
         # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
         # not connected by then, half a second later.
         with suppress(KafkaException):
-            producer.list_topics(timeout=self._clients.timeout_s)
-            producer.poll(_CONNECT_S)
-        producer.init_transactions(self._clients.timeout_s)
+            self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s)
+            self._open.poll(_CONNECT_S)
+        self._open.init_transactions(self._clients.timeout_s)
 
     def _send(
-        self,
-        producer: Producer,
-        tables: Mapping[str, Mapping[bytes, bytes | None]],
-        where: str,
-        needs: Needs,
-    ) -> None:
+        self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
+    ) -> dict[str, int]:
+        """Bring all records to the brokers; return the offset after the last one by topic."""
         failures: list[KafkaError] = []
+        ends: dict[str, int] = {}
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            else:
+                ends[message.topic()] = max(ends.get(message.topic(), 0), message.offset() + 1)
 
         for topic, records in tables.items():
             for key, value in records.items():
-                producer.produce(topic, value, key, partition=0, on_delivery=delivered)
-        left = producer.flush(CONTROL_TRANSACTION_S)
+                self._open.produce(topic, value, key, partition=0, on_delivery=delivered)
+        left = self._open.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
-            return
+            return ends
         unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
         if unknown:
             raise translate(unknown[0], where, needs)
         # The commit knows why: a record that was purged after the producer was fenced says nothing.
-        producer.commit_transaction(self._clients.timeout_s)
+        self._open.commit_transaction(self._clients.timeout_s)
         raise UnavailableError(f"{where}: no acknowledgement in time; retry")
 
-    def _abort(self, producer: Producer) -> None:
+    def _wait_visible(self, ends: Mapping[str, int]) -> None:
+        """Wait until reads see what was written.
+
+        A commit is answered when it is sure; the markers, until which nobody sees the records, are
+        written just after that.
+        """
+        partitions = {TopicPartition(topic, 0): end for topic, end in ends.items()}
+
+        def visible() -> bool:
+            stable = log_ends(self._clients, list(partitions))
+            return all(stable.get(place, 0) > end for place, end in partitions.items())
+
+        self._clients.wait_until(f"what {self._id} has written", visible)
+
+    def _abort(self) -> None:
         try:
-            producer.abort_transaction(_ABORT_S)
+            self._open.abort_transaction(_ABORT_S)
         except KafkaException as error:  # it is ended by the next one or by its time
             _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
 

@@ -44,10 +44,9 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
             known = registers.progress(move_id)
             if known.step in HELD and known.attempt == progress.attempt:
                 sent = context.monotonic()
-                renew(registers, plan, context.now_ms())
                 # A client whose hold lapses reads the source to its end first: from here on it
                 # finds this renewal.
-                registers.wait_visible("source")
+                renew(registers, plan, context.now_ms())
                 return sent
             return float("-inf")
 

@@ -7,27 +7,23 @@ has read is what is there, so a check and the write after it are one (srm.engine
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from srm.domain import internal_topics
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import Route, merge_tables
 from srm.engine.control_records import control_id, until_not_fenced
-from srm.engine.move.control import Change, ControlTables, read_routes
+from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.store import MoveContext, furthest
-from srm.engine.ports import CONTROL_TRANSACTION_S, Cluster, ControlWriter
+from srm.engine.ports import Cluster, ControlWriter
 from srm.errors import FencedError, UnavailableError
 
 log = logging.getLogger(__name__)
 
 Side = Literal["target", "source"]
 SIDES: tuple[Side, ...] = ("target", "source")
-_LOOK_AGAIN_S = 0.02
 _T = TypeVar("_T")
 
 
@@ -130,23 +126,6 @@ class Registers:
         except UnavailableError as error:
             log.warning("kept on %s only for now: %s", self._other(side).alias, error)
             self._away[side] = error
-
-    def wait_visible(self, side: Side) -> None:
-        """Wait until everybody who reads a cluster sees the routes written there.
-
-        A commit is answered when it is sure, and its markers are written just after that.
-        """
-        cluster, written = self._clusters[side], self._tables[side].routes
-        deadline = time.monotonic() + CONTROL_TRANSACTION_S
-        while True:
-            seen = read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
-            if merge_tables([seen, written]) == seen:
-                return
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"routes written on cluster {cluster.alias} are not to be seen: try again"
-                )
-            threading.Event().wait(_LOOK_AGAIN_S)
 
     def _open(self) -> None:
         missing = [side for side in SIDES if side not in self._writers and self.there(side)]

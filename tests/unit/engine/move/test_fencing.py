@@ -241,6 +241,30 @@ def test_the_source_learns_of_a_decision_when_it_is_back(world: World) -> None:
     assert MoveStore(context).progress("m1").step == "gone"
 
 
+def test_a_write_whose_answer_is_lost_is_found_by_the_same_step(world: World) -> None:
+    context = ready(world)
+    lost = [UnavailableError("no answer")]
+
+    def lose_the_answer() -> None:
+        if lost and "B" in str(going_to(world, "B")):
+            raise lost.pop()
+
+    world.writes.watch = lose_the_answer
+    assert move.go(context, "m1").step == "gone"
+    assert not lost
+    assert world.routes("P") == world.routes("B")
+
+
+def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> None:
+    ensure_compacted(world.p, ROUTING)
+    planned(world)
+
+    for cluster in (world.p, world.b):
+        assert cluster.topic_configs([ROUTING])[ROUTING]["message.timestamp.type"] == (
+            "LogAppendTime"
+        )
+
+
 # ----- the lease
 
 
