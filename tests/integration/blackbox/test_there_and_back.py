@@ -9,7 +9,8 @@ from tests.integration.blackbox.audit import not_copied, read_ids
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+# Five applications at once, of which two are JVMs: 26 s on an idle machine, minutes on a busy one.
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 def test_clients_of_all_kinds_move_there_and_back_and_process_each_record_once(
