@@ -73,16 +73,14 @@ def hold(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_and_go(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the offsets on the target and send the clients there; both calls check the gate.
+    """Write the offsets on the target and send the clients there; each checks the gate.
 
     Raises:
         AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
             the task that waited for it.
     """
     with _opened(planned) as context:
-        status = move.apply(context, planned["move_id"])
-        logger.info("Offsets of %d groups are applied", len(status.groups))
-        progress = move.go(context, planned["move_id"])
+        progress = move.apply_and_go(context, planned["move_id"])
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step, "rpo_records": progress.rpo_records}
 

@@ -21,7 +21,7 @@ from srm.engine.move.decision import go, release
 from srm.engine.move.holding import hold
 from srm.engine.move.plan import new_move_id, plan
 from srm.engine.move.report import report
-from srm.engine.move.run import RunEvent, carry_out
+from srm.engine.move.run import RunEvent, apply_and_go, carry_out
 from srm.engine.move.steps import apply, status, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
@@ -37,6 +37,7 @@ __all__ = [
     "SyncStatus",
     "VerifyStatus",
     "apply",
+    "apply_and_go",
     "carry_out",
     "go",
     "hold",
