@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from srm.engine.ports import CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
+from srm.kafka.compacted import broker_time
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.rights import Needs, on_topic, on_transactional_id
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
@@ -52,8 +53,11 @@ class KafkaControlWriter:
         self,
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> dict[str, int]:
         """Write records by topic in one transaction; None is a tombstone.
+
+        Returns:
+            The broker's time of the last record of each topic that does not have CreateTime.
 
         Raises:
             FencedError: a newer writer was opened.
@@ -62,7 +66,7 @@ class KafkaControlWriter:
         """
         topics = [topic for topic, records in tables.items() if records]
         if not topics:
-            return
+            return {}
         where = self._clients.where(f"writing {', '.join(topics)}")
         producer = self._producer
         if producer is None:
@@ -71,7 +75,7 @@ class KafkaControlWriter:
         try:
             with kafka_errors(where, needs):
                 producer.begin_transaction()
-                self._send(producer, tables, where, needs)
+                stamps = self._send(producer, tables, where, needs)
                 before_commit()
                 producer.commit_transaction(self._clients.timeout_s)
         except FencedError as error:
@@ -79,6 +83,7 @@ class KafkaControlWriter:
         except BaseException:
             self._abort(producer)
             raise
+        return stamps
 
     def close(self) -> None:
         """Drop the producer; what it has begun is ended by the next one or by its time.
@@ -104,19 +109,23 @@ class KafkaControlWriter:
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         where: str,
         needs: Needs,
-    ) -> None:
+    ) -> dict[str, int]:
         failures: list[KafkaError] = []
+        stamps: dict[str, int] = {}
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+                return
+            for time_ms in broker_time(message):
+                stamps[message.topic()] = time_ms
 
         for topic, records in tables.items():
             for key, value in records.items():
                 producer.produce(topic, value, key, partition=0, on_delivery=delivered)
         left = producer.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
-            return
+            return stamps
         unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
         if unknown:
             raise translate(unknown[0], where, needs)

@@ -26,7 +26,8 @@ class MoveRequest:
 
     ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
     groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
-    still before its writers count as stopped. ``redirect`` is how clients are told.
+    still before its writers count as stopped, ``residue_seconds`` how long after go the source is
+    watched for producers that did not follow. ``redirect`` is how clients are told.
     ``accept_skips`` allows a move although a group will not find records on the target that it has
     still to read; ``accept_open_transactions`` one without the records that a transaction which is
     open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
@@ -44,13 +45,14 @@ class MoveRequest:
     wait_seconds: float = 600.0
     resume_seconds: float = 120.0
     quiet_seconds: float = 1.0
+    residue_seconds: float = 300.0
     accept_skips: bool = False
     accept_open_transactions: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
-        for name in ("wait_seconds", "resume_seconds", "quiet_seconds"):
+        for name in ("wait_seconds", "resume_seconds", "quiet_seconds", "residue_seconds"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} of the move is negative: give seconds, e.g. 600")
         for name in ("topics", "groups"):
