@@ -236,7 +236,7 @@ def report() -> dict[str, Any]:
     mode="reschedule",
     poke_interval=RESIDUE_EVERY_S,
     timeout=timedelta(hours=12).total_seconds(),
-    retries=2,
+    silent_fail=True,  # a cluster that is away for a while is looked at again
     trigger_rule=TriggerRule.ALL_DONE,
 )
 def residue() -> PokeReturnValue:

@@ -51,14 +51,23 @@ class Arrival:
 
 
 class Arrivals:
-    """One look at the routing topics of both clusters; a source that is away is passed over."""
+    """One look at the routing topics of both clusters; a source that is away is passed over.
 
-    def __init__(self, context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+    Args:
+        context: the clusters.
+        plan: the move.
+        progress: how far it is.
+        ask_clock: whether the broker is asked what time it is, which takes a record.
+    """
+
+    def __init__(
+        self, context: MoveContext, plan: MovePlan, progress: MoveProgress, *, ask_clock: bool
+    ) -> None:
         self._plan = plan
         self._attempt = progress.attempt
         self._clocked = progress.hold_stamp_ms is not None
         table = context.target.compacted(internal_topics.ROUTING)
-        stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked else None
+        stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
         target, source = table.read_history(), _source_history(context)

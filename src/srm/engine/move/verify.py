@@ -99,7 +99,8 @@ def observe(
     """Look at some groups of a move after go, and at its source; nothing is written."""
     # Before the routes: what was written while they were still this move's is residue.
     ends = _source_ends(context, plan)
-    arrivals, now = Arrivals(context, plan, progress), context.now_ms()
+    arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
+    now = context.now_ms()
     ours = arrivals.producers_are_ours and not progress.residue_over
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **_resumed(context, plan, progress, arrivals, groups)},
