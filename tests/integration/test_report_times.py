@@ -62,9 +62,8 @@ def carried_out(context: MoveContext, request: MoveRequest, move_id: str) -> flo
     return time.monotonic() - began
 
 
-def test_clients_whose_clocks_are_an_hour_off_do_not_change_the_service_time(
-    site: Site, late_clocks: None
-) -> None:
+@pytest.mark.usefixtures("late_clocks")
+def test_clients_whose_clocks_are_an_hour_off_do_not_change_the_service_time(site: Site) -> None:
     """With the clients' clocks it was an hour, or nothing where they were an hour late."""
     busy, idle = site.group("busy"), site.group("idle")
     produce(site, site.p, 300)
