@@ -64,6 +64,7 @@ def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, moves, unique
 
     stamps = opened().write({moves: {b"m": b"1"}, stamped: {b"r": b"1"}})
 
+    opened()  # from now on everybody sees what was committed
     assert stamps == {stamped: site.cluster.compacted(stamped).read_stamped()[b"r"].timestamp_ms}
 
 

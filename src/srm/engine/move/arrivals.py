@@ -74,7 +74,7 @@ class Arrivals:
         self._routes: Mapping[str, Route] = merge_tables(
             [read_routes(context.target, target), read_routes(context.source, source)]
         )
-        stamps = first_stamps(context.target, target, "go") if self._clocked else {}
+        stamps = first_stamps(target, "go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
         """When clients were sent to the target, by that clock; None where it is not known."""
         self._on_target, self._on_source = list(_acks(target)), list(_acks(source))
@@ -84,11 +84,13 @@ class Arrivals:
         """Whether no later move has told the producers anything."""
         return all(self._is_ours(topic_subject(topic)) for topic in self._plan.topics)
 
+    def is_ours(self, group: str) -> bool:
+        """Whether no later move has told the members of a group anything."""
+        return self._is_ours(group_subject(group))
+
     def of(self, group: str) -> Arrival:
-        """What members said about this move's go; a later route makes them unknown."""
+        """What members said about this move's go."""
         subject = group_subject(group)
-        if not self._is_ours(subject):
-            return Arrival()
         target, source = self._plan.request.target, self._plan.request.source
         said = self._said(self._on_target, subject, target)
         left = {

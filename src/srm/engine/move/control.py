@@ -76,7 +76,7 @@ class ControlTables:
             _progress(cluster, moves),
             _documents(moves),
             {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
-            first_stamps(cluster, routing, "hold"),
+            first_stamps(routing, "hold"),
         )
 
     @classmethod
@@ -162,26 +162,26 @@ def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) ->
 
 
 def first_stamps(
-    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]], state: RouteState
+    history: Mapping[bytes, Sequence[Stamped]], state: RouteState
 ) -> dict[tuple[str, int], int]:
     """Return when the first route of a state was written, by move and generation.
 
-    By the broker's clock, in epoch milliseconds; what it has not stamped is left out.
+    By the broker's clock, in epoch milliseconds; what it has not stamped is left out, and so is
+    what is damaged: whoever reads the routes says so.
     """
     found: dict[tuple[str, int], int] = {}
     for key, rows in history.items():
         for row in rows if is_subject(key) else ():
-            if row.by_broker and (route := _route(cluster, key, row)) and route.state == state:
+            if row.by_broker and (route := _route(key, row)) and route.state == state:
                 attempt = (route.move_id, route.generation)
                 found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
     return found
 
 
-def _route(cluster: Cluster, key: bytes, row: Stamped) -> Route | None:
+def _route(key: bytes, row: Stamped) -> Route | None:
     try:
         return decode_route(key, row.value)
-    except IntegrityError as error:
-        _say(cluster, error)
+    except IntegrityError:
         return None
 
 

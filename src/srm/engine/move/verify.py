@@ -152,9 +152,10 @@ def _resumed(
 ) -> dict[str, GroupResume]:
     described = context.target.groups(list(groups)) if groups else {}
     records = TargetRecords(context, plan)
-    result = {}
-    for group in groups:
-        before, said = progress.resumed.get(group, GroupResume()), arrivals.of(group)
+    result = {group: progress.resumed.get(group, GroupResume()) for group in groups}
+    # What a group does after a later move is none of this one's.
+    for group in filter(arrivals.is_ours, groups):
+        before, said = result[group], arrivals.of(group)
         committed = {str(tp): offset for tp, offset in context.target.committed(group).items()}
         intended = progress.intended.get(group, {})
         there = bool(said.members) or (group in described and described[group].state == "active")

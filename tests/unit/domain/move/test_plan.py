@@ -43,6 +43,7 @@ def test_a_form_becomes_a_request():
         ({"redirect": "webhook"}, "'redirect' cannot be used"),
         ({"target": "P"}, "same cluster on both sides"),
         ({"wait_seconds": -1}, "wait_seconds of the move is negative"),
+        ({"residue_seconds": -1}, "residue_seconds of the move is negative"),
         ({"topics": ["a", "a"]}, "empty or repeated"),
         ({"groups": [""]}, "empty or repeated"),
     ],

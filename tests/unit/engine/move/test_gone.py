@@ -113,6 +113,44 @@ def test_the_clock_of_whoever_looks_does_not_count(world: World) -> None:
     assert (report.rto_seconds, report.rto_steps["resume"]) == (3.0, 1.0)
 
 
+def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
+    """Clients are not believed: their records carry their own clocks then."""
+    context = planned(world)
+    own = {"srm-routing.internal": {"message.timestamp.type": "CreateTime"}}
+    world.b.alter_topic_configs(own)
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing()
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    acknowledge(world, "far", 10, ages={"processed": 0, "resumed": 5_000})
+    acknowledge(world, "near", 96, ages={"processed": 0, "resumed": 5_000})
+    world.passing(1_000)
+    world.start("near", "B", {"P.Payments": 97})
+    world.start("far", "B", {"P.Payments": 11})
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.rto_seconds, report.assigned_seconds) == (3.0, 3.0)
+
+
+def test_a_group_that_went_back_meanwhile_is_not_looked_at(world: World) -> None:
+    """What it does in a later move would be taken for the end of this one."""
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    world.start("near", "B", {})
+    world.passing(10_000)
+    move.verify(context, "m1")
+    move.report(context, "m1")
+    back = world.context("B", "P")
+    move.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
+    move.hold(back, "m2")
+    world.b.commit("near", {TopicPartition("P.Payments", 0): 101})
+    watch = move.watch_residue(context, "m1")
+
+    assert (watch.over, watch.report.rto_seconds) == (True, None)
+
+
 def test_the_renewals_of_a_hold_do_not_put_its_beginning_off(world: World) -> None:
     context = held(world)
     world.passing(25_000)
