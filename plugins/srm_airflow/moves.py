@@ -140,6 +140,16 @@ def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
     return as_json(result), report_line(result)
 
 
+def watch_residue(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str, bool]:
+    """Look for residue once; return the report, the run's note, whether this was the last look."""
+    if planned is None or planned[DRY_RUN]:
+        return *report(planned), True
+    with _opened(planned) as context:
+        watch = move.watch_residue(context, planned["move_id"])
+    logger.info("%s", line := report_line(watch.report))
+    return as_json(watch.report), line, watch.over
+
+
 def require_ok(result: Mapping[str, Any]) -> None:
     """Make the run red when the move is not what was asked for.
 

@@ -115,7 +115,7 @@ class Stall:
             writer: KafkaControlWriter,
             tables: Mapping[str, Mapping[bytes, bytes | None]],
             before_commit: Callable[[], None] = lambda: None,
-        ) -> None:
+        ) -> dict[str, int]:
             self.count += 1
             others = self.meanwhile.pop(self.count, lambda: None)
 
@@ -123,7 +123,7 @@ class Stall:
                 before_commit()
                 others()
 
-            write(writer, tables, pause)
+            return write(writer, tables, pause)
 
         monkeypatch.setattr(KafkaControlWriter, "write", stalling)
 
