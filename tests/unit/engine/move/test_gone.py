@@ -120,7 +120,7 @@ def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
     world.b.alter_topic_configs(own)
     move.hold(context, "m1")
     world.obey("near", "far")
-    world.passing()
+    world.passing(2_000)
     move.apply(context, "m1")
     move.go(context, "m1")
     acknowledge(world, "far", 10, ages={"processed": 0, "resumed": 5_000})
