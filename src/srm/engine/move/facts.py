@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
 from srm.domain.move.gate import GroupFacts
 from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
@@ -17,7 +16,7 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
 from srm.domain.translation import Direction
-from srm.engine.checkpoints import per_group
+from srm.engine.checkpoints import per_group, read_ledger
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import Logs, logs_of, losses_of, partition_facts
@@ -269,7 +268,7 @@ def read_facts(
         ),
         transactions=transactions,
         hidden=hidden,
-        ledger=Ledger.decode(context.target.compacted(internal_topics.LEDGER).read()),
+        ledger=read_ledger(context.target),
         maps=maps,
         reverse_maps=reverse_maps,
         routing=routing,
