@@ -49,7 +49,7 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 
 @dataclass(frozen=True)
-class Side:
+class ClusterFacts:
     """One cluster at one look: its topics, the groups of the move, their offsets, and logs.
 
     ``pending`` are partitions of which a transaction has still to decide what a group committed;
@@ -85,8 +85,8 @@ class MoveFacts:
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source: Side
-    target: Side
+    source: ClusterFacts
+    target: ClusterFacts
     transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]]
     hidden: str
     ledger: Ledger
@@ -249,7 +249,7 @@ def read_facts(
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=Side(
+        source=ClusterFacts(
             source.alias,
             source_topics,
             source_groups,
@@ -258,7 +258,7 @@ def read_facts(
             logs,
             pending,
         ),
-        target=Side(
+        target=ClusterFacts(
             target.alias,
             target_topics,
             target_groups,

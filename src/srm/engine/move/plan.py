@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
@@ -254,7 +255,7 @@ def route_problem(
 
 def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
     found = facts.group(group.group)
-    if found.target_state not in {"empty", "dead"}:
+    if found.target_state not in IDLE:
         who = ", ".join(found.target_members) or found.target_reason or found.target_state
         yield f"group {group.group} is active on {request.target} ({who}): stop it there"
     if found.source_state == "unknown":
@@ -312,7 +313,7 @@ def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
         if position.state == "conflict" and request.overwrite:
             yield (
                 f"group {group.group} will read {position.re_read} records of "
-                f"{position.target_topic}-{position.partition} again"
+                f"{position.target} again"
             )
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
         yield (
