@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.group_sync import IDLE, SyncAction, SyncDecision, decide
+from srm.domain.group_sync import SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import per_group, read_ledger, survey
 from srm.engine.compacted import ensure_compacted
-from srm.engine.ports import FlowContext, GroupDescription
+from srm.engine.ports import FlowContext, GroupDescription, GroupState
 from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)
 
 _GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
+_WRITABLE: frozenset[GroupState] = frozenset({"empty", "dead"})
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _exact(
     known = entry is None or entry.intended == offset
     action: SyncAction = "unchanged" if current == offset and known else "write"
     reason = ""
-    if group.state not in IDLE:
+    if group.state not in _WRITABLE:
         action, reason = "group-active", _members(group)
     return SyncDecision(group.name, partition, action, current, offset, reason)
 
@@ -152,7 +153,7 @@ def _decide(
         if outcome.downstream is not None:
             by_group[outcome.group].append(outcome)
     states = context.target.groups(sorted(by_group)) if by_group else {}
-    idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
+    idle = [name for name in sorted(by_group) if _state(states, name).state in _WRITABLE]
     committed, errors = per_group(idle, context.target.committed)
     decisions = []
     for name, wanted in sorted(by_group.items()):
@@ -161,7 +162,7 @@ def _decide(
         state = _state(states, name)
         for outcome in wanted:
             partition = outcome.downstream or outcome.upstream
-            if state.state not in IDLE:
+            if state.state not in _WRITABLE:
                 decisions.append(
                     SyncDecision(name, partition, "group-active", reason=_members(state))
                 )

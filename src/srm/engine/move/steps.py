@@ -10,6 +10,7 @@ import logging
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
+from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
 from srm.engine.move.holding import renew
 from srm.engine.move.look import Look, look, passed, require, subjects
@@ -108,7 +109,9 @@ def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
     refused: list[str] = []
     for group in seen.facts.groups:
         offsets = {
-            p.target: p.resume for p in group.positions if p.resume is not None
+            TopicPartition(p.target_topic, p.partition): p.resume
+            for p in group.positions
+            if p.resume is not None
         }  # also those in place: a run that was killed may have left its ledger unsettled
         if offsets:
             decisions = apply_exact(
