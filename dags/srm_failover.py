@@ -14,6 +14,9 @@ Failover and failback are the same steps with source and target exchanged:
 6. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
    group. The note of the run has the summary; the report is kept in `srm-moves.internal`, and
    `srm failover report MOVE_ID --html FILE` makes a page of it.
+7. **residue** - looks from time to time whether somebody still writes to the source, for as long as
+   the form says, and keeps the report and the note current. No worker waits for it. It ends when
+   another move takes the topics.
 
 **release** is the way out: after a failure before *go* it sends the clients back to the source,
 also when the run is marked as failed. After *go* it does nothing.
@@ -28,6 +31,8 @@ also when the run is marked as failed. After *go* it does nothing.
   what it began.
 - *verify*: the move is done, a group did not come back in time. Start its consumers on the target
   and clear the task.
+- *residue*: what the report says then; records were written to the source after *go*, say. They are
+  copied, but the application that wrote them did not follow: move it.
 - *release*: clients may still be held. Clear the task once the source answers.
 
 **Several at once** - moves of different clusters, or of different topics and groups, run side by
@@ -43,6 +48,7 @@ from typing import Any
 
 from airflow.sdk import (
     Param,
+    PokeReturnValue,
     TriggerRule,
     WeightRule,
     dag,
@@ -58,6 +64,8 @@ from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import config_path, load
 
 CONFIG = load()
+
+RESIDUE_EVERY_S = 20.0
 
 PARAMS = {
     "operation": Param(
@@ -145,6 +153,15 @@ PARAMS = {
         description="Who writes more rarely than this, and does not use srm.client, is not seen.",
         section="Time limits",
     ),
+    "residue_seconds": Param(
+        300,
+        type="number",
+        minimum=0,
+        maximum=14_400,
+        title="Watch the source after go (seconds)",
+        description="For so long the report looks for producers that did not follow.",
+        section="Time limits",
+    ),
     "redirect": Param(
         "routing",
         type="string",
@@ -230,6 +247,25 @@ def report() -> dict[str, Any]:
     return result
 
 
+# Whatever came of the report: as the last task it makes the run red or not.
+@task.sensor(
+    mode="reschedule",
+    poke_interval=RESIDUE_EVERY_S,
+    timeout=timedelta(hours=12).total_seconds(),
+    silent_fail=True,  # a cluster that is away for a while is looked at again
+    trigger_rule=TriggerRule.ALL_DONE,
+)
+def residue() -> PokeReturnValue:
+    """Watch the source, keep report and note current; fail where the move has problems then."""
+    context = get_current_context()
+    result, note, over = moves.watch_residue(context["ti"].xcom_pull(task_ids="plan"))
+    run = context["dag_run"]
+    AirflowRest(run.dag_id, run.run_id).set_note(note)
+    if over:
+        moves.require_ok(result)
+    return PokeReturnValue(over, result)
+
+
 @dag(
     schedule=None,
     # Moves of different pairs of clusters, or of different topics and groups, need not wait for
@@ -254,7 +290,7 @@ def report() -> dict[str, Any]:
     doc_md=__doc__,
 )
 def srm_failover() -> None:
-    """Plan, hold, wait, apply and go, verify, report; release after a failure before go."""
+    """Plan, hold, wait, apply and go, verify, report, watch; release after a failure before go."""
     planned = plan_move()
     held = hold(planned)
     waited = MoveWaitOperator(
@@ -263,7 +299,7 @@ def srm_failover() -> None:
     gone = apply_and_go(planned)
     released = release(planned).as_teardown(setups=[planned, held])
     reported = report()
-    held >> waited >> gone >> [released, verify(planned)] >> reported
+    held >> waited >> gone >> [released, verify(planned)] >> reported >> residue()
 
 
 srm_failover()

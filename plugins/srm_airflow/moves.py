@@ -73,16 +73,14 @@ def hold(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_and_go(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the offsets on the target and send the clients there; both calls check the gate.
+    """Write the offsets on the target and send the clients there; each checks the gate.
 
     Raises:
         AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
             the task that waited for it.
     """
     with _opened(planned) as context:
-        status = move.apply(context, planned["move_id"])
-        logger.info("Offsets of %d groups are applied", len(status.groups))
-        progress = move.go(context, planned["move_id"])
+        progress = move.apply_and_go(context, planned["move_id"])
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step, "rpo_records": progress.rpo_records}
 
@@ -140,6 +138,16 @@ def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
         result = move.report(context, planned["move_id"])
     logger.info("The report:\n%s", as_text(report_view(result)))
     return as_json(result), report_line(result)
+
+
+def watch_residue(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str, bool]:
+    """Look for residue once; return the report, the run's note, whether this was the last look."""
+    if planned is None or planned[DRY_RUN]:
+        return *report(planned), True
+    with _opened(planned) as context:
+        watch = move.watch_residue(context, planned["move_id"])
+    logger.info("%s", line := report_line(watch.report))
+    return as_json(watch.report), line, watch.over
 
 
 def require_ok(result: Mapping[str, Any]) -> None:

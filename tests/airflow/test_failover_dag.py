@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from tests.airflow.copies import COPIED, Site
 
+from srm.config.loader import load_config
 from srm.domain.topics import TopicPartition
+from srm.engine import move as engine
+from srm.wiring import open_move
+from srm_airflow import moves
 from srm_airflow.move_watch import MoveWatch
+from srm_airflow.settings import config_path
 
 pytestmark = [
     pytest.mark.airflow,
@@ -23,7 +28,8 @@ def move(
     site: Site, conf: Mapping[str, Any] | None = None, dag: Any = None, **kwargs: Any
 ) -> dict[str, str]:
     """Run srm_failover from the site's source to its target."""
-    asked = {"source": site.x.alias, "target": site.y.alias, **(conf or {})}
+    sides = {"source": site.x.alias, "target": site.y.alias}
+    asked = {**sides, "residue_seconds": 0, **(conf or {})}
     return site.run(dag or site.dag("srm_failover"), asked, **kwargs)
 
 
@@ -41,6 +47,7 @@ def test_a_synchronised_group_moves_and_the_report_says_that_nothing_was_lost(si
         "release": "success",
         "verify": "success",
         "report": "success",
+        "residue": "success",
     }
     assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
     assert site.routes() == {(site.y.alias, "go")}
@@ -131,6 +138,35 @@ def test_a_plan_that_is_blocked_stops_before_anybody_is_held(site: Site) -> None
 
     assert (states["plan"], states["run"]) == ("failed", "failed")
     assert site.routes() == {None}
+
+
+def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report was clean: a producer that did not follow wrote only later."""
+    site.commit(60)
+    dag = site.dag("srm_failover")
+    dag.get_task("residue").poke_interval = 1.0
+    looks: list[int] = []
+    watch = moves.watch_residue
+
+    def counted(planned: Any) -> Any:
+        looks.append(1)
+        if len(looks) == 2:
+            site.produce(7)
+        return watch(planned)
+
+    monkeypatch.setattr(moves, "watch_residue", counted)
+
+    states = move(site, {"residue_seconds": 12}, dag=dag)
+
+    assert len(looks) >= 3
+    assert (states["report"], states["residue"], states["run"]) == ("success", "failed", "failed")
+    assert site.xcom("report")["residue"] == {}
+    with open_move(load_config(config_path()), site.x.alias, site.y.alias) as context:
+        kept = engine.MoveStore(context).report(site.xcom("plan")["move_id"])
+    assert kept is not None
+    assert (kept.ok, dict(kept.residue), kept.residue_over) == (False, {site.topic: 7}, True)
 
 
 def caught_up_at(

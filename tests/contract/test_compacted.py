@@ -155,3 +155,18 @@ def test_threads_may_read_and_write_at_once(site, state_topic):
 
     for number, table in enumerate(seen):
         assert f"row-{number}".encode() in table
+
+
+def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, unique):
+    """A topic that keeps its writers' clocks says nothing of the broker's."""
+    for name, kind in ((f"{unique}-b", "LogAppendTime"), (f"{unique}-w", "CreateTime")):
+        ensure_compacted(site.cluster, name, extra_configs={"message.timestamp.type": kind})
+    brokers = site.cluster.compacted(f"{unique}-b")
+    writers = site.cluster.compacted(f"{unique}-w")
+
+    stamp = brokers.write({b"a": b"1", b"b": b"1"})
+    row = brokers.read_stamped()[b"b"]
+    assert (row.timestamp_ms, row.by_broker) == (stamp, True)
+    assert writers.write({b"a": b"1"}) is None
+    assert not writers.read_stamped()[b"a"].by_broker
+    assert brokers.write({}) is None

@@ -56,6 +56,18 @@ def test_a_writer_may_write_again_and_delete(site, moves, opened):
     assert site.cluster.compacted(moves).read() == {b"m": b"2"}
 
 
+def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, moves, unique, opened):
+    stamped = f"{unique}-stamped"
+    ensure_compacted(
+        site.cluster, stamped, extra_configs={"message.timestamp.type": "LogAppendTime"}
+    )
+
+    stamps = opened().write({moves: {b"m": b"1"}, stamped: {b"r": b"1"}})
+
+    opened()  # from now on everybody sees what was committed
+    assert stamps == {stamped: site.cluster.compacted(stamped).read_stamped()[b"r"].timestamp_ms}
+
+
 def test_writing_nothing_is_fine(opened, unique):
     opened().write({})
     opened().write({f"{unique}-no": {}})

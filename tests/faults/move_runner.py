@@ -34,7 +34,7 @@ def die_at(number: int, moment: str) -> None:
         writer: KafkaControlWriter,
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> dict[str, int]:
         nonlocal count
         count += any(tables.values())
         if count == number and moment == "before":
@@ -45,9 +45,10 @@ def die_at(number: int, moment: str) -> None:
             if count == number and moment == "within":
                 die()
 
-        write(writer, tables, within)
+        stamps = write(writer, tables, within)
         if count == number and moment == "after":
             die()
+        return stamps
 
     KafkaControlWriter.write = deadly
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site, route_clients
+from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
@@ -22,6 +23,7 @@ from srm.engine.control_records import control_id
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import ensure_topics
+from srm.engine.ports import Cluster
 from srm.errors import GateClosedError
 from srm.kafka.control_writer import KafkaControlWriter
 from srm.stack.kafka import KafkaBroker
@@ -86,6 +88,19 @@ def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
     return {(tables.merged[s].cluster, tables.merged[s].state) for s in ours}
 
 
+def not_in_the_protocol(site: Site, context: MoveContext, folder: Path) -> list[str]:
+    """Replay the records of this site's topic against docs/spec, and return what cannot be."""
+    subject = f"topic:{site.topic}".encode()
+
+    def ours(cluster: Cluster) -> Recorded:
+        found = Recorded.of(cluster)
+        return replace(found, routing={subject: found.routing[subject]})
+
+    traces = folder / "traces"
+    traces.mkdir()
+    return violations(ours(context.source), ours(context.target), traces)
+
+
 @dataclass
 class Stall:
     """Stalls a process after brokers have the records of its n-th transaction."""
@@ -100,7 +115,7 @@ class Stall:
             writer: KafkaControlWriter,
             tables: Mapping[str, Mapping[bytes, bytes | None]],
             before_commit: Callable[[], None] = lambda: None,
-        ) -> None:
+        ) -> dict[str, int]:
             self.count += 1
             others = self.meanwhile.pop(self.count, lambda: None)
 
@@ -108,7 +123,7 @@ class Stall:
                 before_commit()
                 others()
 
-            write(writer, tables, pause)
+            return write(writer, tables, pause)
 
         monkeypatch.setattr(KafkaControlWriter, "write", stalling)
 
@@ -122,7 +137,7 @@ def stall(monkeypatch: pytest.MonkeyPatch) -> Stall:
 
 @pytest.mark.parametrize("transaction", [1, 2])
 def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
-    site: Site, stall: Stall, transaction: int
+    site: Site, stall: Stall, transaction: int, tmp_path: Path
 ) -> None:
     with (
         site.replicating(),
@@ -133,13 +148,14 @@ def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
         stall.meanwhile[stall.count + transaction] = lambda: finish(other, move_id)
         assert move.hold(context, move_id).step == "gone"
         assert clients_at(site, context) == {(site.b, "go")}
+        assert not_in_the_protocol(site, context, tmp_path) == []
         with RoutingWatcher(site.config) as started_later:
             assert started_later.route(f"topic:{site.topic}").cluster == site.b
             assert started_later.route(f"topic:{site.topic}").state == "go"
 
 
 def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(
-    site: Site, stall: Stall
+    site: Site, stall: Stall, tmp_path: Path
 ) -> None:
     steps: list[str] = []
     with (
@@ -159,6 +175,7 @@ def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(
         assert steps == ["released"]
         assert MoveStore(context).progress(move_id).step == "released"
         assert clients_at(site, context) == {(site.p, "go")}
+        assert not_in_the_protocol(site, context, tmp_path) == []
 
 
 def test_moves_of_different_groups_and_of_different_pairs_run_at_once(

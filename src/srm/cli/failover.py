@@ -59,6 +59,14 @@ GroupOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option(metavar="SECONDS", help="Give up and release the hold after this time.")
 ]
+ResidueOption = Annotated[
+    float,
+    typer.Option(
+        "--residue-seconds",
+        metavar="SECONDS",
+        help="How long after go the report looks for records written to the source.",
+    ),
+]
 MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID")]
 MoveIdOption = Annotated[
     str | None,
@@ -103,6 +111,7 @@ def plan(
     topic: TopicOption = None,
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
+    residue_seconds: ResidueOption = 300.0,
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
     accept_stray_offsets: AcceptStrayOption = False,
@@ -119,6 +128,7 @@ def plan(
             topic,
             group,
             timeout,
+            residue_seconds=residue_seconds,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
@@ -138,6 +148,7 @@ def run(
     topic: TopicOption = None,
     group: GroupOption = None,
     timeout: TimeoutOption = 600.0,
+    residue_seconds: ResidueOption = 300.0,
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
     accept_stray_offsets: AcceptStrayOption = False,
@@ -152,7 +163,8 @@ def run(
 
     It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
 
-    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed.
+    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
+    written to the source later are found by srm failover report.
     """
     with _opened(config, source, target) as context:
         request = _request(
@@ -161,6 +173,7 @@ def run(
             topic,
             group,
             timeout,
+            residue_seconds=residue_seconds,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
@@ -218,11 +231,14 @@ def report(
     target: TargetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the report of a move."""
+    """Show the report of a move; while its source is watched, look there again first."""
     with _opened_for(move_id, config, source, target) as context:
-        result = move.report(context, move_id)
+        store = MoveStore(context)
+        if store.progress(move_id).step == "reported":
+            result = move.watch_residue(context, move_id).report
+        else:
+            result = move.report(context, move_id)
         if html is not None:
-            store = MoveStore(context)
             page = move_page(store.plan(move_id), store.progress(move_id), result)
             html.write_text(page, encoding="utf-8")
     emit(result, as_json, lambda console: console.print(report_view(result)))

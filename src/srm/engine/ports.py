@@ -76,12 +76,13 @@ class ActiveProducer:
 class Stamped:
     """A value with its record's timestamp in epoch milliseconds.
 
-    The broker's clock where the topic has ``message.timestamp.type=LogAppendTime``, else the
-    writer's.
+    ``by_broker``: by the broker's clock, as the topic had ``message.timestamp.type=LogAppendTime``;
+    else by the writer's.
     """
 
     value: bytes
     timestamp_ms: int
+    by_broker: bool = False
 
 
 class CompactedTopic(Protocol):
@@ -103,8 +104,13 @@ class CompactedTopic(Protocol):
         """
         ...
 
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write in the given order and wait for all acknowledgements; None is a tombstone."""
+    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
+        """Write in the given order and wait for all acknowledgements; None is a tombstone.
+
+        Returns:
+            When the last record was written by the clock of the broker, in epoch milliseconds;
+            None where the topic does not have ``message.timestamp.type=LogAppendTime``.
+        """
         ...
 
 
@@ -119,7 +125,7 @@ class ControlWriter(Protocol):
         self,
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> Mapping[str, int]:
         """Write records by topic, partition 0, in one transaction; None is a tombstone.
 
         That this succeeds proves that no other writer was opened since this one was, and all reads
@@ -130,6 +136,10 @@ class ControlWriter(Protocol):
             tables: the records, in their order.
             before_commit: called when brokers have all records and the transaction's time runs;
                 what it raises ends the call, and nothing was written.
+
+        Returns:
+            When the last record of each topic was written by the clock of the broker, in epoch
+            milliseconds; only of topics with ``message.timestamp.type=LogAppendTime``.
 
         Raises:
             FencedError: another one was opened since; nothing was written. This one is of no more

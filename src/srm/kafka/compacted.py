@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.engine.ports import Stamped
@@ -51,22 +58,28 @@ class KafkaCompactedTopic:
         """Return all values of each key that the log still holds, oldest first."""
         return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
 
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
+
+        Returns:
+            The broker's time of the last record, None where the topic has CreateTime.
 
         Raises:
             SrmError: a record was not acknowledged; others of the call may have been.
         """
         if not records:
-            return
+            return None
         where = self._clients.where(f"writing {self._topic}-{self._partition}")
         producer = self._clients.producer()
         failures: list[KafkaError] = []
+        stamps: list[int] = []
         needs = on_topic("Write", self._topic)
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            else:
+                stamps.extend(broker_time(message))
 
         try:
             with kafka_errors(where, needs):
@@ -80,6 +93,7 @@ class KafkaCompactedTopic:
         except SrmError:
             self._clients.discard_producer()
             raise
+        return max(stamps, default=None)
 
     def _produce(
         self, producer: Producer, key: bytes, value: bytes | None, delivered: object
@@ -164,6 +178,12 @@ class KafkaCompactedTopic:
             )
 
 
+def broker_time(message: Message) -> tuple[int, ...]:
+    """Return the timestamp of a record that was delivered, nothing if it is not the broker's."""
+    kind, time_ms = message.timestamp()
+    return (time_ms,) if kind == TIMESTAMP_LOG_APPEND_TIME else ()
+
+
 def _apply(table: _Rows, message: Message, most: int | None) -> None:
     key, value = message.key(), message.value()
     if key is None:
@@ -171,5 +191,6 @@ def _apply(table: _Rows, message: Message, most: int | None) -> None:
     # A row moves to the end when it is written again, as in the log.
     rows = table.pop(key, deque(maxlen=most))
     if value is not None:
-        rows.append(Stamped(value, message.timestamp()[1]))
+        kind, time_ms = message.timestamp()
+        rows.append(Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME))
         table[key] = rows

@@ -14,6 +14,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.ports import CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
+from srm.kafka.compacted import broker_time
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.offsets import log_ends
 from srm.kafka.rights import Needs, on_topic, on_transactional_id
@@ -59,8 +60,11 @@ class KafkaControlWriter:
         self,
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> dict[str, int]:
         """Write records by topic in one transaction; None is a tombstone.
+
+        Returns:
+            The broker's time of the last record of each topic that does not have CreateTime.
 
         Raises:
             FencedError: a newer writer was opened.
@@ -69,13 +73,13 @@ class KafkaControlWriter:
         """
         topics = [topic for topic, records in tables.items() if records]
         if not topics:
-            return
+            return {}
         where = self._clients.where(f"writing {', '.join(topics)}")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
             with kafka_errors(where, needs):
                 self._open.begin_transaction()
-                ends = self._send(tables, where, needs)
+                ends, stamps = self._send(tables, where, needs)
                 before_commit()
                 self._open.commit_transaction(self._clients.timeout_s)
         except FencedError as error:
@@ -84,6 +88,7 @@ class KafkaControlWriter:
             self._abort()
             raise
         self._wait_visible(ends)
+        return stamps
 
     def close(self) -> None:
         """Drop the producer; what it has begun is ended by the next one or by its time."""
@@ -109,23 +114,26 @@ class KafkaControlWriter:
 
     def _send(
         self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
-    ) -> dict[str, int]:
-        """Bring all records to the brokers; return the offset after the last one by topic."""
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Bring all records to the brokers; return by topic the offset after them, and the time."""
         failures: list[KafkaError] = []
         ends: dict[str, int] = {}
+        stamps: dict[str, int] = {}
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
-            else:
-                ends[message.topic()] = max(ends.get(message.topic(), 0), message.offset() + 1)
+                return
+            ends[message.topic()] = max(ends.get(message.topic(), 0), message.offset() + 1)
+            for time_ms in broker_time(message):
+                stamps[message.topic()] = time_ms
 
         for topic, records in tables.items():
             for key, value in records.items():
                 self._open.produce(topic, value, key, partition=0, on_delivery=delivered)
         left = self._open.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
-            return ends
+            return ends, stamps
         unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
         if unknown:
             raise translate(unknown[0], where, needs)

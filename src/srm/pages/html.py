@@ -9,6 +9,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport
+from srm.pages.moves import residue_text
 
 
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
@@ -32,7 +33,13 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
 
 def move_page(plan: MovePlan, progress: MoveProgress, report: MoveReport) -> str:
     """Return the report of a move as one self-contained page."""
-    return render_page("move_report.html", plan=plan, progress=progress, report=report)
+    return render_page(
+        "move_report.html",
+        plan=plan,
+        progress=progress,
+        report=report,
+        watched=residue_text(report),
+    )
 
 
 def _clock(time_ms: int) -> str:

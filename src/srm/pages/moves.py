@@ -7,6 +7,7 @@ logs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final
 
@@ -122,22 +123,40 @@ def verify_view(status: VerifyStatus) -> RenderableType:
 
 def report_view(report: MoveReport) -> RenderableType:
     """Show what a move did."""
-    table = _table("group", "lag at hold", "skipped", "re-read", "members at hold", "resumed after")
+    table = _table(
+        *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
+        *("working after", ""),
+    )
     for name, group in sorted(report.groups.items()):
         _row(
             table,
             *(name, number(group.lag_at_hold), number(group.skipped), number(group.re_read)),
-            *(number(group.members_at_hold), seconds(group.rto_seconds)),
+            *(number(group.members_at_hold), seconds(group.assigned_seconds)),
+            *(seconds(group.rto_seconds), group.rto_end or ""),
         )
     verdict = Text("clean", "bold green") if report.ok else Text("not clean", "bold red")
     headline = Text.assemble(f"{_name(report)}: ", verdict, f"; {_figures(report)}")
-    return Group(headline, table, *_listed("problem", report.problems, "red"))
+    return Group(
+        headline,
+        table,
+        *_listed("problem", report.problems, "red"),
+        *_listed("note", report.notes, "dim"),
+    )
 
 
 def report_line(report: MoveReport) -> str:
     """Sum a move up in one line, for the note of a run."""
     verdict = "clean" if report.ok else f"not clean: {reasons_text(report.problems)}"
     return f"{_name(report)}: {verdict}; {_figures(report)}"
+
+
+def residue_text(report: MoveReport) -> str:
+    """Say until when residue is looked for, or was; empty before go."""
+    if not report.residue_over and report.residue_until_ms is not None:
+        return f"watched until {_utc(report.residue_until_ms)}"
+    if report.residue_seen_ms is not None:
+        return f"last looked at {_utc(report.residue_seen_ms)}"
+    return ""
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
@@ -163,13 +182,18 @@ def _name(report: MoveReport) -> str:
 
 def _figures(report: MoveReport) -> str:
     steps = ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
+    watched = residue_text(report)
     return (
         f"RPO {number(report.rpo_records)} records, RTO {seconds(report.rto_seconds)}"
-        f"{f' ({steps})' if steps else ''}, "
+        f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
         f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
         f"re-read {number(sum(group.re_read for group in report.groups.values()))}, "
-        f"residue {number(sum(report.residue.values()))}"
+        f"residue {number(sum(report.residue.values()))}{f' ({watched})' if watched else ''}"
     )
+
+
+def _utc(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _head(status: SyncStatus) -> str:

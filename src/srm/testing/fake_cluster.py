@@ -219,7 +219,9 @@ class FakeCluster:
             self._reach(doing)
             return self._partition(place)
 
-        return FakeCompactedTopic(str(place), find, self._clock)
+        configs = self._topics[topic].configs if topic in self._topics else {}
+        stamped = configs.get("message.timestamp.type") == "LogAppendTime"
+        return FakeCompactedTopic(str(place), find, self._clock, stamped=stamped)
 
     def control_writer(self, transactional_id: str) -> FakeControlWriter:
         """Open the writer of control records; every older one of this id is shut out."""

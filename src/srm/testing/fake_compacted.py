@@ -36,6 +36,7 @@ class FakeCompactedTopic:
         name: topic and partition, for messages.
         find: returns the partition, None while it does not exist; raises when the cluster is down.
         clock: epoch milliseconds, for the timestamps of records.
+        stamped: whether the topic has ``message.timestamp.type=LogAppendTime``.
     """
 
     def __init__(
@@ -43,10 +44,13 @@ class FakeCompactedTopic:
         name: str,
         find: Callable[[str], FakePartition | None],
         clock: Callable[[], int] = system_clock,
+        *,
+        stamped: bool = False,
     ) -> None:
         self._name = name
         self._find = find
         self._clock = clock
+        self._stamped = stamped
 
     def read(self) -> dict[bytes, bytes]:
         """Return the latest value of each key; no topic reads empty."""
@@ -63,20 +67,21 @@ class FakeCompactedTopic:
         for key, value, timestamp_ms in partition.records if partition else ():
             rows = table.pop(key, ())
             if value is not None:
-                table[key] = (*rows, Stamped(value, timestamp_ms))
+                table[key] = (*rows, Stamped(value, timestamp_ms, by_broker=self._stamped))
         return table
 
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Append in the given order; None is a tombstone.
 
         Raises:
             NotFoundError: the topic does not exist.
         """
         if not records:
-            return
+            return None
         partition = self.require()
         for key, value in records.items():
             partition.append(key, value, self._clock())
+        return self._clock() if self._stamped else None
 
     def require(self) -> FakePartition:
         """Return the partition.
@@ -118,21 +123,22 @@ class FakeControlWriter:
         self,
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> dict[str, int]:
         """Write records by topic, all or none; None is a tombstone.
 
         Raises:
             FencedError: a newer writer was opened.
             NotFoundError: a topic does not exist.
         """
-        places = {self._topic(name): records for name, records in tables.items() if records}
+        named = {name: records for name, records in tables.items() if records}
+        places = {name: self._topic(name) for name in named}
         self._require_newest()
-        for place in places:
+        for place in places.values():
             place.require()
         before_commit()
         self._require_newest()
-        for place, records in places.items():
-            place.write(records)
+        stamps = {name: places[name].write(records) for name, records in named.items()}
+        return {name: time_ms for name, time_ms in stamps.items() if time_ms is not None}
 
     def close(self) -> None:
         """Drop the writer."""

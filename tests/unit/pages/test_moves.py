@@ -56,11 +56,23 @@ REPORT = MoveReport(
     rto_steps={"hold": 1.0, "wait and apply": 2.0},
     groups={
         "billing": GroupReport(
-            50, 0, 2, 1, resumed=True, rto_seconds=4.25, first_commit_seconds=None
+            50,
+            0,
+            2,
+            1,
+            resumed=True,
+            rto_seconds=4.25,
+            first_commit_seconds=None,
+            assigned_seconds=4.0,
+            rto_end="processed",
+            uncommitted={"Payments-0": 2},
         )
     },
     residue={"Payments": 7},
     problems=("group billing read 2 records again",),
+    assigned_seconds=4.0,
+    residue_until_ms=1_700_000_300_000,
+    notes=("group audit had nothing to process on B",),
 )
 WAITING = SyncStatus(
     move_id="failover-1",
@@ -108,11 +120,15 @@ def test_the_summary_of_a_plan_counts_by_group() -> None:
 def test_the_report_is_one_line_for_a_note_and_a_row_for_each_group() -> None:
     assert report_line(REPORT) == (
         "failover P->B: not clean: group billing read 2 records again; RPO 0 records, RTO 4.2 s "
-        "(hold 1.0 s, wait and apply 2.0 s), skipped 0, re-read 2, residue 7"
+        "(hold 1.0 s, wait and apply 2.0 s), assigned after 4.0 s, skipped 0, re-read 2, residue 7 "
+        "(watched until 2023-11-14 22:18:20 UTC)"
     )
     text = as_text(report_view(REPORT))
-    assert rows(text, "billing") == [["billing", "50", "0", "2", "1", "4.2", "s"]]
+    assert rows(text, "billing") == [
+        ["billing", "50", "0", "2", "1", "4.0", "s", "4.2", "s", "processed"]
+    ]
     assert "problem: group billing read 2 records again" in text
+    assert "note: group audit had nothing to process on B" in text
     clean = replace(REPORT, ok=True, problems=())
     assert "failover P->B: clean; RPO 0 records" in as_text(report_view(clean))
 
@@ -125,7 +141,17 @@ def test_the_page_is_made_from_plan_progress_and_report_alone() -> None:
     assert "group billing read 2 records again" in page
     assert "P.Payments-0" in page
     assert "http" not in page, "one file, which loads nothing"
-    assert "resumed after" in page
+    assert "assigned after" in page
+    assert "group audit had nothing to process on B" in page
+    assert "after go, watched until 2023-11-14 22:18:20 UTC" in page
+
+
+def test_residue_is_dated_by_the_last_look_when_nobody_looks_any_more() -> None:
+    over = replace(REPORT, residue_over=True, residue_seen_ms=1_700_000_100_000)
+
+    assert report_line(over).endswith("residue 7 (last looked at 2023-11-14 22:15:00 UTC)")
+    never = replace(REPORT, residue_over=False, residue_until_ms=None)
+    assert report_line(never).endswith("residue 7")
 
 
 def test_a_wait_says_how_far_it_is_and_for_what() -> None:

@@ -31,8 +31,15 @@ HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 class GroupResume:
     """What was seen of one group on the target after go; offsets are keyed ``topic-partition``.
 
-    ``resumed_ms`` is None until it has members there. ``started`` are the first offsets its members
-    said they started at, ``committed`` its latest commits.
+    Times are those of the target's brokers where the hold has been stamped by them
+    (:attr:`MoveProgress.hold_stamp_ms`), else those of whoever looked. ``resumed_ms`` is None until
+    it has members there, ``processed_ms`` until one of them said that it has processed a record,
+    ``first_commit_ms`` until a commit was seen that is not the one the move wrote. ``idle``: when
+    it was first seen with members there was nothing for it to read.
+
+    ``started`` are the first offsets its members said they started at, ``committed`` its latest
+    commits. ``uncommitted`` counts by client and partition the records that a member processed on
+    the source before it left and could not commit there.
     """
 
     resumed_ms: int | None = None
@@ -41,6 +48,20 @@ class GroupResume:
     committed: Mapping[str, int] = field(default_factory=dict)
     re_read: int = 0
     skipped: int = 0
+    uncommitted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    processed_ms: int | None = None
+    idle: bool = False
+
+    @property
+    def worked_ms(self) -> int | None:
+        """When it first processed or committed something, None before that."""
+        known = [at for at in (self.processed_ms, self.first_commit_ms) if at is not None]
+        return min(known, default=None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it works on the target, as far as there is anything to work on."""
+        return self.resumed_ms is not None and (self.idle or self.worked_ms is not None)
 
 
 @dataclass(frozen=True)
@@ -154,6 +175,11 @@ class MoveProgress:
     watermarks on the source by ``topic-partition``. ``intended`` are the offsets on the target at
     go, by group; ``missing`` says which records the target lacked then; ``skipped`` and ``re_read``
     are the records by group that applying the offsets was seen to cost.
+
+    ``hold_stamp_ms`` and ``gone_stamp_ms`` are when the first hold and the go were written, as the
+    target's broker stamped them; None where it did not. ``residue_seen_ms`` is when the source was
+    last looked at for residue, as far as that was noted, and ``residue_over`` says that nobody
+    looks any more.
     """
 
     move_id: str
@@ -172,6 +198,10 @@ class MoveProgress:
     missing: tuple[str, ...] = ()
     resumed: Mapping[str, GroupResume] = field(default_factory=dict)
     residue: Mapping[str, int] = field(default_factory=dict)
+    hold_stamp_ms: int | None = None
+    gone_stamp_ms: int | None = None
+    residue_seen_ms: int | None = None
+    residue_over: bool = False
 
     @property
     def decided(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,13 +14,21 @@ from srm.domain.move.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.move.request import Operation
 from srm.errors import IntegrityError
 
+RtoEnd = Literal["processed", "committed", "assigned"]
+"""What ended a group's time without service: its first record processed or first commit on the
+target, or, where it had nothing to process, that its members were there."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
     """One group in the report; counts are records.
 
-    ``rto_seconds`` is the time from the hold until the group worked on the target, None where it
-    had no members to resume or has not resumed.
+    ``rto_seconds`` is the time from the hold until the group has processed or committed its first
+    record on the target; where there was none for it, until its members were assigned partitions
+    (``rto_end`` says which). ``assigned_seconds`` is the time until that assignment. Both are None
+    where it has not come to that, or the group had no members. ``uncommitted`` is the part of
+    ``re_read`` that its members say they processed on the source and could not commit, by
+    ``topic-partition``.
     """
 
     lag_at_hold: int
@@ -28,6 +38,9 @@ class GroupReport:
     resumed: bool
     rto_seconds: float | None
     first_commit_seconds: float | None
+    assigned_seconds: float | None = None
+    rto_end: RtoEnd | None = None
+    uncommitted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +48,15 @@ class MoveReport:
     """Report of one move.
 
     ``rpo_records`` are records on the source that the target did not have at go: 0 in a planned
-    move. ``rto_seconds`` is the time from the hold until the last group resumed (or until go,
-    where no group had members). ``residue`` are records written to the source after go, by topic.
-    ``ok``: decided, nothing lost, skipped or re-read, and every group that had members resumed.
+    move. ``rto_seconds`` is the time from the hold until the last group that had members worked on
+    the target (or until go, where no group had members), ``assigned_seconds`` until the last one
+    was assigned partitions; None while one of them does not. Both are differences of timestamps by
+    the target's broker, so clocks of clients and operators play no part.
+
+    ``residue`` are records written to the source after go, by topic: watched until
+    ``residue_until_ms``, or until another move begins (``residue_over``); ``residue_seen_ms`` is
+    the latest look that was noted. ``ok``: decided, nothing lost, skipped or re-read, and every
+    group that had members resumed. ``notes`` explain numbers and are no problems.
     """
 
     move_id: str
@@ -54,6 +73,11 @@ class MoveReport:
     groups: Mapping[str, GroupReport]
     residue: Mapping[str, int]
     problems: tuple[str, ...]
+    assigned_seconds: float | None = None
+    residue_until_ms: int | None = None
+    residue_seen_ms: int | None = None
+    residue_over: bool = False
+    notes: tuple[str, ...] = ()
 
     def value(self) -> bytes:
         """Encode as JSON."""
@@ -88,6 +112,7 @@ def build_report(plan: MovePlan, progress: MoveProgress) -> MoveReport:
     """Compute the report of a move from its plan and progress."""
     groups = {group: _group_report(group, progress) for group in plan.group_names}
     problems = tuple(_problems(plan, progress, groups))
+    rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     return MoveReport(
         move_id=plan.move_id,
         operation=plan.request.operation,
@@ -98,53 +123,114 @@ def build_report(plan: MovePlan, progress: MoveProgress) -> MoveReport:
         topics=plan.topics,
         created_ms=plan.created_ms,
         rpo_records=progress.rpo_records,
-        rto_seconds=_rto_seconds(progress, groups),
-        rto_steps=_rto_steps(progress, groups),
+        rto_seconds=rto_seconds,
+        rto_steps=_rto_steps(progress, rto_seconds),
         groups=groups,
         residue=dict(progress.residue),
         problems=problems,
+        assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds),
+        residue_until_ms=residue_until_ms(plan, progress) if progress.decided else None,
+        residue_seen_ms=progress.residue_seen_ms,
+        residue_over=progress.residue_over,
+        notes=tuple(_notes(plan, progress, groups)),
     )
+
+
+def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:
+    """Until when the source is watched for residue, in epoch milliseconds; 0 before go."""
+    gone_ms = progress.times_ms.get("gone")
+    return 0 if gone_ms is None else gone_ms + round(plan.request.residue_seconds * 1000)
 
 
 def _group_report(group: str, progress: MoveProgress) -> GroupReport:
     seen = progress.resumed.get(group, GroupResume())
+    uncommitted: Counter[str] = Counter()
+    for counts in seen.uncommitted.values():
+        uncommitted.update(counts)
+    end = _rto_end(seen)
     return GroupReport(
         lag_at_hold=progress.lag_at_hold.get(group, 0),
         skipped=progress.skipped.get(group, 0) + seen.skipped,
-        re_read=progress.re_read.get(group, 0) + seen.re_read,
+        re_read=progress.re_read.get(group, 0) + seen.re_read + uncommitted.total(),
         members_at_hold=progress.members_at_hold.get(group, 0),
         resumed=seen.resumed_ms is not None,
-        rto_seconds=_since_hold(progress, seen.resumed_ms),
+        rto_seconds=_since_hold(progress, seen.resumed_ms if end == "assigned" else seen.worked_ms),
         first_commit_seconds=_since_hold(progress, seen.first_commit_ms),
+        assigned_seconds=_since_hold(progress, seen.resumed_ms),
+        rto_end=end,
+        uncommitted=dict(uncommitted),
     )
 
 
+def _rto_end(seen: GroupResume) -> RtoEnd | None:
+    if seen.idle:
+        return "assigned"
+    if seen.worked_ms is None:
+        return None
+    return "processed" if seen.worked_ms == seen.processed_ms else "committed"
+
+
 def _since_hold(progress: MoveProgress, time_ms: int | None) -> float | None:
-    start = progress.times_ms.get("holding")
+    start = progress.hold_stamp_ms or progress.times_ms.get("holding")
     if start is None or time_ms is None:
         return None
     return max(0, time_ms - start) / 1000
 
 
-def _rto_seconds(progress: MoveProgress, groups: Mapping[str, GroupReport]) -> float | None:
-    until_go = _since_hold(progress, progress.times_ms.get("gone"))
+def _until_go(progress: MoveProgress) -> float | None:
+    gone_ms = progress.gone_stamp_ms if progress.hold_stamp_ms is not None else None
+    if gone_ms is not None:
+        return _since_hold(progress, gone_ms)
+    times = progress.times_ms  # both by the clocks of those who ran the steps
+    if "holding" not in times or "gone" not in times:
+        return None
+    return max(0, times["gone"] - times["holding"]) / 1000
+
+
+def _until_last(
+    progress: MoveProgress,
+    groups: Mapping[str, GroupReport],
+    seconds: Callable[[GroupReport], float | None],
+) -> float | None:
+    """Seconds from the hold until the last group that had members is so far."""
+    until_go = _until_go(progress)
     if until_go is None:
         return None
-    return max([until_go, *(g.rto_seconds for g in groups.values() if g.rto_seconds is not None)])
+    times = [seconds(group) for group in groups.values() if group.members_at_hold]
+    known = [time for time in times if time is not None]
+    return max([until_go, *known]) if len(known) == len(times) else None
 
 
-def _rto_steps(progress: MoveProgress, groups: Mapping[str, GroupReport]) -> dict[str, float]:
+def _rto_steps(progress: MoveProgress, rto_seconds: float | None) -> dict[str, float]:
     times = progress.times_ms
     steps = {
         name: max(0, times[end] - times[start]) / 1000
         for name, start, end in _SPANS
         if start in times and end in times
     }
-    until_go = _since_hold(progress, times.get("gone"))
-    total = _rto_seconds(progress, groups)
-    if until_go is not None and total is not None:
-        steps["resume"] = round(total - until_go, 3)
+    until_go = _until_go(progress)
+    if until_go is not None and rto_seconds is not None:
+        steps["resume"] = round(rto_seconds - until_go, 3)
     return steps
+
+
+def _notes(
+    plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
+) -> Iterator[str]:
+    target = plan.request.target
+    for name, group in groups.items():
+        if not progress.decided or not group.resumed:
+            continue
+        if group.rto_end == "assigned":
+            yield (
+                f"group {name} had nothing to process on {target}: its RTO is the time until its "
+                f"members were assigned partitions"
+            )
+        elif group.rto_end is None and group.members_at_hold:
+            yield (
+                f"group {name} has members on {target} and has not processed or committed anything "
+                f"yet: its RTO is not known"
+            )
 
 
 def _problems(
@@ -160,7 +246,7 @@ def _problems(
         if group.skipped:
             problems.append(f"group {name} skipped {group.skipped} records")
         if group.re_read:
-            problems.append(f"group {name} read {group.re_read} records again")
+            problems.append(f"group {name} read {group.re_read} records again{_lost(group)}")
         if group.members_at_hold and not group.resumed:
             problems.append(f"group {name} has not resumed on {plan.request.target}")
     problems += [
@@ -170,3 +256,10 @@ def _problems(
         if count
     ]
     return problems
+
+
+def _lost(group: GroupReport) -> str:
+    if not group.uncommitted:
+        return ""
+    where = ", ".join(f"{count} of {name}" for name, count in sorted(group.uncommitted.items()))
+    return f", of which it had processed and could not commit {where}"

@@ -28,7 +28,8 @@ class MoveRequest:
     groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
     still before its writers count as stopped; where somebody who follows no route has lately
     written, or may have, it is ``slow_writer_seconds``: who writes more rarely than that is not
-    seen before go. ``redirect`` is how clients are told.
+    seen before go. ``residue_seconds`` is how long after go the source is watched for producers
+    that did not follow. ``redirect`` is how clients are told.
     ``accept_skips`` allows a move although a group will not find records on the target that it has
     still to read; ``accept_open_transactions`` one without the records that a transaction which is
     open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
@@ -48,6 +49,7 @@ class MoveRequest:
     resume_seconds: float = 120.0
     quiet_seconds: float = 1.0
     slow_writer_seconds: float = 5.0
+    residue_seconds: float = 300.0
     accept_skips: bool = False
     accept_open_transactions: bool = False
     overwrite: bool = False
@@ -55,7 +57,7 @@ class MoveRequest:
 
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
-        for name in ("wait_seconds", "resume_seconds", "quiet_seconds", "slow_writer_seconds"):
+        for name in (field.name for field in fields(self) if field.name.endswith("_seconds")):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} of the move is negative: give seconds, e.g. 600")
         for name in ("topics", "groups"):

@@ -8,6 +8,7 @@ key                        written by                   value
 group:<group>              a move                       :class:`Route` for consumers of the group
 topic:<topic>              a move                       :class:`Route` for producers to the topic
 ack:<subject>:<client id>  a client                     :class:`Ack`: that it is there, what it did
+clock                      who looks at a move          nothing: the broker stamps what time it is
 =========================  ===========================  ==========================================
 
 A client reads the topic on all clusters it can reach and takes the record of the **highest rank**
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -33,6 +34,8 @@ from srm.errors import IntegrityError
 RouteState = Literal["go", "hold"]
 AckState = Literal["held", "resumed", "processed"]
 ClientKind = Literal["consumer", "producer"]
+
+CLOCK_KEY: Final = b"clock"
 
 _ACK = "ack:"
 

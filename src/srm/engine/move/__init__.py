@@ -3,7 +3,7 @@ r"""Move consumer groups and producers from one cluster to the other: failover a
 The steps, each one bounded call that can be repeated and that survives a crash at any point::
 
     plan -> hold -> wait_status (until ready) -> apply -> go -> verify (until done) -> report
-              \__________________\___________\-> release
+              \__________________\___________\-> release                     watch_residue <-'
 
 Everything is known by the move id; plan, progress and report are in ``srm-moves.internal`` on both
 clusters. :func:`go` asks the gate itself, so no caller can send clients to a cluster on which
@@ -20,8 +20,8 @@ from srm.domain.move.request import MoveRequest
 from srm.engine.move.decision import go, release
 from srm.engine.move.holding import hold
 from srm.engine.move.plan import new_move_id, plan
-from srm.engine.move.report import report
-from srm.engine.move.run import RunEvent, carry_out
+from srm.engine.move.report import ResidueWatch, report, watch_residue
+from srm.engine.move.run import RunEvent, apply_and_go, carry_out
 from srm.engine.move.steps import apply, status, wait_status
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
@@ -33,10 +33,12 @@ __all__ = [
     "MoveReport",
     "MoveRequest",
     "MoveStore",
+    "ResidueWatch",
     "RunEvent",
     "SyncStatus",
     "VerifyStatus",
     "apply",
+    "apply_and_go",
     "carry_out",
     "go",
     "hold",
@@ -47,4 +49,5 @@ __all__ = [
     "status",
     "verify",
     "wait_status",
+    "watch_residue",
 ]

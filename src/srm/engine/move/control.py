@@ -11,7 +11,16 @@ from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
 from srm.domain.move.progress import MoveProgress
-from srm.domain.move.routes import Route, acks_of, fold_routes, is_ack, merge_tables
+from srm.domain.move.routes import (
+    Route,
+    RouteState,
+    acks_of,
+    decode_route,
+    fold_routes,
+    is_ack,
+    is_subject,
+    merge_tables,
+)
 from srm.engine.ports import Cluster, Stamped
 from srm.errors import IntegrityError
 
@@ -38,13 +47,15 @@ class ControlTables:
     """The control records of one cluster: of each subject and move the one of the highest rank.
 
     ``documents`` are plans and reports by key, ``acks`` the broker's time in epoch
-    milliseconds by the key of what a client has said.
+    milliseconds by the key of what a client has said, ``holds`` that of the first hold that the log
+    still has of a move's attempt.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     progress: Mapping[str, MoveProgress] = field(default_factory=dict)
     documents: Mapping[str, bytes] = field(default_factory=dict)
     acks: Mapping[bytes, int] = field(default_factory=dict)
+    holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
@@ -56,6 +67,7 @@ class ControlTables:
             _progress(cluster, moves),
             _documents(moves),
             {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
+            first_stamps(routing, "hold"),
         )
 
     @classmethod
@@ -138,6 +150,30 @@ def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) ->
     """Fold the routes of a cluster's routing topic; what is damaged is passed over."""
     values = {key: [row.value for row in rows] for key, rows in history.items()}
     return fold_routes(values, lambda error: _say(cluster, error))
+
+
+def first_stamps(
+    history: Mapping[bytes, Sequence[Stamped]], state: RouteState
+) -> dict[tuple[str, int], int]:
+    """Return when the first route of a state was written, by move and generation.
+
+    By the broker's clock, in epoch milliseconds; what it has not stamped is left out, and so is
+    what is damaged: whoever reads the routes says so.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for key, rows in history.items():
+        for row in rows if is_subject(key) else ():
+            if row.by_broker and (route := _route(key, row)) and route.state == state:
+                attempt = (route.move_id, route.generation)
+                found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
+    return found
+
+
+def _route(key: bytes, row: Stamped) -> Route | None:
+    try:
+        return decode_route(key, row.value)
+    except IntegrityError:
+        return None
 
 
 def read_acks(

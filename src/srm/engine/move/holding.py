@@ -77,7 +77,9 @@ def renew(
     attempt = attempt_of(plan, known.attempt)
     beat = max(_beats(registers.routes, attempt), default=0) + 1
     # A hold that was killed between the clusters is finished by this.
-    steps = [known.at("held", now_ms)] if known.step == "holding" else []
+    stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
+    unfinished = known.step == "holding"
+    steps = [known.at("held", now_ms, hold_stamp_ms=stamp)] if unfinished else []
     change = Change(
         redirector(plan.request).hold(attempt, beat, now_ms),
         (*steps, *([progress] if progress else [])),
@@ -131,9 +133,10 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     numbered = replace(started, attempt=attempt.generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
     old = _silent(registers.tables("target"), attempt, now_ms)
-    registers.write("target", Change(hold_routes, (holding,), forget=old))
+    stamp = registers.write("target", Change(hold_routes, (holding,), forget=old))
+    held = holding.at("held", now_ms, hold_stamp_ms=stamp)
     old = _silent(registers.tables("source"), attempt, now_ms)
-    registers.write("source", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
+    registers.write("source", Change(hold_routes, (held,), forget=old))
 
 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from srm.domain import internal_topics
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import Route, merge_tables
 from srm.engine.control_records import control_id, until_not_fenced
@@ -102,8 +103,12 @@ class Registers:
 
     def write(
         self, side: Side, change: Change, before_commit: Callable[[], None] = lambda: None
-    ) -> None:
+    ) -> int | None:
         """Write what of a change is news on a cluster, in one transaction.
+
+        Returns:
+            When routes were written by the broker's clock, in epoch milliseconds; None where none
+            were, or their topic has no LogAppendTime.
 
         Raises:
             FencedError: the step was overtaken.
@@ -111,13 +116,15 @@ class Registers:
         """
         self.require(side)
         records = self._tables[side].over(change)
-        if any(records.values()):
-            try:
-                self._writers[side].write(records, before_commit)
-            except UnavailableError:
-                self._unsure += 1
-                raise
-            self._tables[side] = self._tables[side].after(change)
+        if not any(records.values()):
+            return None
+        try:
+            stamps = self._writers[side].write(records, before_commit)
+        except UnavailableError:
+            self._unsure += 1
+            raise
+        self._tables[side] = self._tables[side].after(change)
+        return stamps.get(internal_topics.ROUTING)
 
     def write_if_there(self, side: Side, change: Change) -> None:
         """Write to a cluster; one that is away is given it by the next step that finds it."""

@@ -1,11 +1,25 @@
-"""Keep the report of a move."""
+"""Keep the report of a move, and keep it current while its source is watched."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import MoveReport, build_report
 from srm.engine.move.control import Change
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.verify import observe
+from srm.errors import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueWatch:
+    """What one look for residue has found; ``over``: there is nothing more to look for."""
+
+    report: MoveReport
+    over: bool
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
@@ -17,7 +31,41 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
     plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
+    return _keep(context, plan, progress)
+
+
+def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
+    """Look once for records written to the source after go, and keep the report current.
+
+    Groups that had not worked yet when the report was made are looked at too. Repeat until
+    ``over``: the time that the request gives has passed, or another move has told the producers
+    something since, so that nothing more can be blamed on this one. After that it only returns the
+    report.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: its clients have not been sent to the target.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if not progress.decided:
+        raise ConflictError(
+            f"move {move_id} is at step {progress.step}: there is no residue before go"
+        )
+    if not progress.residue_over:
+        open_groups = [
+            group
+            for group in plan.group_names
+            if not progress.resumed.get(group, GroupResume()).settled
+        ]
+        noted = observe(context, plan, progress, open_groups).progress
+        if noted is not progress:
+            _keep(context, plan, noted)
+        progress = noted
+    return ResidueWatch(build_report(plan, progress), progress.residue_over)
+
+
+def _keep(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
     result = build_report(plan, progress)
-    documents = {f"report:{move_id}": result.value()}
+    documents = {f"report:{plan.move_id}": result.value()}
     record(context, Change(progress=(progress,), documents=documents), tolerate_source=True)
     return result

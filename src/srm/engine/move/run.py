@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import HELD, MoveProgress
 from srm.domain.move.report import MoveReport
 from srm.engine.move.decision import go, release
 from srm.engine.move.holding import hold
@@ -21,6 +22,9 @@ from srm.engine.move.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_LOOKS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def carry_out(
     context: MoveContext,
     move_id: str,
     show: Callable[[RunEvent], None] = lambda _event: None,
-    poll_seconds: float = 0.5,
+    poll_seconds: float = _POLL_S,
 ) -> MoveReport:
     """Run a planned move from hold to report; one that was interrupted continues.
 
@@ -48,7 +52,8 @@ def carry_out(
         ConflictError: something blocks it.
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
-    run = _Run(context, MoveStore(context).plan(move_id), show, poll_seconds)
+    plan = MoveStore(context).plan(move_id)
+    run = _Run(context, plan, show, poll_seconds, plan.request.wait_seconds)
     for step in STEPS:
         try:
             run.step(step.name)
@@ -57,6 +62,26 @@ def carry_out(
                 _release(context, move_id)
             raise
     return run.result
+
+
+def apply_and_go(context: MoveContext, move_id: str) -> MoveProgress:
+    """Apply the offsets of a move that is ready and send its clients to the target.
+
+    A record that a slow writer adds at this moment closes the gate again: it is waited for, but
+    only as long as that takes to settle, twice the longest quiet time and a few looks.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: it does not open; clients stay where they are.
+        ConflictError: what was written is not what is there.
+    """
+    plan = MoveStore(context).plan(move_id)
+    quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
+    patience = min(2 * quiet + _LOOKS_S, plan.request.wait_seconds)
+    run = _Run(context, plan, lambda _event: None, _POLL_S, patience)
+    run.step("apply")
+    run.step("go")
+    return MoveStore(context).progress(move_id)
 
 
 class _Run:
@@ -68,11 +93,13 @@ class _Run:
         plan: MovePlan,
         show: Callable[[RunEvent], None],
         poll_seconds: float,
+        patience_seconds: float,
     ) -> None:
         self._context = context
         self._plan = plan
         self._show = show
         self._poll_seconds = poll_seconds
+        self._deadline = time.monotonic() + patience_seconds
         self._pause = threading.Event()
         self._status: SyncStatus | None = None
         self._verified: VerifyStatus | None = None
@@ -101,19 +128,18 @@ class _Run:
     def _wait(self) -> None:
         """Look until the move is ready; a cluster that is away for a moment only delays."""
         plan = self._plan
-        deadline = time.monotonic() + plan.request.wait_seconds
         while True:
             try:
                 self._status = status = wait_status(self._context, plan.move_id)
             except UnavailableError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() > self._deadline:
                     raise
                 log.warning("move %s waits: %s", plan.move_id, error)
             else:
                 if status.ready:
                     return
                 self._show(RunEvent("wait", sync=status))
-                if status.timed_out or time.monotonic() > deadline:
+                if status.timed_out or time.monotonic() > self._deadline:
                     raise GateClosedError(
                         f"move {plan.move_id} was not synchronised within "
                         f"{plan.request.wait_seconds:g} s, clients stay on "
@@ -123,11 +149,36 @@ class _Run:
 
     def _apply(self) -> None:
         self._show(RunEvent("apply", sync=self._status))
+        self._until_open(self._apply_once, self._wait)
+
+    def _apply_once(self) -> None:
         self._status = apply(self._context, self._plan.move_id)
 
     def _go(self) -> None:
         self._show(RunEvent("go", sync=self._status))
+        self._until_open(self._go_once, self._apply_again)
+
+    def _go_once(self) -> None:
         go(self._context, self._plan.move_id)
+
+    def _apply_again(self) -> None:
+        self._wait()
+        self._apply()
+
+    def _until_open(self, call: Callable[[], None], wait: Callable[[], None]) -> None:
+        """Repeat what the gate refuses, after waiting again, while the hold and the time last.
+
+        The gate is asked at each step, and may close between two of them: a writer that is slow.
+        """
+        while True:
+            try:
+                return call()
+            except GateClosedError as closed:
+                held = MoveStore(self._context).progress(self._plan.move_id).step in HELD
+                if not held or time.monotonic() > self._deadline:
+                    raise
+                log.info("move %s waits again: %s", self._plan.move_id, closed)
+            wait()
 
     def _verify(self) -> None:
         while True:

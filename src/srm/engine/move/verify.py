@@ -1,32 +1,38 @@
-"""After go: look whether the groups work on the target."""
+"""After go: look whether the groups work on the target, and what is still written to the source."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Any, Final
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress
-from srm.domain.move.routes import Ack, group_subject
+from srm.domain.move.report import residue_until_ms
 from srm.domain.topics import TopicPartition
+from srm.engine.move.arrivals import Arrivals
 from srm.engine.move.control import Change
-from srm.engine.move.facts import TopicPair, partitions, source_next, topic_pairs
+from srm.engine.move.counting import TargetRecords, written_between
+from srm.engine.move.facts import partitions
 from srm.engine.move.registers import record
-from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
 
+_FIRST_RECORD_MS: Final = 10_000
+"""For so long a group that has members is waited for until it has processed something. Twice what
+a plain consumer waits before it commits by itself; what comes later is found by the watch."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyStatus:
     """What one look after go has found.
 
-    ``done``: every group that had members at the hold has resumed. ``waiting`` says for what the
+    ``done``: every group that had members at the hold has resumed, and has processed something
+    where there is something to process, or was given the time to. ``waiting`` says for what the
     others are waited. ``residue`` are records written to the source after go, by topic.
     """
 
@@ -40,7 +46,7 @@ class VerifyStatus:
 
 
 def verify(context: MoveContext, move_id: str) -> VerifyStatus:
-    """Look once whether the groups resumed where planned, and what was written to the old side.
+    """Look once whether the groups resumed where planned, and what was written to the source.
 
     Repeat until ``done`` or ``timed_out``; what was seen is remembered.
 
@@ -54,149 +60,157 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
             f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
         )
     now = context.now_ms()
-    resumed = _resumed(context, plan, progress, now)
-    residue = _residue(context, plan, progress)
-    waiting = tuple(
-        f"group {group} has no members on {plan.request.target} yet"
-        for group in plan.group_names
-        if progress.members_at_hold.get(group, 0) and resumed[group].resumed_ms is None
-    )
-    noted = progress
-    if (resumed, residue) != (progress.resumed, progress.residue):
-        noted = progress.noting(resumed=resumed, residue=residue)
+    seen = observe(context, plan, progress, plan.group_names)
+    noted = seen.progress
+    elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
+    in_time = elapsed <= plan.request.resume_seconds
+    absent = tuple(_absent(plan, noted))
+    # Who is there and has nothing to show when the time is over is no failure of the move.
+    waiting = absent + (tuple(_idling(plan, seen)) if in_time else ())
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
         record(context, Change(progress=(noted,)), tolerate_source=True)
-    elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     return VerifyStatus(
         move_id=move_id,
         done=not waiting,
         waiting=waiting,
-        groups=resumed,
-        residue=residue,
+        groups=noted.resumed,
+        residue=noted.residue,
         elapsed_seconds=elapsed,
-        timed_out=bool(waiting) and elapsed > plan.request.resume_seconds,
+        timed_out=bool(waiting) and not in_time,
     )
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One look after go: the progress with what is new, or as it was, and the time of the look.
+
+    ``clock_ms`` is by the clock that stamped the hold.
+    """
+
+    progress: MoveProgress
+    clock_ms: int
+
+
+def observe(
+    context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
+) -> Seen:
+    """Look at some groups of a move after go, and at its source; nothing is written."""
+    # Before the routes: what was written while they were still this move's is residue.
+    ends = _source_ends(context, plan)
+    arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
+    now = context.now_ms()
+    ours = arrivals.producers_are_ours and not progress.residue_over
+    found: dict[str, Any] = {
+        "resumed": {**progress.resumed, **_resumed(context, plan, progress, arrivals, groups)},
+        "residue": _residue(context, plan, progress, ends) if ours else dict(progress.residue),
+        "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
+        "residue_over": not ours or now >= residue_until_ms(plan, progress),
+    }
+    noted = progress.noting(**found)
+    if _news(noted) == _news(progress):
+        return Seen(progress, arrivals.now_ms)
+    if ours and ends is not None:
+        noted = replace(noted, residue_seen_ms=now)
+    return Seen(noted, arrivals.now_ms)
+
+
+def _news(progress: MoveProgress) -> MoveProgress:
+    """What is worth a record; a group that works commits all the time."""
+    resumed = {group: replace(seen, committed={}) for group, seen in progress.resumed.items()}
+    return replace(progress, revision=0, resumed=resumed)
+
+
+def _absent(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    for group in _waited_for(plan, progress):
+        if progress.resumed[group].resumed_ms is None:
+            yield f"group {group} has no members on {plan.request.target} yet"
+
+
+def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
+    for group in _waited_for(plan, seen.progress):
+        found = seen.progress.resumed[group]
+        since = found.resumed_ms
+        if since is not None and not found.settled and seen.clock_ms - since < _FIRST_RECORD_MS:
+            yield (
+                f"group {group} has members on {plan.request.target} and has not processed "
+                f"anything yet"
+            )
+
+
+def _waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    return (group for group in plan.group_names if progress.members_at_hold.get(group, 0))
+
+
 def _resumed(
-    context: MoveContext, plan: MovePlan, progress: MoveProgress, now: int
+    context: MoveContext,
+    plan: MovePlan,
+    progress: MoveProgress,
+    arrivals: Arrivals,
+    groups: Collection[str],
 ) -> dict[str, GroupResume]:
-    described = context.target.groups(plan.group_names)
-    tables = RoutingTables.read(context)
-    since = progress.times_ms.get("going", now)
-    maps = _MapSides(context, plan)
-    result = {}
-    for group in plan.group_names:
-        seen = progress.resumed.get(group, GroupResume())
-        told = _resumed_acks(tables, group, plan)
+    described = context.target.groups(list(groups)) if groups else {}
+    records = TargetRecords(context, plan)
+    result = {group: progress.resumed.get(group, GroupResume()) for group in groups}
+    # What a group does after a later move is none of this one's.
+    for group in filter(arrivals.is_ours, groups):
+        before, said = result[group], arrivals.of(group)
         committed = {str(tp): offset for tp, offset in context.target.committed(group).items()}
-        active = bool(told) or (group in described and described[group].state == "active")
         intended = progress.intended.get(group, {})
+        there = bool(said.members) or (group in described and described[group].state == "active")
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
-        started = _lowest([seen.started, *(ack.positions for ack in told)])
-        # Clients have clocks of their own.
-        first_ms = max(since, min((ack.time_ms for ack in told), default=now))
-        result[group] = replace(
-            seen,
-            resumed_ms=seen.resumed_ms or (first_ms if active else None),
-            first_commit_ms=seen.first_commit_ms or (now if moved else None),
+        seen = before.first_commit_ms or (arrivals.now_ms if moved else None)
+        started = {
+            name: min(before.started.get(name, offset), offset)
+            for name, offset in {**before.started, **said.started}.items()
+        }
+        found = replace(
+            before,
+            resumed_ms=_earliest(
+                before.resumed_ms, said.resumed_ms or (arrivals.now_ms if there else None)
+            ),
+            processed_ms=_earliest(before.processed_ms, said.processed_ms),
+            first_commit_ms=seen,
             started=started,
             committed=committed,
-            re_read=max(seen.re_read, maps.count_before(intended, started, committed)),
-            skipped=max(seen.skipped, maps.count_after(intended, started)),
+            uncommitted={**said.uncommitted, **before.uncommitted},
+            re_read=max(before.re_read, records.count_before(intended, started, committed)),
+            skipped=max(before.skipped, records.count_after(intended, started)),
         )
+        if found.resumed_ms is not None and not found.settled:
+            found = replace(found, idle=not records.any_after(intended))
+        result[group] = found
     return result
 
 
-def _resumed_acks(tables: RoutingTables, group: str, plan: MovePlan) -> list[Ack]:
-    """Select what members said about this move's go; a later route makes them unknown."""
-    subject = group_subject(group)
-    route = tables.merged.get(subject)
-    if route is None or route.move_id != plan.move_id or not route.decided:
-        return []
-    return [
-        ack
-        for ack in tables.acks
-        if ack.subject == subject
-        and ack.state != "held"
-        and (ack.generation, ack.cluster) == (route.generation, route.cluster)
-    ]
+def _earliest(*times_ms: int | None) -> int | None:
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
-def _lowest(tables: list[Mapping[str, int]]) -> dict[str, int]:
-    """Offset each partition was first started at: a second member starts where the first left."""
-    lowest: dict[str, int] = {}
-    for table in tables:
-        for name, offset in table.items():
-            lowest[name] = min(offset, lowest.get(name, offset))
-    return lowest
-
-
-class _MapSides:
-    """Counts records between offsets of the target's topics; maps are loaded when first needed."""
-
-    def __init__(self, context: MoveContext, plan: MovePlan) -> None:
-        self._context = context
-        self._topics = plan.topics
-        self._pairs: dict[str, TopicPair] = {
-            pair.target_topic: pair for pair in topic_pairs(context, plan.topics)
-        }
-
-    @cached_property
-    def _maps(self) -> FlowMaps:
-        return self._context.forward.maps.load(self._topics)
-
-    @cached_property
-    def _reverse_maps(self) -> FlowMaps:
-        return self._context.forward.reverse_maps.load(self._topics)
-
-    def count_before(
-        self,
-        intended: Mapping[str, int],
-        started: Mapping[str, int],
-        committed: Mapping[str, int],
-    ) -> int:
-        """Count records that a group reads again: seen before where it should have been."""
-        total = 0
-        for name, offset in intended.items():
-            seen = min(started.get(name, offset), committed.get(name, offset))
-            total += self._count(name, seen, offset)
-        return total
-
-    def count_after(self, intended: Mapping[str, int], started: Mapping[str, int]) -> int:
-        """Count records that a group passed over: started after where it should have."""
-        return sum(
-            self._count(name, offset, started.get(name, offset))
-            for name, offset in intended.items()
-        )
-
-    def _count(self, name: str, start: int, end: int) -> int:
-        topic, _, partition = name.rpartition("-")
-        pair = self._pairs.get(topic)
-        if pair is None or start >= end:
-            return 0
-        original = TopicPartition(pair.original, int(partition))
-        if pair.direction == "forward":
-            return self._maps.get(original).records_between(start, end)
-        return self._reverse_maps.get(original).source_records_between(start, end)
-
-
-def _residue(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> dict[str, int]:
-    """Count what was written to the source after go; the source may be away."""
+def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
+    """High watermarks of the source; None where it is away."""
     try:
-        ends = context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
+        return context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
     except UnavailableError as error:
         log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
+        return None
+
+
+def _residue(
+    context: MoveContext,
+    plan: MovePlan,
+    progress: MoveProgress,
+    ends: Mapping[TopicPartition, int] | None,
+) -> dict[str, int]:
+    """Count what was written to the source after go; as before where the source is away."""
+    if ends is None:
         return dict(progress.residue)
-    grown = {tp: end for tp, end in ends.items() if end > progress.log_ends_at_go.get(str(tp), 0)}
+    starts = progress.log_ends_at_go
+    grown = {tp: end for tp, end in ends.items() if end > starts.get(str(tp), 0)}
     maps = context.forward.maps.load(plan.topics) if grown else FlowMaps({})
     residue: dict[str, int] = {}
     for tp, end in grown.items():
-        start = progress.log_ends_at_go.get(str(tp), 0)
-        offset_map = maps.get(tp)
-        copied = source_next(offset_map) or 0
-        count = offset_map.source_records_between(start, end) + max(0, end - max(start, copied))
+        count = written_between(maps.get(tp), starts.get(str(tp), 0), end)
         residue[tp.topic] = residue.get(tp.topic, 0) + count
     return residue

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,7 @@ def test_a_form_becomes_a_request():
         ({"redirect": "webhook"}, "'redirect' cannot be used"),
         ({"target": "P"}, "same cluster on both sides"),
         ({"wait_seconds": -1}, "wait_seconds of the move is negative"),
+        ({"residue_seconds": -1}, "residue_seconds of the move is negative"),
         ({"topics": ["a", "a"]}, "empty or repeated"),
         ({"groups": [""]}, "empty or repeated"),
     ],
@@ -74,7 +77,7 @@ def moved(**changes):
     progress = MoveProgress("m1", lag_at_hold={"audit": 50}, members_at_hold={"audit": 2})
     for step, time in (("holding", 10_000), ("held", 10_200), ("applied", 12_000)):
         progress = progress.at(step, time)
-    resumed = {"audit": GroupResume(14_500, 15_000)}
+    resumed = {"audit": GroupResume(14_500, 15_000, processed_ms=14_700)}
     return progress.at("going", 12_900, **{"rpo_records": 0, "resumed": resumed, **changes}).at(
         "gone", 13_000
     )
@@ -84,12 +87,80 @@ def test_the_report_counts_service_time_from_the_hold_to_the_last_group():
     report = build_report(PLAN, moved())
 
     assert report.ok
-    assert report.rto_seconds == 4.5
-    assert report.groups["audit"].rto_seconds == 4.5
+    assert (report.rto_seconds, report.assigned_seconds) == (4.7, 4.5)
+    assert report.groups["audit"].rto_seconds == 4.7
+    assert report.groups["audit"].rto_end == "processed"
+    assert report.groups["audit"].assigned_seconds == 4.5
     assert report.groups["audit"].first_commit_seconds == 5.0
     assert report.groups["audit"].lag_at_hold == 50
     assert report.groups["batch"].rto_seconds is None
-    assert report.rto_steps == {"hold": 0.2, "wait and apply": 1.8, "go": 1.0, "resume": 1.5}
+    assert report.rto_steps == {"hold": 0.2, "wait and apply": 1.8, "go": 1.0, "resume": 1.7}
+    assert report.residue_until_ms == 313_000
+
+
+def test_service_time_is_counted_by_the_clock_that_stamped_the_hold():
+    """Whoever ran the steps has a clock that is an hour late."""
+    hour = 3_600_000
+    seen = GroupResume(hour + 14_500, processed_ms=hour + 14_600)
+    stamps = {"hold_stamp_ms": hour + 10_100, "gone_stamp_ms": hour + 13_100}
+    report = build_report(PLAN, moved(resumed={"audit": seen}, **stamps))
+
+    assert (report.rto_seconds, report.assigned_seconds) == (4.5, 4.4)
+    assert report.rto_steps["resume"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds", "end"),
+    [
+        (GroupResume(14_500, first_commit_ms=15_000), 5.0, "committed"),
+        (GroupResume(14_500, first_commit_ms=15_000, processed_ms=14_600), 4.6, "processed"),
+        (GroupResume(14_500, idle=True), 4.5, "assigned"),
+        (GroupResume(14_500, processed_ms=90_000, idle=True), 4.5, "assigned"),
+        (GroupResume(14_500), None, None),
+    ],
+)
+def test_a_group_is_without_service_until_it_works_or_has_nothing_to_work_on(seen, seconds, end):
+    report = build_report(PLAN, moved(resumed={"audit": seen}))
+
+    group = report.groups["audit"]
+    assert (group.rto_seconds, group.rto_end, report.rto_seconds) == (seconds, end, seconds)
+    assert report.ok
+    noted = "\n".join(report.notes)
+    assert ("had nothing to process on B" in noted) == (end == "assigned")
+    assert ("its RTO is not known" in noted) == (end is None)
+
+
+def test_a_group_that_nobody_stopped_does_not_count_when_it_comes_later():
+    resumed = {
+        "audit": GroupResume(14_500, processed_ms=14_700),
+        "batch": GroupResume(99_000, processed_ms=99_000),
+    }
+    report = build_report(PLAN, moved(resumed=resumed))
+
+    assert report.rto_seconds == 4.7
+    assert report.groups["batch"].rto_seconds == 89.0
+
+
+def test_what_members_could_not_commit_is_read_again():
+    lost = {"one": {"Payments-0": 3}, "two": {"Payments-0": 1, "Payments-1": 2}}
+    seen = GroupResume(14_500, 15_000, re_read=4, uncommitted=lost)
+    report = build_report(PLAN, moved(resumed={"audit": seen}))
+
+    assert report.groups["audit"].re_read == 10
+    assert report.groups["audit"].uncommitted == {"Payments-0": 4, "Payments-1": 2}
+    [problem] = report.problems
+    assert problem.startswith("group audit read 10 records again, of which it had processed and")
+    assert problem.endswith("could not commit 4 of Payments-0, 2 of Payments-1")
+
+
+def test_a_report_of_an_earlier_version_can_still_be_read():
+    fields = json.loads(build_report(PLAN, moved()).value())
+    for name in ("assigned_seconds", "residue_until_ms", "residue_over", "notes"):
+        del fields[name]
+    for group in fields["groups"].values():
+        del group["assigned_seconds"], group["rto_end"], group["uncommitted"]
+
+    assert MoveReport.decode(json.dumps(fields).encode()).residue_until_ms is None
 
 
 @pytest.mark.parametrize(

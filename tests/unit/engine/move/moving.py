@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -72,7 +73,8 @@ class KillableCluster(FakeCluster):
 
         def around(tables, before_commit=lambda: None):
             if any(tables.values()):
-                self._writes.around(lambda: write(tables, before_commit))
+                return self._writes.around(lambda: write(tables, before_commit))
+            return {}
 
         writer.write = around
         return writer
@@ -87,17 +89,18 @@ class Writes:
         self.watch: Callable[[], None] = lambda: None
         self.before: dict[int, Callable[[], None]] = {}
 
-    def around(self, write: Callable[[], None]) -> None:
+    def around(self, write: Callable[[], Any]) -> Any:
         """Make a write; ``before`` has what others do while this process stands before its n-th."""
         self.count += 1
         self.before.pop(self.count, lambda: None)()
         at, after = self.die_at or (0, False)
         if self.count == at and not after:
             raise Killed
-        write()
+        result = write()
         self.watch()
         if self.count == at:
             raise Killed
+        return result
 
 
 class World:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 from tests.unit.engine.move.moving import (
     WRITES_OF_A_MOVE,
@@ -15,7 +18,7 @@ from tests.unit.engine.move.moving import (
 
 from srm.config.model import Config
 from srm.domain.ledger import Ledger
-from srm.domain.move.routes import Ack
+from srm.domain.move.routes import Ack, AckState
 from srm.domain.topics import TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
@@ -32,18 +35,29 @@ def gone(world: World) -> MoveContext:
     return context
 
 
-def acknowledge(world: World, group: str, position: int, client: str = "c1") -> None:
-    route = world.routes("B")[f"group:{group}"]
-    ack = Ack(
-        f"group:{group}",
-        client,
-        route.generation,
-        "resumed",
-        "B",
-        world.clock(),
-        {"P.Payments-0": position},
-    )
-    world.b.compacted("srm-routing.internal").write({ack.key(): ack.value()})
+HOUR = 3_600_000
+
+
+def say(world: World, ack: Ack) -> None:
+    """Let a client write what it says to the cluster that it is about."""
+    world.clusters[ack.cluster].compacted("srm-routing.internal").write({ack.key(): ack.value()})
+
+
+def acknowledge(
+    world: World,
+    group: str,
+    position: int,
+    client: str = "c1",
+    *,
+    state: AckState = "processed",
+    ages: Mapping[AckState, int] | None = None,
+) -> None:
+    """Let a client say that it works on B; its own clock is an hour ahead."""
+    generation = world.routes("B")[f"group:{group}"].generation
+    positions = {"P.Payments-0": position}
+    time_ms = world.clock() + HOUR
+    ack = Ack(f"group:{group}", client, generation, state, "B", time_ms, positions)
+    say(world, replace(ack, ages_ms=ages or {state: 0, "resumed": 0}))
 
 
 def test_verification_waits_for_groups_that_had_members(world: World) -> None:
@@ -53,12 +67,236 @@ def test_verification_waits_for_groups_that_had_members(world: World) -> None:
         "group far has no members on B yet",
         "group near has no members on B yet",
     )
-    world.start("near", "B", {})
-    world.start("far", "B", {})
+    world.start("near", "B", {"P.Payments": 97})
+    world.start("far", "B", {"P.Payments": 11})
     world.passing(1_500)
     status = move.verify(context, "m1")
     assert status.done
-    assert move.report(context, "m1").rto_seconds == 3.5
+    report = move.report(context, "m1")
+    assert (report.rto_seconds, report.assigned_seconds) == (3.5, 3.5)
+    assert {group.rto_end for group in report.groups.values()} == {"committed"}
+
+
+def test_what_clients_say_counts_from_when_the_broker_got_it_less_its_age(world: World) -> None:
+    """The hold was 2 s before go, and the clients' clocks are an hour ahead."""
+    context = gone(world)
+    world.passing(1_000)
+    acknowledge(world, "far", 10, state="resumed", ages={"resumed": 100})
+    acknowledge(world, "near", 96, state="resumed", ages={"resumed": 0})
+    waiting = move.verify(context, "m1").waiting
+    assert waiting == (
+        "group far has members on B and has not processed anything yet",
+        "group near has members on B and has not processed anything yet",
+    )
+    world.passing(4_000)
+    acknowledge(world, "far", 10, ages={"resumed": 4_100, "processed": 3_500})
+    acknowledge(world, "near", 96, ages={"resumed": 4_000, "processed": 500})
+    assert move.verify(context, "m1").done
+
+    report = move.report(context, "m1")
+    assert report.groups["far"].assigned_seconds == 2.9
+    assert report.groups["far"].rto_seconds == 3.5
+    assert (report.rto_seconds, report.assigned_seconds) == (6.5, 3.0)
+    assert report.groups["near"].rto_end == "processed"
+
+
+def test_the_clock_of_whoever_looks_does_not_count(world: World) -> None:
+    context = gone(world)
+    late = replace(context.forward, now_ms=lambda: world.clock() + HOUR)
+    context = replace(context, forward=late)
+    world.passing(1_000)
+    world.start("near", "B", {"P.Payments": 97})
+    world.start("far", "B", {"P.Payments": 11})
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.rto_seconds, report.rto_steps["resume"]) == (3.0, 1.0)
+
+
+def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
+    """Clients are not believed: their records carry their own clocks then."""
+    context = planned(world)
+    own = {"srm-routing.internal": {"message.timestamp.type": "CreateTime"}}
+    world.b.alter_topic_configs(own)
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing()
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    acknowledge(world, "far", 10, ages={"processed": 0, "resumed": 5_000})
+    acknowledge(world, "near", 96, ages={"processed": 0, "resumed": 5_000})
+    world.passing(1_000)
+    world.start("near", "B", {"P.Payments": 97})
+    world.start("far", "B", {"P.Payments": 11})
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.rto_seconds, report.assigned_seconds) == (3.0, 3.0)
+
+
+def test_a_group_that_went_back_meanwhile_is_not_looked_at(world: World) -> None:
+    """What it does in a later move would be taken for the end of this one."""
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    world.start("near", "B", {})
+    world.passing(10_000)
+    move.verify(context, "m1")
+    move.report(context, "m1")
+    back = world.context("B", "P")
+    move.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
+    move.hold(back, "m2")
+    world.b.commit("near", {TopicPartition("P.Payments", 0): 101})
+    watch = move.watch_residue(context, "m1")
+
+    assert (watch.over, watch.report.rto_seconds) == (True, None)
+
+
+def test_the_renewals_of_a_hold_do_not_put_its_beginning_off(world: World) -> None:
+    context = held(world)
+    world.passing(25_000)
+    move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+    move.verify(context, "m1")
+
+    assert move.report(context, "m1").rto_seconds == 27.0
+
+
+def test_a_hold_that_was_killed_between_the_clusters_has_begun_then(world: World) -> None:
+    context = planned(world)
+    world.writes.before[world.writes.count + 4] = fail_once
+    with pytest.raises(Killed):
+        move.hold(context, "m1")
+    assert MoveStore(context).progress("m1").step == "holding"
+    world.passing(5_000)
+    move.hold(context, "m1")
+
+    progress = MoveStore(context).progress("m1")
+    assert (progress.step, progress.hold_stamp_ms) == ("held", world.clock() - 5_000)
+
+
+def fail_once() -> None:
+    raise Killed
+
+
+def test_a_group_with_nothing_to_read_is_back_when_it_has_members(world: World) -> None:
+    """Else its RTO would be the time until somebody writes a record."""
+    world.p.commit("near", {TopicPartition("Payments", 0): 100})
+    context = gone(world)
+    world.start("near", "B", {})
+    acknowledge(world, "far", 10)
+    assert move.verify(context, "m1").done
+    world.passing(60_000)
+    acknowledge(world, "near", 101)
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.rto_seconds, report.groups["near"].rto_end) == (2.0, "assigned")
+    [note] = report.notes
+    assert note.startswith("group near had nothing to process on B: its RTO is the time until")
+
+
+def test_a_group_that_takes_long_for_its_first_record_is_found_by_the_watch(world: World) -> None:
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    world.start("near", "B", {})
+    assert not move.verify(context, "m1").done
+    world.passing(10_000)
+    assert move.verify(context, "m1").done, "it is there, and has had its time"
+    report = move.report(context, "m1")
+    assert (report.ok, report.rto_seconds, report.assigned_seconds) == (True, None, 2.0)
+
+    world.passing(30_000)
+    world.start("near", "B", {"P.Payments": 97})
+    assert move.watch_residue(context, "m1").report.rto_seconds == 42.0
+
+
+def test_what_members_could_not_commit_before_they_left_is_read_again(world: World) -> None:
+    context = held(world)
+    generation = world.routes("B")["group:far"].generation
+    lost = {"Payments-0": 7}
+    ack = Ack("group:far", "c1", generation, "held", "P", world.clock(), uncommitted=lost)
+    earlier = replace(ack, client="c2", generation=generation - 1, uncommitted={"Payments-0": 50})
+    say(world, ack)
+    say(world, earlier)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    # On B it goes on counting what it loses there, which is not the move's doing.
+    say(world, replace(ack, state="processed", cluster="B", uncommitted={"Payments-0": 9}))
+    acknowledge(world, "near", 96)
+    move.verify(context, "m1")
+
+    report = move.report(context, "m1")
+    assert (report.groups["far"].re_read, report.groups["near"].re_read) == (7, 0)
+    assert report.groups["far"].uncommitted == {"Payments-0": 7}
+    assert not report.ok
+
+
+def finished(world: World) -> MoveContext:
+    """A clean move with its report."""
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+    move.verify(context, "m1")
+    assert move.report(context, "m1").ok
+    return context
+
+
+def test_the_source_is_watched_for_as_long_as_was_asked_for(world: World) -> None:
+    context = finished(world)
+    report = MoveStore(context).report("m1")
+    assert report is not None
+    assert (report.residue_over, report.residue_until_ms) == (False, world.clock() + 300_000)
+    assert not move.watch_residue(context, "m1").over
+    writes = world.writes.count
+    assert not move.watch_residue(context, "m1").over
+    assert world.writes.count == writes, "nothing new is nothing to keep"
+
+    world.passing(200_000)
+    world.p.produce("Payments", records=4)
+    watch = move.watch_residue(context, "m1")
+    assert (watch.over, watch.report.ok) == (False, False)
+    assert watch.report.problems == (
+        "topic Payments got 4 records on P after go: a producer did not follow",
+    )
+    assert MoveStore(context).report("m1") == watch.report
+
+    world.passing(100_000)
+    assert move.watch_residue(context, "m1").over
+    world.p.produce("Payments", records=5)
+    last = move.watch_residue(context, "m1")
+    assert (last.over, last.report.residue) == (True, {"Payments": 4})
+    assert MoveStore(context).report("m1") == last.report
+
+
+def test_what_is_written_after_the_producers_were_moved_back_is_no_residue(world: World) -> None:
+    context = finished(world)
+    back = world.context("B", "P")
+    move.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
+    move.hold(back, "m2")
+    world.p.produce("Payments", records=4)
+
+    watch = move.watch_residue(context, "m1")
+    assert (watch.over, watch.report.ok, watch.report.residue) == (True, True, {})
+
+
+def test_a_source_that_is_away_is_watched_again_when_it_is_back(world: World) -> None:
+    context = finished(world)
+    world.p.produce("Payments", records=4)
+    world.p.fail()
+    assert move.watch_residue(context, "m1").report.ok
+    world.p.recover()
+
+    assert move.watch_residue(context, "m1").report.residue == {"Payments": 4}
+
+
+def test_before_go_there_is_no_residue_to_watch_for(world: World) -> None:
+    context = held(world)
+
+    with pytest.raises(ConflictError, match="no residue before go"):
+        move.watch_residue(context, "m1")
 
 
 def test_a_group_that_resumed_elsewhere_than_planned_is_counted(world: World) -> None:

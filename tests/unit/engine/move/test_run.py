@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.move.moving import REQUEST, World
+from tests.unit.engine.move.moving import REQUEST, World, held
 
 from srm.cli.failover_view import MoveView
 from srm.engine import move
@@ -113,6 +113,40 @@ def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
 def recovering(world: World, topics: object) -> object:
     world.b.topics = topics
     raise UnavailableError("cluster B does not answer")
+
+
+@pytest.mark.parametrize("step", ["apply", "go"])
+def test_a_record_that_comes_between_two_steps_is_waited_for(world: World, step: str) -> None:
+    """Seen with a writer of one record in two seconds: the move gave up and released."""
+    clients = Clients(world)
+    late = [step]
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step in late:
+            late.remove(event.step)
+            world.p.produce("Payments", records=1)
+        elif event.step == "wait":
+            world.copy("P", "B")
+
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    report = move.carry_out(context, "m1", show, poll_seconds=0.001)
+
+    assert not late
+    assert report.ok, report.problems
+    assert states(world) == {("B", "go")}
+
+
+def test_apply_and_go_in_one_call_wait_for_a_late_record_too(world: World) -> None:
+    context = held(world)
+    move.wait_status(context, "m1")
+    world.p.produce("Payments", records=1)
+    world.copy("P", "B")
+    world.writes.watch = lambda: world.passing(500)
+
+    assert move.apply_and_go(context, "m1").step == "gone"
+    assert states(world) == {("B", "go")}
 
 
 def test_a_blocked_move_touches_nobody(world: World) -> None:
