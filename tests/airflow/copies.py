@@ -19,11 +19,12 @@ from confluent_kafka import Producer
 from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.move.routes import group_subject, routes_of, topic_subject
+from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.engine.compacted import ensure_compacted
+from srm.engine.move.control import read_routes
 from srm.engine.ports import Cluster, TopicSpec
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_cluster
@@ -102,7 +103,7 @@ class Site:
     def routes(self) -> set[tuple[str, str] | None]:
         """Return where clients of group and topic are sent, as either cluster says."""
         tables = [
-            routes_of(cluster.compacted(internal_topics.ROUTING).read())
+            read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
             for cluster in (self.x, self.y)
         ]
         found = [

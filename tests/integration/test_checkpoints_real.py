@@ -294,7 +294,7 @@ def test_records_deleted_on_the_replica_are_counted_as_lost(copied: Copied) -> N
     _read_and_leave(copied, copied.sites.there.source, "classic", 10)
     delete_before(copied.sites.bootstrap(copied.sites.there.target), copied.replica, 30)
 
-    [outcome] = checkpoints.compute(copied.forward)
+    [outcome] = checkpoints.survey(copied.forward).outcomes
 
     assert (outcome.downstream_offset, outcome.dropped) == (30, 30 - SHIFT - 10)
 

@@ -223,7 +223,7 @@ def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
         eventually(lambda: member.stdout.readline().strip() == "committed", "it has committed")
         with site.replicating(), site.context(site.p, site.b) as context:
             copied(context, site, 200)
-            outcomes = checkpoints.compute(context.forward, [group])
+            outcomes = checkpoints.survey(context.forward, [group]).outcomes
             everything = move.plan(context, replace(request(site), groups=()), dry_run=True)
             held(context, request(site, group))
             reason = blocked_by(context, "still active")
@@ -244,7 +244,7 @@ def test_a_reader_of_an_open_transactions_tail_has_a_floor_checkpoint(site: Site
         with transaction(site, site.p):
             produce(site, site.p, 50)
             group = start(site, site.p, "g", {site.topic: 240})
-            [outcome] = checkpoints.compute(context.forward, [group])
+            [outcome] = checkpoints.survey(context.forward, [group]).outcomes
 
     assert (outcome.state, outcome.remaining, outcome.reached) == ("not-copied-yet", 40, 200)
     assert outcome.checkpoint is not None

@@ -26,12 +26,15 @@ just before the write.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.ledger import LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import UNFINISHED
+
+IDLE: Final = frozenset({"empty", "dead"})
+"""States of a group that may be written to; any other, also an unknown one, counts as active."""
 
 SyncAction = Literal[
     "write",

@@ -1,6 +1,6 @@
 """Compute and emit a flow's checkpoints: one bounded run over its groups.
 
-Everything is fetched first (commits, then maps, then bounds: so a map is never older than the
+Everything is fetched first (commits, then maps, then logs: so a map is never older than the
 commits it translates), the rest is :mod:`srm.domain.checkpoints`. A group that cannot be read is
 reported and does not hide the others.
 """
@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 _THREADS = 8  # a group's offsets cost one short request to its coordinator
 _GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
 _T = TypeVar("_T")
-
-"""Kinds of groups that srm does not translate: they commit no offsets of topics."""
 
 Commits = Mapping[TopicPartition, int]
 
@@ -130,20 +128,6 @@ def emit(
         errors=found.errors,
         dry_run=dry_run,
     )
-
-
-def compute(
-    context: FlowContext, groups: Collection[str] | None = None
-) -> tuple[CheckpointOutcome, ...]:
-    """Translate the commits of all selected (or the given) groups; writes nothing.
-
-    Raises:
-        SrmError: a cluster does not answer, or a group cannot be read.
-    """
-    found = survey(context, groups)
-    for group, error in found.errors.items():
-        raise UnavailableError(f"group {group!r} on {context.config.flow.source}: {error}")
-    return found.outcomes
 
 
 def survey(

@@ -12,7 +12,7 @@ from tests.unit.domain.copy_history import COPY, ORIGINAL, History, histories
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import Direction
 from srm.engine import move
-from srm.engine.checkpoints import compute
+from srm.engine.checkpoints import survey
 from srm.engine.group_sync import sync
 from srm.engine.move import MoveContext, MoveRequest
 from srm.engine.translate import translate
@@ -49,7 +49,7 @@ def test_checkpoint_group_sync_move_and_translate_say_the_same(
     commit = data.draw(st.integers(0, end + 1))
     flow.source.commit(GROUP, {place: commit})
 
-    [checkpoint] = compute(flow)
+    [checkpoint] = survey(flow).outcomes
     [synced] = sync(flow, dry_run=True).decisions
     asked = translate(sites.flow("P->B"), place, commit, reverse=direction == "reverse")
     position = position_of(sites, flow.config.flow.source, place)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.replication import ReplicationFacts
@@ -21,10 +22,6 @@ from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.domain.silence import is_silent
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import UNFINISHED
-
-# States a group may be in while offsets are written for it; any other, also an unknown one, counts
-# as active.
-_MEMBERLESS = frozenset({"empty", "dead"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def decide(facts: GateFacts) -> SyncStatus:
         *(reason for group in facts.groups for reason in _group_reasons(group, facts)),
     )
     unapplied = tuple(
-        f"group {group.group}, {p.target_topic}-{p.partition}: offset on {facts.request.target} "
+        f"group {group.group}, {p.target}: offset on {facts.request.target} "
         f"is {p.target_committed}, intended is {p.resume}"
         for group in facts.groups
         for p in group.positions
@@ -238,7 +235,7 @@ def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
         (target, group.target_state, group.target_members, group.target_reason),
     )
     for alias, state, members, reason in sides:
-        if state not in _MEMBERLESS:
+        if state not in IDLE:
             who = ", ".join(members) or f"state {state}{reason and ': '}{reason}"
             yield f"group {group.group} is still active on {alias} ({who}): stop it there"
     if group.unreadable:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from srm.domain.topics import TopicPartition
 from srm.domain.translation import (
     UNFINISHED,
     Direction,
@@ -81,6 +82,11 @@ class PartitionMove:
     def name(self) -> str:
         """Topic and partition on the source, for messages."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition on the target where the group continues."""
+        return TopicPartition(self.target_topic, self.partition)
 
     @property
     def left_to_reset(self) -> bool:

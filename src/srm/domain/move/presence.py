@@ -128,19 +128,16 @@ def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
     return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
 
 
-def unheld_producers(
-    topics: Collection[str], generations: Mapping[str, int], presence: Presence
-) -> Iterator[str]:
+def unheld_producers(topics: Collection[str], generation: int, presence: Presence) -> Iterator[str]:
     """Yield a reason for each announced producer that has not stopped for the hold.
 
     Args:
         topics: the topics that move.
-        generations: generation of the hold, by subject.
+        generation: that of the hold.
         presence: who announced themselves.
     """
     for topic in topics:
-        subject = topic_subject(topic)
-        for one in presence.not_held(subject, generations.get(subject, 0)):
+        for one in presence.not_held(topic_subject(topic), generation):
             host = f" on {one.ack.host}" if one.ack.host else ""
             left = (ANNOUNCED_MS - (presence.now_ms - one.stamped_ms)) / 1000
             yield (

@@ -212,17 +212,6 @@ def decode_route(key: bytes, value: bytes) -> Route:
         ) from error
 
 
-def routes_of(records: Mapping[bytes, bytes]) -> dict[str, Route]:
-    """Decode the routes among the records of one cluster's routing topic, by subject.
-
-    Raises:
-        IntegrityError: a value is not a route.
-    """
-    return {
-        key.decode(): decode_route(key, value) for key, value in records.items() if is_subject(key)
-    }
-
-
 def fold_routes(
     history: Mapping[bytes, Sequence[bytes]], damaged: Callable[[IntegrityError], None]
 ) -> dict[str, Route]:

@@ -41,15 +41,6 @@ class Change:
     documents: Mapping[str, bytes] = field(default_factory=dict)
     forget: Sequence[bytes] = ()
 
-    def joined(self, other: Change) -> Change:
-        """Add another change."""
-        return Change(
-            merge_tables([self.routes, other.routes]),
-            (*self.progress, *other.progress),
-            {**self.documents, **other.documents},
-            (*self.forget, *other.forget),
-        )
-
 
 @dataclass(frozen=True)
 class ControlTables:

@@ -184,11 +184,7 @@ def _going(context: MoveContext, seen: Look) -> MoveProgress:
         rpo_records=seen.status.rpo_records,
         missing=seen.status.missing,
         intended={
-            group.group: {
-                f"{p.target_topic}-{p.partition}": p.resume
-                for p in group.positions
-                if p.resume is not None
-            }
+            group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}
             for group in groups
         },
     )

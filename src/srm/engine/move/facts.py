@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
 from srm.domain.move.gate import GroupFacts
 from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
@@ -17,7 +16,7 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
 from srm.domain.translation import Direction
-from srm.engine.checkpoints import per_group
+from srm.engine.checkpoints import per_group, read_ledger
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import Logs, logs_of, losses_of, partition_facts
@@ -50,7 +49,7 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 
 @dataclass(frozen=True)
-class Side:
+class ClusterFacts:
     """One cluster at one look: its topics, the groups of the move, their offsets, and logs.
 
     ``pending`` are partitions of which a transaction has still to decide what a group committed;
@@ -86,8 +85,8 @@ class MoveFacts:
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source: Side
-    target: Side
+    source: ClusterFacts
+    target: ClusterFacts
     transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]]
     hidden: str
     ledger: Ledger
@@ -250,7 +249,7 @@ def read_facts(
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=Side(
+        source=ClusterFacts(
             source.alias,
             source_topics,
             source_groups,
@@ -259,7 +258,7 @@ def read_facts(
             logs,
             pending,
         ),
-        target=Side(
+        target=ClusterFacts(
             target.alias,
             target_topics,
             target_groups,
@@ -269,7 +268,7 @@ def read_facts(
         ),
         transactions=transactions,
         hidden=hidden,
-        ledger=Ledger.decode(context.target.compacted(internal_topics.LEDGER).read()),
+        ledger=read_ledger(context.target),
         maps=maps,
         reverse_maps=reverse_maps,
         routing=routing,

@@ -10,9 +10,8 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.facts import partitions, read_writers
 from srm.engine.move.look import by_name, subjects
-from srm.engine.move.plan import compute_plan, config_fingerprint
+from srm.engine.move.plan import config_fingerprint, findings, route_problem
 from srm.engine.move.redirect import Attempt, redirector
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.move.store import MoveContext, MoveStore
@@ -27,7 +26,7 @@ _FORGET_MS = 3_600_000
 def hold(context: MoveContext, move_id: str) -> MoveProgress:
     """Tell all clients of the move to stop, finish and leave. RTO counts from here.
 
-    The plan is computed again first: what stands in its way now stops the move before any client
+    Both clusters are looked at first: what stands in its way now stops the move before any client
     is touched. Repeated, it renews the hold. A move that has sent its clients to the target is left
     as it is.
 
@@ -106,17 +105,15 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         )
     # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
-    fresh = compute_plan(context, pinned, plan.move_id)
+    fresh = findings(context, pinned, plan.move_id)
     if fresh.blocking:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
-    moved = partitions(context.source.topics(), plan.topics)
-    now, ends = context.now_ms(), by_name(context.source.high_watermarks(moved))
-    topics = tuple(sorted({tp.topic for tp in moved}))
-    sequences = {
-        writer.name: writer.last_sequence for writer in read_writers(context.source, moved)
-    }
+    moved = fresh.facts.original_ends()
+    ends, topics = by_name(moved), tuple(sorted({tp.topic for tp in moved}))
+    sequences = {writer.name: writer.last_sequence for writer in fresh.facts.writers}
+    now, host = context.now_ms(), context.host
     MoveStore(context).save_observation(
-        Observation(plan.move_id, now, ends, host=context.host, grown=topics, sequences=sequences)
+        Observation(plan.move_id, now, ends, host=host, grown=topics, sequences=sequences)
     )
     return MoveProgress(
         plan.move_id,
@@ -145,18 +142,8 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
     """Check once more what the plan has checked: another move may have come in between."""
     for subject, route in concerned.items():
-        if route is None:
-            continue
-        if route.state == "hold" and route.move_id != plan.move_id:
-            raise ConflictError(
-                f"move {plan.move_id} cannot start: {subject} is held by move {route.move_id}: "
-                f"finish or release that one first"
-            )
-        if route.cluster != plan.request.source:
-            raise ConflictError(
-                f"move {plan.move_id} cannot start: {subject} is routed to {route.cluster}, so it "
-                f"cannot leave {plan.request.source}"
-            )
+        if reason := route_problem(subject, route, plan.request, plan.move_id):
+            raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
 
 
 def _silent(tables: ControlTables, attempt: Attempt, now_ms: int) -> list[bytes]:

@@ -87,15 +87,7 @@ def look(
         routes=clusters.routing.merged,
         moving=_moving(plan, progress, seen, doubted, broker_ms) if held else {},
         doubted=doubted,
-        unheld=tuple(
-            unheld_producers(
-                plan.topics,
-                {topic_subject(topic): progress.attempt for topic in plan.topics},
-                presence,
-            )
-        )
-        if held
-        else (),
+        unheld=tuple(unheld_producers(plan.topics, progress.attempt, presence)) if held else (),
         now_ms=now,
         held_ms=progress.times_ms.get("holding") if held else None,
         report_age_ms=clusters.report_age_ms(now),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
@@ -19,7 +21,7 @@ from srm.engine.move.facts import MoveFacts, read_facts
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
 from srm.engine.move.surroundings import surroundings
-from srm.engine.move.together import written_together
+from srm.engine.move.together import Together, written_together
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
 
@@ -73,8 +75,48 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
     return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What a move starts from: one look at both clusters, and what stands in the way.
+
+    ``notices`` say which groups stay. ``transactions`` are those over several topics.
+    """
+
+    facts: MoveFacts
+    groups: tuple[GroupPlan, ...]
+    blocking: tuple[str, ...]
+    notices: tuple[str, ...]
+    transactions: Together
+
+
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
-    """Read both clusters and compute the plan.
+    """Read both clusters, also around what moves, and compute the plan.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic or group that was named does not exist.
+    """
+    found = findings(context, request, move_id)
+    facts, groups = found.facts, found.groups
+    return MovePlan(
+        move_id=move_id,
+        created_ms=context.now_ms(),
+        request=request,
+        topics=facts.topics,
+        groups=groups,
+        blocking=found.blocking,
+        warnings=(
+            *found.notices,
+            *surrounding_warnings(request, facts.topics, surroundings(context, facts, groups)),
+            *_warnings(groups, facts, request),
+            *found.transactions.warnings,
+        ),
+        fingerprint=config_fingerprint(context),
+    )
+
+
+def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
+    """Read both clusters for what moves: all that blocks, and nothing that is only warned of.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
@@ -95,21 +137,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         *_route_problems(facts, request, move_id),
         *(reason for group in groups for reason in _group_problems(group, facts, request)),
     )
-    return MovePlan(
-        move_id=move_id,
-        created_ms=context.now_ms(),
-        request=request,
-        topics=topics,
-        groups=groups,
-        blocking=blocking or _empty(groups, topics),
-        warnings=(
-            *notices,
-            *surrounding_warnings(request, topics, surroundings(context, facts, groups)),
-            *_warnings(groups, facts, request),
-            *transactions.warnings,
-        ),
-        fingerprint=config_fingerprint(context),
-    )
+    return Findings(facts, groups, blocking or _empty(groups, topics), notices, transactions)
 
 
 def config_fingerprint(context: MoveContext) -> str:
@@ -207,14 +235,15 @@ def _route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Ite
     subjects = [topic_subject(topic) for topic in facts.topics]
     subjects += [group_subject(group) for group in facts.groups]
     for subject in subjects:
-        reason = _route_problem(subject, merged.get(subject), request, move_id)
+        reason = route_problem(subject, merged.get(subject), request, move_id)
         if reason is not None:
             yield reason
 
 
-def _route_problem(
+def route_problem(
     subject: str, route: Route | None, request: MoveRequest, move_id: str
 ) -> str | None:
+    """Say why the route of a subject keeps a move from holding it, None where nothing does."""
     if route is None:
         return None
     if route.state == "hold" and route.move_id != move_id:
@@ -226,7 +255,7 @@ def _route_problem(
 
 def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
     found = facts.group(group.group)
-    if found.target_state not in {"empty", "dead"}:
+    if found.target_state not in IDLE:
         who = ", ".join(found.target_members) or found.target_reason or found.target_state
         yield f"group {group.group} is active on {request.target} ({who}): stop it there"
     if found.source_state == "unknown":
@@ -284,7 +313,7 @@ def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
         if position.state == "conflict" and request.overwrite:
             yield (
                 f"group {group.group} will read {position.re_read} records of "
-                f"{position.target_topic}-{position.partition} again"
+                f"{position.target} again"
             )
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
         yield (

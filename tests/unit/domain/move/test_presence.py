@@ -41,7 +41,7 @@ def test_a_client_that_stopped_announcing_itself_is_not_waited_for():
 def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
     presence = present(said("old", "held", 2), said("ready", "held", 3), said("busy"))
 
-    reasons = list(unheld_producers(["T"], {"topic:T": 3}, presence))
+    reasons = list(unheld_producers(["T"], 3, presence))
 
     assert {reason.split()[1] for reason in reasons} == {"old", "busy"}
     assert any("producer busy on h1 of topic T has not stopped" in reason for reason in reasons)

@@ -10,11 +10,12 @@ from typing import Any
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.move.routes import Route, routes_of
+from srm.domain.move.routes import Route
 from srm.domain.offset_map import Position, Run
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest
+from srm.engine.move.control import read_routes
 from srm.engine.ports import FlowContext
 from srm.testing.clock import FakeClock
 from srm.testing.fake_cluster import FakeCluster
@@ -169,7 +170,8 @@ class World:
         self.clock.advance(milliseconds)
 
     def routes(self, alias: str) -> dict[str, Route]:
-        return routes_of(self.clusters[alias].compacted("srm-routing.internal").read())
+        cluster = self.clusters[alias]
+        return read_routes(cluster, cluster.compacted("srm-routing.internal").read_history())
 
     def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
         """Let a group work on a cluster and commit; offsets by topic, partition 0."""

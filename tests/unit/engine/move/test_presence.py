@@ -115,6 +115,19 @@ def test_a_plan_names_the_groups_that_stay(world: World) -> None:
     assert any("group audit reads Payments on P and does not move" in w for w in warnings)
 
 
+def test_a_hold_reads_nothing_of_the_groups_that_stay(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.p.commit("audit", {TopicPartition("Payments", 0): 3})
+    context = planned(world)
+    asked, committed = set(), world.p.committed
+    monkeypatch.setattr(world.p, "committed", lambda group: asked.add(group) or committed(group))
+
+    move.hold(context, "m1")
+
+    assert asked == {"near", "far"}
+
+
 def test_a_plan_says_when_there_is_no_way_back(world: World) -> None:
     context = world.context()
     reverse = replace(context.reverse, config=replace(context.reverse.config, enabled=False))
