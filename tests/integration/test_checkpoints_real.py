@@ -254,7 +254,7 @@ def test_a_group_with_members_keeps_its_offsets(copied: Copied, protocol: str) -
     alive.read(SHIFT + 5)
 
     synced = group_sync.sync(copied.forward)
-    [forced] = group_sync.apply_exact(copied.forward, copied.group, {copied.there: 1})
+    [forced] = group_sync.apply_exact(copied.forward, {copied.group: {copied.there: 1}})
 
     assert (synced.actions, forced.action) == ({"group-active": 1}, "group-active")
     assert copied.forward.target.committed(copied.group) == {copied.there: SHIFT + 5}

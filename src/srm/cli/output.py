@@ -7,10 +7,11 @@ False``, calls one engine function and hands the result to :func:`emit`.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from pydantic import TypeAdapter
@@ -47,6 +48,9 @@ FlowsOption = Annotated[
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+_UNWRAPPED: Final = 10_000
+"""Columns of a file or pipe; rich would take 80."""
+
 
 def set_debug(*, enabled: bool) -> None:
     """Log srm's own debug messages to stderr, and let :func:`run_cli` show stack traces."""
@@ -68,7 +72,13 @@ def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> Non
         text = TypeAdapter(type(value)).dump_json(value, indent=2).decode()
         sys.stdout.write(text + "\n")
     else:
-        render(Console())
+        render(_console())
+
+
+def _console() -> Console:
+    """Return a console on stdout; where that is no terminal, rows and messages stay whole."""
+    wraps = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if wraps else _UNWRAPPED)
 
 
 def run_cli(app: typer.Typer) -> None:

@@ -29,7 +29,7 @@ from srm.errors import SrmError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
-_THREADS = 8  # a group's offsets cost one short request to its coordinator
+GROUPS_AT_A_TIME = 8  # a group's offsets cost one short request to its coordinator
 _GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
 _T = TypeVar("_T")
 
@@ -172,7 +172,7 @@ def per_group(
     results: dict[str, _T] = {}
     errors: dict[str, str] = {}
     in_a_row = 0
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="srm-groups") as pool:
+    with ThreadPoolExecutor(GROUPS_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
         futures = {group: pool.submit(call, group) for group in groups}
         for group, future in futures.items():
             try:

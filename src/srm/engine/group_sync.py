@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.group_sync import SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import per_group, read_ledger, survey
+from srm.engine.checkpoints import GROUPS_AT_A_TIME, per_group, read_ledger, survey
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription, GroupState
 from srm.errors import GroupActiveError, SrmError
@@ -25,6 +27,8 @@ from srm.errors import GroupActiveError, SrmError
 logger = logging.getLogger(__name__)
 
 _GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
+_Of = TypeVar("_Of")
+_T = TypeVar("_T")
 _WRITABLE: frozenset[GroupState] = frozenset({"empty", "dead"})
 
 
@@ -88,34 +92,36 @@ def sync(
 
 def apply_exact(
     context: FlowContext,
-    group: str,
-    offsets: Mapping[TopicPartition, int],
+    wanted: Mapping[str, Mapping[TopicPartition, int]],
     *,
     operation: str = "",
 ) -> tuple[SyncDecision, ...]:
-    """Set a group on the target to exactly these offsets, with the ledger: what a move does.
+    """Set groups on the target to exactly these offsets, with the ledger: what a move does.
 
     What is there now is replaced, higher or lower; a move has decided that before. A group with
-    members is left alone, its decisions say ``group-active``.
+    members is left alone, its decisions say ``group-active``. All groups at once: the ledger of the
+    whole cluster is read for it, while clients of all of them wait.
 
     Args:
         context: the flow towards the cluster that is written to.
-        group: the group.
-        offsets: next offset to read by partition, as named on the target.
+        wanted: by group, the next offset to read by partition, as named on the target.
         operation: id of the move, kept in the ledger.
 
     Raises:
-        SrmError: the target does not answer.
+        SrmError: the target does not answer, or a group's offsets may not be read.
     """
-    state = context.target.groups([group]).get(group, GroupDescription(group, "unknown"))
-    current = context.target.committed(group)
+    names = sorted(wanted)
+    states = context.target.groups(names)
+    current = dict(zip(names, _at_once(context.target.committed, names), strict=True))
     ledger = read_ledger(context.target)
     decisions = tuple(
-        _exact(state, partition, current.get(partition), offset, ledger)
-        for partition, offset in sorted(offsets.items())
+        _exact(_state(states, name), partition, current[name].get(partition), offset, ledger)
+        for name in names
+        for partition, offset in sorted(wanted[name].items())
     )
-    name = operation or f"apply {context.config.flow} {context.now_ms()}"
-    return _carry_out(context, decisions, ledger, name)
+    return _carry_out(
+        context, decisions, ledger, operation or f"apply {context.config.flow} {context.now_ms()}"
+    )
 
 
 def _exact(
@@ -219,8 +225,8 @@ def _write(
     table.write({entry.key(): entry.value() for entry in entries.values()})
     settled: dict[bytes, bytes | None] = {}
     done: list[SyncDecision] = []
-    for decisions in groups:
-        for result in _write_group(context, decisions):
+    for results in _at_once(lambda decisions: _write_group(context, decisions), groups):
+        for result in results:
             entry = entries[result.group, result.partition]
             if result.applied:
                 settled[entry.key()] = entry.as_settled().value()
@@ -249,6 +255,12 @@ def _entry(
         context.now_ms(),
         previous_own=own,
     )
+
+
+def _at_once(call: Callable[[_Of], _T], many: Sequence[_Of]) -> list[_T]:
+    """Call for each, a few at a time; return the results in order, or raise the first error."""
+    with ThreadPoolExecutor(GROUPS_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
+        return list(pool.map(call, many))
 
 
 def _write_group(context: FlowContext, decisions: Sequence[SyncDecision]) -> list[SyncDecision]:

@@ -12,7 +12,7 @@ from io import StringIO
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from srm.domain.move.gate import SyncStatus
@@ -209,7 +209,9 @@ def _synchronised(status: SyncStatus) -> int:
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    return Table(*columns, box=None, header_style="bold", title=title, title_justify="left")
+    # What does not fit is folded: cut off, rows of different partitions look the same.
+    folded = [Column(name, overflow="fold") for name in columns]
+    return Table(*folded, box=None, header_style="bold", title=title, title_justify="left")
 
 
 def _row(table: Table, *cells: str | Text) -> None:

@@ -118,3 +118,14 @@ def test_a_stack_trace_needs_debug(tmp_path: Path) -> None:
         f"srm: there is no stack in {tmp_path}: start one with 'srm stack up'\n"
     )
     assert "Traceback" in loud.stderr
+
+
+def test_what_goes_into_a_pipe_is_not_wrapped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    line = "warning: " + "word " * 60
+
+    emit({}, as_json=False, render=lambda console: console.print(line))
+
+    assert capsys.readouterr().out == f"{line}\n"

@@ -11,6 +11,7 @@ from srm.domain.ledger import Ledger
 from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact, sync
 from srm.errors import GroupActiveError, NotFoundError, UnavailableError
+from srm.testing.fake_compacted import FakeCompactedTopic
 
 GROUP = "billing"
 REPLICA = TopicPartition("P.Payments", 0)
@@ -247,7 +248,7 @@ def test_switched_off_it_does_nothing_and_says_so(sites) -> None:
 
 def test_apply_exact_sets_what_a_move_decided_lower_or_higher(sites) -> None:
     for offset in (80, 20):
-        [decision] = apply_exact(sites.flow("P->B"), GROUP, {REPLICA: offset}, operation="m-1")
+        [decision] = apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: offset}}, operation="m-1")
 
         assert decision.applied
         assert sites.committed("B", GROUP, "P.Payments") == offset
@@ -260,7 +261,7 @@ def test_apply_exact_leaves_a_group_with_members_alone(sites) -> None:
     sites.commit("B", GROUP, "P.Payments", 7)
     sites.clusters["B"].join(GROUP, "app")
 
-    [decision] = apply_exact(sites.flow("P->B"), GROUP, {REPLICA: 80})
+    [decision] = apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: 80}})
 
     assert (decision.action, decision.applied) == ("group-active", False)
     assert sites.committed("B", GROUP, "P.Payments") == 7
@@ -271,7 +272,7 @@ def test_a_position_a_move_confirmed_does_not_pass_for_a_rewind_later(sites) -> 
     sync(sites.flow("P->B"))
     sites.commit("B", GROUP, "P.Payments", 21)
     sites.commit("P", GROUP, "Payments", 20)
-    apply_exact(sites.flow("P->B"), GROUP, {REPLICA: 21})
+    apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: 21}})
     sites.commit("P", GROUP, "Payments", 40)
 
     assert actions(sites) == {"write": 1}
@@ -287,3 +288,29 @@ def test_a_group_that_may_not_be_described_is_named_and_the_others_are_written(s
 
     assert summary.errors == {"hidden": "grant Describe on group hidden"}
     assert sites.committed("B", GROUP, "P.Payments") == 41
+
+
+def test_many_groups_of_a_move_cost_one_reading_of_the_ledger(sites, monkeypatch) -> None:
+    reads: list[str] = []
+    read = FakeCompactedTopic.read
+    monkeypatch.setattr(
+        FakeCompactedTopic, "read", lambda table: (reads.append("read"), read(table))[1]
+    )
+    wanted = {f"group-{number}": {REPLICA: number} for number in range(60)}
+
+    decisions = apply_exact(sites.flow("P->B"), wanted)
+
+    assert len(reads) == 1
+    assert [d.applied for d in decisions] == [True] * 60
+    assert {d.group: sites.committed("B", d.group, "P.Payments") for d in decisions} == {
+        group: offsets[REPLICA] for group, offsets in wanted.items()
+    }
+
+
+def test_a_group_with_members_does_not_keep_others_of_a_move_from_their_offsets(sites) -> None:
+    sites.clusters["B"].join("alive", "app")
+
+    done = apply_exact(sites.flow("P->B"), {"alive": {REPLICA: 3}, GROUP: {REPLICA: 80}})
+
+    assert {d.group: d.action for d in done} == {"alive": "group-active", GROUP: "write"}
+    assert sites.committed("B", GROUP, "P.Payments") == 80

@@ -103,6 +103,16 @@ def test_the_plan_shows_where_each_group_resumes_and_what_speaks_against_it() ->
     assert "blocked: group audit has [no] commits" in text, "no markup in what is shown"
 
 
+def test_a_narrow_terminal_still_tells_partitions_apart() -> None:
+    other = replace(POSITION, partition=17)
+    plan = replace(PLAN, groups=(GroupPlan("billing-of-team-one", (), (POSITION, other)),))
+
+    text = as_text(plan_view(plan), 60)
+
+    assert "…" not in text
+    assert "17" in text
+
+
 def test_partitions_that_nobody_reads_are_left_out_of_the_plan() -> None:
     unread = replace(POSITION, state="no-commit", committed=None, resume=None, lag=0)
     plan = replace(PLAN, groups=(GroupPlan("billing", (), (unread,)),))

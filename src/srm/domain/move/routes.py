@@ -128,7 +128,8 @@ class Ack:
     by ``topic-partition`` the records that a consumer processed before and could not commit, which
     somebody reads again. ``ages_ms`` says how long before this record was written each state of
     this generation was reached, by the client's monotonic clock: the broker's timestamp of the
-    record less the age is the time by the broker's clock. ``time_ms`` is the client's clock.
+    record less the age is the time by the broker's clock. ``time_ms`` is when ``state`` was reached
+    by the client's clock.
     """
 
     subject: str
@@ -142,6 +143,11 @@ class Ack:
     host: str = ""
     uncommitted: Mapping[str, int] = field(default_factory=dict)
     ages_ms: Mapping[AckState, int] = field(default_factory=dict)
+
+    @property
+    def written_ms(self) -> int:
+        """When this was written, by the client's clock: repeated, it is older than its state."""
+        return self.time_ms + self.ages_ms.get(self.state, 0)
 
     def key(self) -> bytes:
         """Encode the record key: one record per subject and client."""

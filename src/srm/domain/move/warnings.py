@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srm.domain.move.request import MoveRequest
@@ -10,6 +10,9 @@ from srm.domain.silence import is_silent
 
 SKEW_MS = 2_000
 """Clocks that differ by less are of no consequence here."""
+
+_NAMED = 8
+"""Groups that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,29 @@ def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
 
 
 def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    alike: dict[tuple[str, ...], list[str]] = {}
     for group, topics in sorted(around.staying.items()):
+        alike.setdefault(topics, []).append(group)
+    for topics, groups in sorted(alike.items()):
+        one = len(groups) == 1
         yield (
-            f"group {group} reads {', '.join(topics)} on {request.source} and does not move: it "
-            f"gets what is written after the move only through {request.target}'s replicas; name "
-            f"it with --group to move it"
+            f"{'group' if one else f'{len(groups)} groups:'} {_some(groups)} "
+            f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
+            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} what is "
+            f"written after the move only through {request.target}'s replicas; name "
+            f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
         )
     for group, topics in sorted(around.strays.items()):
         yield (
             f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
             f"replicated: there it starts by its auto.offset.reset on {request.target}"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name a few; on a cluster that many teams share thousands of groups may read one topic."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:

@@ -106,23 +106,25 @@ def _keep(
 
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
-    refused: list[str] = []
-    for group in seen.facts.groups:
-        offsets = {
+    wanted = {
+        group.group: {
             TopicPartition(p.target_topic, p.partition): p.resume
             for p in group.positions
             if p.resume is not None
-        }  # also those in place: a run that was killed may have left its ledger unsettled
-        if offsets:
-            decisions = apply_exact(
-                context.forward, group.group, offsets, operation=f"move {plan.move_id}"
-            )
-            refused += [
-                f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
-                for one in decisions
-                if one.action != "unchanged" and not one.applied
-            ]
-            log.info("move %s: %d offsets of %s applied", plan.move_id, len(offsets), group.group)
+        }
+        for group in seen.facts.groups
+    }  # also what is in place: a run that was killed may have left its ledger unsettled
+    decisions = apply_exact(
+        context.forward,
+        {group: offsets for group, offsets in wanted.items() if offsets},
+        operation=f"move {plan.move_id}",
+    )
+    refused = [
+        f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
+        for one in decisions
+        if one.action != "unchanged" and not one.applied
+    ]
+    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(wanted))
     require(tuple(refused), plan, "offsets could not be applied")
 
 

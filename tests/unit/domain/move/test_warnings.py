@@ -45,3 +45,13 @@ def test_each_danger_around_a_move_is_a_warning_with_its_remedy(around, words):
 
 def test_longer_retention_on_the_target_and_small_skew_are_no_dangers():
     assert warned(retention_ms={"T": (1000, None), "U": (5, 6)}, skew_ms={"P": 500}) == []
+
+
+def test_groups_that_stay_are_one_warning_for_the_topics_they_read_however_many_they_are():
+    staying = {f"g{number}": ("T",) for number in range(20)} | {"other": ("T", "U")}
+
+    many, one = warned(staying=staying)
+
+    assert many.startswith("20 groups: g0, g1, g10, g11, g12, g13, g14, g15 and 12 more read T on")
+    assert "they get what is written after the move" in many
+    assert one.startswith("group other reads T, U on P and does not move: it gets")

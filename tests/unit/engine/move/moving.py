@@ -231,7 +231,7 @@ def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
     return context
 
 
-WRITES_OF_A_MOVE = 29
+WRITES_OF_A_MOVE = 27
 
 
 def run_through(world: World) -> None:

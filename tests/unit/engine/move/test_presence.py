@@ -107,6 +107,50 @@ def test_a_plan_names_the_clients_that_a_hold_cannot_reach(world: World) -> None
     assert any("topic Payments: 1 of the producers" in w for w in warnings)
 
 
+def announce(world: World, client: str, stamped_ms: int, *, reached: int, age: int) -> None:
+    """Let the broker stamp what a client repeats of a state that it reached long ago."""
+    now = world.clock()
+    ack = Ack("topic:Payments", client, 0, "resumed", "P", reached, host="h1", kind="producer")
+    world.clock.advance(stamped_ms - now)
+    routing = world.p.compacted(internal_topics.ROUTING)
+    routing.write({ack.key(): replace(ack, ages_ms={"resumed": age}).value()})
+
+
+def test_a_client_that_has_worked_for_an_hour_does_not_make_clocks_look_wrong(
+    world: World,
+) -> None:
+    ensure_topics(world.context())
+    began = world.clock()
+    announce(world, "steady", began + 3_600_000, reached=began, age=3_600_000)
+
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    assert [warning for warning in warnings if "clock" in warning] == []
+
+
+def test_what_arrives_late_does_not_make_clocks_look_wrong_where_others_arrived_in_time(
+    world: World,
+) -> None:
+    ensure_topics(world.context())
+    began = world.clock()
+    announce(world, "prompt", began + 10, reached=began, age=0)
+    announce(world, "connecting", began + 9_000, reached=began, age=0)
+
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    assert [warning for warning in warnings if "clock" in warning] == []
+
+
+def test_a_plan_says_when_a_clock_is_wrong(world: World) -> None:
+    ensure_topics(world.context())
+    began = world.clock()
+    announce(world, "steady", began + 60_000, reached=began, age=50_000)
+
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    assert any("the clock of cluster P, seen from h1, is 10.0 s ahead" in w for w in warnings)
+
+
 def test_a_plan_names_the_groups_that_stay(world: World) -> None:
     world.p.commit("audit", {TopicPartition("Payments", 0): 3})
 
