@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from pydantic import TypeAdapter
@@ -18,6 +18,9 @@ from rich.console import Console
 
 from srm.domain.topics import Flow
 from srm.errors import SrmError
+
+PIPE_WIDTH: Final = 150
+"""Columns of output that does not go to a terminal."""
 
 ConfigOption = Annotated[
     Path | None,
@@ -68,7 +71,9 @@ def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> Non
         text = TypeAdapter(type(value)).dump_json(value, indent=2).decode()
         sys.stdout.write(text + "\n")
     else:
-        render(Console())
+        # Without a terminal nobody wraps lines: a pipe or a file gets whole names.
+        console = Console()
+        render(console if console.is_terminal else Console(width=PIPE_WIDTH))
 
 
 def run_cli(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from srm.cli.each_flow import counts, cut, for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
 from srm.engine.status import FlowStatus, flow_status
 
 _COLOURS = {
@@ -58,7 +59,7 @@ def _replicator(flow: FlowStatus) -> str:
         age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
     alive = sum(slot.alive for slot in flow.slots)
-    state = f"{alive} of {len(flow.slots)} slots alive, {flow.remaining:,} offsets to copy"
+    state = f"{alive} of {len(flow.slots)} slots alive, {amount(flow.remaining, 'offset')} to copy"
     colour = "green" if driver.alive else "red"
     return f"[{colour}]{where}, {age}[/{colour}], {state}"
 

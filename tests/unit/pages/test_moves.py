@@ -91,6 +91,17 @@ def test_the_plan_shows_where_each_group_resumes_and_what_speaks_against_it() ->
     assert "blocked: group audit has [no] commits" in text, "no markup in what is shown"
 
 
+def test_names_in_tables_are_wrapped_where_they_do_not_fit_and_never_cut() -> None:
+    name = "settlement-of-the-eastern-region"
+    plan = replace(PLAN, groups=(GroupPlan(name, (), (POSITION,)),))
+
+    text = as_text(plan_view(plan), width=60)
+
+    assert "…" not in text
+    first = "".join(line.split(" ")[1] for line in text.splitlines() if line.startswith(" "))
+    assert name in first.removeprefix("group"), text
+
+
 def test_partitions_that_nobody_reads_are_left_out_of_the_plan() -> None:
     unread = replace(POSITION, state="no-commit", committed=None, resume=None, lag=0)
     plan = replace(PLAN, groups=(GroupPlan("billing", (), (unread,)),))

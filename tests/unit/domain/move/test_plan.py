@@ -40,7 +40,7 @@ def test_a_form_becomes_a_request():
         ({"operation": "drill"}, "'operation' cannot be used"),
         ({"redirect": "webhook"}, "'redirect' cannot be used"),
         ({"target": "P"}, "same cluster on both sides"),
-        ({"wait_seconds": -1}, "wait_seconds of the move is negative"),
+        ({"wait_seconds": -1}, "--timeout. of the move is negative"),
         ({"topics": ["a", "a"]}, "empty or repeated"),
         ({"groups": [""]}, "empty or repeated"),
     ],
@@ -95,7 +95,7 @@ def test_the_report_counts_service_time_from_the_hold_to_the_last_group():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"rpo_records": 3}, "3 records were not on B"),
+        ({"rpo_records": 3}, "3 records missing on B at go"),
         ({"resumed": {"audit": GroupResume(1, skipped=2)}}, "audit skipped 2"),
         ({"resumed": {"audit": GroupResume(1, re_read=2)}}, "audit read 2 records again"),
         ({"skipped": {"audit": 1}}, "audit skipped 1"),
