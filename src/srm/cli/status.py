@@ -58,8 +58,11 @@ def _replicator(flow: FlowStatus) -> str:
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
-    alive = sum(slot.alive for slot in flow.slots)
-    state = f"{alive} of {len(flow.slots)} slots alive, {amount(flow.remaining, 'offset')} to copy"
+    state = f"{amount(flow.remaining, 'offset')} to copy"
+    if not driver.ended:
+        # Slots end before their driver says so, but count as alive until they have been silent.
+        alive = sum(slot.alive for slot in flow.slots)
+        state = f"{alive} of {len(flow.slots)} slots alive, {state}"
     colour = "green" if driver.alive else "red"
     return f"[{colour}]{where}, {age}[/{colour}], {state}"
 

@@ -189,9 +189,12 @@ def _synchronised(status: SyncStatus) -> int:
 
 def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    table.pad_edge, table.collapse_padding = False, True
     for column in columns:
-        # Names are never cut: two groups with the same beginning would look the same.
-        table.add_column(column, overflow="fold")
+        # Names are wrapped, never cut: two groups with the same beginning would look the same.
+        # Numbers stay whole.
+        wraps = column in {"group", "state"} or column.startswith("on ")
+        table.add_column(column, overflow="fold", no_wrap=not wraps and title is not None)
     return table
 
 
