@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -96,6 +96,16 @@ OverwriteOption = Annotated[
     bool,
     typer.Option("--overwrite", help="Replace later commits of consumers on the target."),
 ]
+
+
+# A move in these steps waits for nothing, so its gate says nothing to anybody.
+_SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
+_NOT_WAITING: Final[Mapping[MoveStep, str]] = {
+    "planned": "nobody is held; the same 'srm failover run' with --move-id {move} carries it out",
+    "released": "clients were left on {source}; the same 'srm failover run' with --move-id {move} "
+    "tries again",
+    "reported": _SENT,
+}
 
 
 @app.command()
@@ -250,8 +260,13 @@ def status(
         emit(steps, as_json, lambda console: _render_moves(console, found))
         return
     with _opened_for(move_id, config, source, target) as context:
-        planned = MoveStore(context).plan(move_id)
+        store = MoveStore(context)
+        planned, step = store.plan(move_id), store.progress(move_id).step
         seen = move.status(context, move_id)
+    line = _at_rest(planned, step)
+    if line is not None:
+        emit(seen, as_json, lambda console: console.print(line, soft_wrap=True))
+        return
     view = MoveView(planned, move.RunEvent("wait", sync=seen))
     emit(seen, as_json, lambda console: _render_status(console, view, seen))
 
@@ -340,6 +355,16 @@ def _opened_for(
             yield context
         else:
             yield MoveContext(context.reverse, context.forward)
+
+
+def _at_rest(planned: MovePlan, step: MoveStep) -> str | None:
+    """Say what became of a move that waits for nothing, None while it does."""
+    said = _NOT_WAITING.get(step)
+    if said is None:
+        return None
+    request = planned.request
+    said = said.format(source=request.source, target=request.target, move=planned.move_id)
+    return f"{planned.move_id}: {step}; {said}"
 
 
 def _render_moves(console: Console, found: list[tuple[MovePlan, MoveProgress]]) -> None:

@@ -229,8 +229,9 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
     for topic, remaining in sorted(behind.items()):
         yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
     if behind and is_silent(facts.report_age_ms):
-        age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
-        yield f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
+        age = facts.report_age_ms
+        seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
+        yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
 
 
 def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:

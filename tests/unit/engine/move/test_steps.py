@@ -115,7 +115,7 @@ def test_clients_do_not_go_while_replication_is_behind(world: World) -> None:
     gate_of(world, context)
     assert move.wait_status(context, "m1").blocking == (
         "replication of Payments from P is 1 record behind",
-        "the replicator of P->B gave no sign of life ever: is it running?",
+        "the replicator of P->B has never reported: is it running? see 'srm status'",
     )
 
 
