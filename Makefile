@@ -31,7 +31,7 @@ spec: venv ## Check the model of a move with TLC (docs/spec)
 bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
-lock: venv ## Resolve the requirements files anew from pyproject.toml
+lock: venv ## Resolve the requirements files again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	    --custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

@@ -96,7 +96,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
             # Gone to the target, the normal end, or never planned.
             logger.info("Nothing to release: %s", nothing_held)
             return {"step": "kept"}
-    logger.warning("Clients go on on %s", planned["source"])
+    logger.warning("Clients continue on %s", planned["source"])
     return {"step": progress.step}
 
 

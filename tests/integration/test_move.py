@@ -167,7 +167,7 @@ def test_clients_are_not_sent_away_while_a_member_is_alive_or_replication_is_beh
         producer = Producer(site.config.client(site.p, "producer"))
         producer.produce(site.topic, b"late", partition=0)
         assert producer.flush(30) == 0
-        with pytest.raises(GateClosedError, match="is 1 records behind"):
+        with pytest.raises(GateClosedError, match="is 1 record behind"):
             move.go(context, move_id)
         routes = RoutingWatcher(site.config)
         with routes:

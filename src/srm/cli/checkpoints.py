@@ -11,11 +11,12 @@ from rich.table import Table
 
 from srm.cli.each_flow import counts, cut, for_each_flow, raise_group_errors
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
 from srm.engine import checkpoints
 from srm.engine.checkpoints import CheckpointSummary
 
 app = typer.Typer(
-    help="Checkpoints: where groups go on on the other cluster.", no_args_is_help=True
+    help="Checkpoints: where groups continue on the other cluster.", no_args_is_help=True
 )
 
 GroupsOption = Annotated[
@@ -35,7 +36,7 @@ _COLOURS = {"translated": "green", "not-selected": "dim"}
 
 @app.callback()
 def checkpoints_group() -> None:
-    """Checkpoints: where groups go on on the other cluster."""
+    """Checkpoints: where groups continue on the other cluster."""
 
 
 @app.command("emit")
@@ -66,8 +67,9 @@ def _render(console: Console, summaries: list[CheckpointSummary]) -> None:
             continue
         verb = "would be written" if summary.dry_run else "written"
         console.print(
-            f"[bold]{summary.flow}[/bold]: {summary.groups} groups, {summary.written} checkpoints "
-            f"{verb}, {summary.unchanged} unchanged ({counts(summary.states)})"
+            f"[bold]{summary.flow}[/bold]: {amount(summary.groups, 'group')}, "
+            f"{amount(summary.written, 'checkpoint')} {verb}, "
+            f"{summary.unchanged} unchanged ({counts(summary.states)})"
         )
         if summary.outcomes:
             console.print(_table(summary, console))
@@ -79,7 +81,7 @@ def _table(summary: CheckpointSummary, console: Console) -> Table:
     table.add_column(f"on {summary.flow.source}")
     table.add_column("offset", justify="right")
     table.add_column(f"on {summary.flow.target}")
-    table.add_column("goes on at", justify="right")
+    table.add_column("continues at", justify="right")
     table.add_column("state")
     table.add_column("remark", overflow="fold")
     for outcome in cut(summary.outcomes, console):

@@ -143,7 +143,7 @@ def _list_command(name: ListName, what: str) -> None:
 
 
 _list_command("topics", "Which topics of the source are copied; denied ones never are.")
-_list_command("groups", "Which consumer groups of the source can go on at the target.")
+_list_command("groups", "Which consumer groups of the source can continue on the target.")
 _list_command(
     "reverse-checkpointed-topics",
     "Replica topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
@@ -172,7 +172,7 @@ def offsets(
     props: _Props = None,
     consumer_props: _ConsumerProps = None,
 ) -> None:
-    """Export where groups would go on at the target; works while the source is down."""
+    """Export where groups would continue on the target; works while the source is down."""
     if not export:
         raise UsageError("nothing to do: give --export")
     options = ConnectionOptions(

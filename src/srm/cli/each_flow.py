@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from rich.console import Console
 
 from srm.config.loader import load_config
+from srm.domain.amount import amount
 from srm.domain.topics import Flow
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError, UnavailableError, UsageError
@@ -83,7 +84,7 @@ def raise_group_errors(errors: Mapping[str, str]) -> None:
     """
     if errors:
         text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
-        raise UnavailableError(f"{len(errors)} groups were left out: {text}")
+        raise UnavailableError(f"{amount(len(errors), 'group')} left out: {text}")
 
 
 def cut(rows: Sequence[T], console: Console) -> Sequence[T]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from srm.cli.checkpoints import DryRunOption, GroupsOption
 from srm.cli.each_flow import counts, cut, for_each_flow, raise_group_errors
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
 from srm.engine import group_sync
 from srm.engine.group_sync import GroupSyncSummary
 
@@ -58,7 +59,7 @@ def _render(console: Console, summaries: list[GroupSyncSummary]) -> None:
         if summary.skipped:
             console.print(f"{summary.flow}: nothing done, {summary.skipped}")
             continue
-        done = "dry run" if summary.dry_run else f"{summary.applied} offsets written"
+        done = "dry run" if summary.dry_run else f"{amount(summary.applied, 'offset')} written"
         console.print(f"[bold]{summary.flow}[/bold]: {done} ({counts(summary.actions)})")
         if summary.decisions:
             console.print(_table(summary, console))

@@ -20,6 +20,7 @@ from rich.console import Console
 from srm.domain.topics import Flow
 from srm.errors import SrmError
 
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(

@@ -219,7 +219,7 @@ def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) ->
     rates, shown, due = Rates(), Overview([]), 0.0
 
     def overview() -> Overview:
-        """Look again once in a while: each warning draws the view anew, at any moment."""
+        """Look again once in a while: each warning redraws the view, at any moment."""
         nonlocal shown, due
         if time.monotonic() >= due:
             shown, due = Overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from srm.cli.each_flow import counts, cut, for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
 from srm.engine.status import FlowStatus, flow_status
 
 _COLOURS = {
@@ -57,8 +58,11 @@ def _replicator(flow: FlowStatus) -> str:
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
-    alive = sum(slot.alive for slot in flow.slots)
-    state = f"{alive} of {len(flow.slots)} slots alive, {flow.remaining:,} offsets to copy"
+    state = f"{amount(flow.remaining, 'offset')} to copy"
+    if not driver.ended:
+        # Slots end before their driver says so, but count as alive until they have been silent.
+        alive = sum(slot.alive for slot in flow.slots)
+        state = f"{alive} of {len(flow.slots)} slots alive, {state}"
     colour = "green" if driver.alive else "red"
     return f"[{colour}]{where}, {age}[/{colour}], {state}"
 

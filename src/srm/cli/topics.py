@@ -12,6 +12,7 @@ from rich.table import Table
 from srm.cli.checkpoints import DryRunOption
 from srm.cli.each_flow import for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
 from srm.domain.topics import Flow
 from srm.engine import topic_sync
 from srm.engine.ports import FlowContext
@@ -57,7 +58,9 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
     for one in done:
         plan = one.plan
         state = "nothing to do" if plan.is_empty else "would be done" if one.dry_run else "done"
-        console.print(f"[bold]{one.flow}[/bold]: {plan.selected} topics selected, {state}")
+        console.print(
+            f"[bold]{one.flow}[/bold]: {amount(plan.selected, 'topic')} selected, {state}"
+        )
         rows = _rows(plan)
         if rows:
             table = Table(box=None, header_style="bold")

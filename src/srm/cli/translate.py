@@ -1,4 +1,4 @@
-"""``srm translate``: where an offset goes on, on the other cluster."""
+"""``srm translate``: where the reader of an offset continues on the other cluster."""
 
 from __future__ import annotations
 

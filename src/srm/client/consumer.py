@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -26,6 +26,7 @@ from srm.client.routing import RoutingWatcher, default_client_id
 from srm.client.same_thread import forget_consumer, note_consumer
 from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.config.model import Config
+from srm.errors import UsageError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import translate
 from srm.kafka.rights import Needs, on_topic
@@ -64,6 +65,7 @@ class FailoverConsumer(ClusterCalls):
     Raises:
         ConfigError: the clusters are not known.
         KafkaException: a property cannot be used.
+        UsageError: ``processing`` is neither of the two.
         ValueError: ``group.id`` is missing.
     """
 
@@ -78,6 +80,8 @@ class FailoverConsumer(ClusterCalls):
         logger: Any = None,
     ) -> None:
         stores = _flag(conf, "enable.auto.offset.store")
+        if processing not in {None, *get_args(Processing)}:
+            raise UsageError(f"processing={processing!r} is unknown: automatic or explicit")
         self.processing: Processing = processing or ("automatic" if stores else "explicit")
         client_id = str(conf.get("client.id") or default_client_id("consumer"))
         config = watcher.config if clusters is None and watcher else clusters_of(clusters)

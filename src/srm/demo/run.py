@@ -70,7 +70,7 @@ def run_demo(options: DemoOptions, display: Display) -> DemoResult:
     try:
         report = _play(world, options)
         if options.keep:
-            with display.step("Everything goes on"):
+            with display.step("Everything continues"):
                 kept = _keep(world)
     except SrmError as error:
         if isinstance(error, UsageError):
@@ -199,7 +199,7 @@ def _keep(world: World) -> StackStatus:
         *(application(group, "0", 0.0, path, home) for group in GROUPS),
     )
     world.start(*again)
-    world.display.say("a producer and the three applications go on")
+    world.display.say("a producer and the three applications keep running")
     return world.stack.status()
 
 

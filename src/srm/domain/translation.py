@@ -33,6 +33,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from srm.domain.amount import amount
 from srm.domain.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map import Translation as MapAnswer
 from srm.domain.partition_notes import PartitionNotes
@@ -243,7 +244,7 @@ def _unfinished(facts: PartitionFacts, log: Log, offset: int, remaining: int) ->
             "past-end", reason=f"{reason}: was the topic truncated or created again?"
         )
     state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
-    reason = f"{remaining} offsets up to the commit are not in the map yet"
+    reason = f"{amount(remaining, 'offset')} up to the commit not in the map yet"
     if own is not None and offset > own.stable_end:
         reason += f", a transaction is open from offset {own.stable_end} on"
         reason += "".join(f" ({each.owner})" for each in facts.transactions[:1])
@@ -273,9 +274,9 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
     refused, uncopied = _never_copied(facts, start)
     parts = (
         found.reason,
-        f"{dropped} records were already deleted by retention" if dropped else "",
-        f"{refused} offsets were never copied, as noted" if refused else "",
-        f"{uncopied} offsets are from before the first copied record" if uncopied else "",
+        f"{amount(dropped, 'record')} already deleted by retention" if dropped else "",
+        f"{amount(refused, 'offset')} never copied, as noted" if refused else "",
+        f"{amount(uncopied, 'offset')} from before the first copied record" if uncopied else "",
     )
     return replace(
         found,

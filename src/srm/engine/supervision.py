@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from srm.domain import internal_topics
+from srm.domain.amount import amount
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -94,8 +95,8 @@ class FlowSigns:
         """Return one line for a log."""
         stopped = f", STOPPED: {'; '.join(self.stopped)}" if self.stopped else ""
         return (
-            f"{self.flow}: {self.slots} slots, {self.partitions} partitions, "
-            f"{self.remaining} offsets to copy{stopped}"
+            f"{self.flow}: {amount(self.slots, 'slot')}, {amount(self.partitions, 'partition')}, "
+            f"{amount(self.remaining, 'offset')} to copy{stopped}"
         )
 
 

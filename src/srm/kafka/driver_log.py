@@ -137,7 +137,7 @@ class KafkaDriverLog:
 
         Raises:
             FencedError: a newer driver has taken over.
-            UnavailableError: it is not known whether they were written; open the log anew.
+            UnavailableError: it is not known whether they were written; open the log again.
         """
         producer = self._producer
         if producer is None:

@@ -12,9 +12,10 @@ from io import StringIO
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
+from srm.domain.amount import amount
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
@@ -181,10 +182,11 @@ def _name(report: MoveReport) -> str:
 
 
 def _figures(report: MoveReport) -> str:
+    lost = "-" if report.rpo_records is None else amount(report.rpo_records, "record")
     steps = ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
     watched = residue_text(report)
     return (
-        f"RPO {number(report.rpo_records)} records, RTO {seconds(report.rto_seconds)}"
+        f"RPO {lost}, RTO {seconds(report.rto_seconds)}"
         f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
         f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
         f"re-read {number(sum(group.re_read for group in report.groups.values()))}, "
@@ -198,9 +200,10 @@ def _utc(time_ms: int) -> str:
 
 def _head(status: SyncStatus) -> str:
     eta = "" if status.eta_seconds is None else f", about {status.eta_seconds:.0f} s"
+    left = f"{amount(status.remaining_records, 'record')} to copy"
     return (
-        f"{status.elapsed_seconds:.0f} s since the hold: {number(status.remaining_records)} "
-        f"records to copy{eta if status.remaining_records else ''}"
+        f"{status.elapsed_seconds:.0f} s since the hold: "
+        f"{left}{eta if status.remaining_records else ''}"
     )
 
 
@@ -209,9 +212,14 @@ def _synchronised(status: SyncStatus) -> int:
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    # What does not fit is folded: cut off, rows of different partitions look the same.
-    folded = [Column(name, overflow="fold") for name in columns]
-    return Table(*folded, box=None, header_style="bold", title=title, title_justify="left")
+    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    table.pad_edge, table.collapse_padding = False, True
+    for column in columns:
+        # Names are wrapped, never cut: two groups with the same beginning would look the same.
+        # Numbers stay whole.
+        wraps = column in {"group", "state"} or column.startswith("on ")
+        table.add_column(column, overflow="fold", no_wrap=not wraps and title is not None)
+    return table
 
 
 def _row(table: Table, *cells: str | Text) -> None:

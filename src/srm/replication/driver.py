@@ -261,7 +261,7 @@ class FlowDriver:
         self._log.publish(records)
         self._heartbeat_due = now + HEARTBEAT_S
         if self._liveness.deaf(now):
-            raise UnavailableError("the driver's own heartbeats do not come back; reading anew")
+            raise UnavailableError("the driver's own heartbeats do not come back; reading again")
         for change in changes:
             self._book.load(change)
             logger.info(

@@ -25,7 +25,7 @@ _STOPPED_RETRY_S: Final = 30.0
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
-_POLICY: Final = "set data.loss.policy=continue to record the loss and go on"
+_POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
 
 
 class Slot(Protocol):
@@ -121,7 +121,7 @@ class Trouble:
             self.stop(
                 copy,
                 f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-                f"deleted or created anew{_not_copied(copy)}; the driver assigns it again if it "
+                f"deleted or created again{_not_copied(copy)}; the driver assigns it again if it "
                 "exists",
                 retriable=False,
             )

@@ -226,7 +226,7 @@ class SourceWalk:
             raise IntegrityError(
                 f"{self._reader.partition}: target offset {copied.offset} holds a record of ours "
                 f"that the source does not hold from offset {self.source_next} on: position "
-                "undecidable, compare with 'srm verify'; data.loss.policy=continue goes on"
+                "undecidable, compare with 'srm verify'; data.loss.policy=continue copies on"
             )
         self._removed.append(copied.offset)
         # What was compacted has passed an offset; what was truncated has given its own back.

@@ -36,10 +36,10 @@ def check_spark() -> SparkInstallation:
         )
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise StackError("pyspark is damaged: install requirements.txt anew")
+        raise StackError("pyspark is damaged: install requirements.txt again")
     home = Path(found.origin).parent
     if not (home / "bin" / "spark-submit").is_file():
-        raise StackError(f"{home} has no bin/spark-submit: install requirements.txt anew")
+        raise StackError(f"{home} has no bin/spark-submit: install requirements.txt again")
     return SparkInstallation(pyspark, home)
 
 

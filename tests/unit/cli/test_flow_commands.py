@@ -102,7 +102,7 @@ def test_a_flow_that_fails_is_named_after_the_others_were_shown(
 
     assert isinstance(result.exception, UnavailableError)
     assert "B->P: cluster P does not answer" in str(result.exception)
-    assert "P->B: 1 groups, 1 checkpoints written" in result.stdout
+    assert "P->B: 1 group, 1 checkpoint written" in result.stdout
 
 
 def test_a_group_that_was_left_out_makes_the_command_fail(config: Path, down: set[Flow]) -> None:

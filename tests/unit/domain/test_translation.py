@@ -127,7 +127,7 @@ def test_what_the_other_side_has_dropped_is_skipped_in_both_directions(
     found = translate(replace(facts, downstream_log=Log(50, 100, 100)), 10)
 
     assert (found.state, found.offset, found.skipped) == ("translated", 50, 40)
-    assert found.reason == "40 records were already deleted by retention"
+    assert found.reason == "40 records already deleted by retention"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class Slot:
 
 
 @pytest.mark.parametrize(
-    ("source_end", "told"), [(9, "from offset 5 to 9 or later"), (5, "created anew; the driver")]
+    ("source_end", "told"), [(9, "from offset 5 to 9 or later"), (5, "created again; the driver")]
 )
 def test_a_topic_that_is_gone_says_which_records_went_with_it(source_end: int, told: str) -> None:
     copy = PartitionCopy(ASSIGNED, Start(5, 6))

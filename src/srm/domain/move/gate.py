@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from srm.domain.amount import amount
 from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
@@ -175,8 +176,8 @@ def _routing_reasons(facts: GateFacts) -> tuple[str, ...]:
 
 def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
     return tuple(
-        f"topic {topic} is still written to on {facts.request.source} ({offsets} offsets since the "
-        f"hold): stop its producers"
+        f"topic {topic} is still written to on {facts.request.source} "
+        f"({amount(offsets, 'offset')} since the hold): stop its producers"
         if offsets
         else f"topic {topic} has to stand still on {facts.request.source} for "
         f"{_quiet(topic, facts)}"
@@ -203,7 +204,8 @@ def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
             uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
     for name, count in uncopied.items():
         if count:
-            yield f"{name}: {count} offsets from before the first record copied to {target}", count
+            before = f"{amount(count, 'offset')} from before the first record copied to {target}"
+            yield f"{name}: {before}", count
 
 
 def _replication_reasons(facts: GateFacts) -> Iterator[str]:
@@ -222,10 +224,11 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         if each.remaining > each.held_back:
             behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
     for topic, remaining in sorted(behind.items()):
-        yield f"replication of {topic} from {source} is {remaining} records behind"
+        yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
     if behind and is_silent(facts.report_age_ms):
-        age = "ever" if facts.report_age_ms is None else f"for {facts.report_age_ms / 1000:.0f} s"
-        yield f"the replicator of {facts.request.flow} gave no sign of life {age}: is it running?"
+        age = facts.report_age_ms
+        seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
+        yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
 
 
 def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:

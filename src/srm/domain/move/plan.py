@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from srm.domain.amount import amount
 from srm.domain.move.positions import PartitionMove, PositionState
 from srm.domain.move.request import MoveRequest
 from srm.errors import IntegrityError
@@ -113,11 +114,13 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
         return (
             f"{where}: a consumer of its own committed {position.target_committed} of "
             f"{position.target_topic} on {request.target}, ahead of the translated "
-            f"{position.resume}: reset that offset or ask for overwrite"
+            f"{position.resume}: reset that offset, or replace it with --overwrite "
+            f"(in the form: overwrite)"
         )
     if position.skipped and not request.accept_skips:
         return (
-            f"{where}: the group would skip {position.skipped} records it has still to read "
-            f"({position.reason}): let it catch up on {request.source} or ask for accept_skips"
+            f"{where}: the group would skip {amount(position.skipped, 'record')} "
+            f"it has still to read ({position.reason}): let it catch up on {request.source}, or "
+            f"accept that with --accept-skips (in the form: accept_skips)"
         )
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from srm.domain.amount import amount
 from srm.domain.transactions import OpenTransaction
 
 
@@ -56,16 +57,19 @@ class ReplicationFacts:
         """Name what the target lacks of it, with the number of records, upper bounds."""
         if self.remaining:
             why = f", {self.held_back} held back by open transactions" if self.held_back else ""
-            records = f"{self.name}: {self.remaining} records from offset {self.reached} on"
-            yield f"{records} are not on {target}{why}", self.remaining
+            lacking = f"{self.name}: {amount(self.remaining, 'record')} missing on {target}"
+            yield f"{lacking} from offset {self.reached} on{why}", self.remaining
         if self.lost:
-            lost = f"{self.name}: {self.lost} records were never copied to {target}, as noted"
+            lost = f"{self.name}: {amount(self.lost, 'record')} never copied to {target}, as noted"
             yield lost, self.lost
 
     def transaction_reasons(self, source: str) -> Iterator[str]:
         """Say which transactions hold it back, and how they are ended."""
-        held = f"{self.held_back} records of {self.name} on {source} cannot be copied"
-        accept = "or ask for accept_open_transactions"
+        held = f"{amount(self.held_back, 'record')} of {self.name} on {source} cannot be copied"
+        accept = (
+            "or move without them: --accept-open-transactions (in the form: "
+            "accept_open_transactions)"
+        )
         for each in self.transactions:
             yield (
                 f"{held}: a transaction is open from offset {each.first_offset} on ({each.owner}): "

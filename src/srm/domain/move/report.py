@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from srm.domain.amount import amount
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.move.request import Operation
@@ -240,18 +241,21 @@ def _problems(
         return [f"clients were not moved: the move is at step {progress.step}"]
     problems = []
     if progress.rpo_records:
-        problems.append(f"{progress.rpo_records} records were not on {plan.request.target} at go")
+        problems.append(
+            f"{amount(progress.rpo_records, 'record')} missing on {plan.request.target} at go"
+        )
         problems += progress.missing
     for name, group in groups.items():
         if group.skipped:
-            problems.append(f"group {name} skipped {group.skipped} records")
+            problems.append(f"group {name} skipped {amount(group.skipped, 'record')}")
         if group.re_read:
-            problems.append(f"group {name} read {group.re_read} records again{_lost(group)}")
+            again = amount(group.re_read, "record")
+            problems.append(f"group {name} read {again} again{_lost(group)}")
         if group.members_at_hold and not group.resumed:
             problems.append(f"group {name} has not resumed on {plan.request.target}")
     problems += [
-        f"topic {topic} got {count} records on {plan.request.source} after go: a producer did not "
-        f"follow"
+        f"topic {topic} got {amount(count, 'record')} on {plan.request.source} "
+        f"after go: a producer did not follow"
         for topic, count in progress.residue.items()
         if count
     ]

@@ -59,7 +59,8 @@ class MoveRequest:
         Flow.parse(f"{self.source}->{self.target}")
         for name in (field.name for field in fields(self) if field.name.endswith("_seconds")):
             if getattr(self, name) < 0:
-                raise UsageError(f"{name} of the move is negative: give seconds, e.g. 600")
+                said = "wait_seconds (--timeout)" if name == "wait_seconds" else name
+                raise UsageError(f"{said} of the move is negative: give seconds, e.g. 600")
         for name in ("topics", "groups"):
             values = getattr(self, name)
             if len(set(values)) != len(values) or not all(values):

@@ -109,7 +109,7 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for group, topics in sorted(around.strays.items()):
         yield (
             f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
-            f"replicated: there it starts by its auto.offset.reset on {request.target}"
+            f"replicated: its auto.offset.reset decides where it starts in them on {request.target}"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from srm.config.model import FlowConfig
+from srm.domain.amount import amount
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
@@ -267,7 +268,8 @@ def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) ->
     if stray and not request.accept_stray_offsets:
         yield (
             f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
-            f"them to the topics, delete these offsets, or ask for accept_stray_offsets"
+            f"them to the topics, delete these offsets, or move without them: "
+            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
         )
     for position in group.positions:
         problem = position_problem(group.group, position, request)
@@ -290,7 +292,7 @@ def _warnings(
     for partition in facts.replication():
         behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
-            leave = f"{request.target} will lack {partition.held_back} records"
+            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
             wait = "the move will wait until it has ended"
             yield (
                 f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
@@ -298,7 +300,10 @@ def _warnings(
             )
     for topic, remaining in sorted(behind.items()):
         if remaining:
-            yield f"replication of {topic} is {remaining} records behind: the move will wait for it"
+            yield (
+                f"replication of {topic} is {amount(remaining, 'record')} behind: "
+                "the move will wait for it"
+            )
     for group in groups:
         yield from _group_warnings(group, request)
 
@@ -307,12 +312,12 @@ def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
     for position in group.positions:
         if position.skipped and request.accept_skips:
             yield (
-                f"group {group.group} will skip {position.skipped} records of {position.name}: "
-                f"{position.reason}"
+                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"{position.name}: {position.reason}"
             )
         if position.state == "conflict" and request.overwrite:
             yield (
-                f"group {group.group} will read {position.re_read} records of "
+                f"group {group.group} will read {amount(position.re_read, 'record')} of "
                 f"{position.target} again"
             )
     if undecided := [position.name for position in group.positions if position.left_to_reset]:

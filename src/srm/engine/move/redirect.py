@@ -1,4 +1,4 @@
-"""How the clients of a move are told to stop and where to go on."""
+"""How the clients of a move are told to stop and where to continue."""
 
 from __future__ import annotations
 

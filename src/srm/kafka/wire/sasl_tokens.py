@@ -68,7 +68,7 @@ class TokenSource:
             except UnavailableError as error:
                 if now >= self._expires_at:
                     raise
-                logger.warning("%s; going on with the token in hand", error)
+                logger.warning("%s; continuing with the token in hand", error)
                 return
         elif isinstance(tokens, UnsecuredTokens):
             self._token, lifetime_s = unsecured_token(tokens, now), tokens.lifetime_s

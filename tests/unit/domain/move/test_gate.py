@@ -28,7 +28,8 @@ TRANSACTION_REASON = (
     "40 records of T-0 on P cannot be copied: a transaction is open from offset 60 on "
     "(producer id 7, transactional id 'someone', age 12 s): end it, on P with "
     "'kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic T --partition 0 "
-    "--start-offset 60', or ask for accept_open_transactions"
+    "--start-offset 60', or move without them: "
+    "--accept-open-transactions (in the form: accept_open_transactions)"
 )
 GROUP = GroupFacts("g", "empty", (), "dead", (), (position(),))
 OPEN = GateFacts(
@@ -118,7 +119,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         ),
         (
             replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9),), report_age_ms=60_000),
-            "no sign of life for 60 s",
+            "last reported 60 s ago: is it running",
         ),
     ],
 )
@@ -152,7 +153,7 @@ def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_a
 
     assert (ready.ready, ready.rpo_records) == (True, 40)
     assert ready.missing == (
-        "T-0: 40 records from offset 60 on are not on B, 40 held back by open transactions",
+        "T-0: 40 records missing on B from offset 60 on, 40 held back by open transactions",
     )
     assert behind.blocking[0] == "replication of T from P is 2 records behind"
     assert behind.rpo_records == 42
@@ -167,7 +168,7 @@ def test_records_that_were_never_copied_count_as_missing_on_the_target():
 
     assert status.rpo_records == 29
     assert status.missing == (
-        "T-0: 20 records were never copied to B, as noted",
+        "T-0: 20 records never copied to B, as noted",
         "T-0: 9 offsets from before the first record copied to B",
     )
 

@@ -42,7 +42,7 @@ def test_a_form_becomes_a_request():
         ({"operation": "drill"}, "'operation' cannot be used"),
         ({"redirect": "webhook"}, "'redirect' cannot be used"),
         ({"target": "P"}, "same cluster on both sides"),
-        ({"wait_seconds": -1}, "wait_seconds of the move is negative"),
+        ({"wait_seconds": -1}, "--timeout. of the move is negative"),
         ({"residue_seconds": -1}, "residue_seconds of the move is negative"),
         ({"topics": ["a", "a"]}, "empty or repeated"),
         ({"groups": [""]}, "empty or repeated"),
@@ -166,7 +166,7 @@ def test_a_report_of_an_earlier_version_can_still_be_read():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"rpo_records": 3}, "3 records were not on B"),
+        ({"rpo_records": 3}, "3 records missing on B at go"),
         ({"resumed": {"audit": GroupResume(1, skipped=2)}}, "audit skipped 2"),
         ({"resumed": {"audit": GroupResume(1, re_read=2)}}, "audit read 2 records again"),
         ({"skipped": {"audit": 1}}, "audit skipped 1"),

@@ -86,7 +86,7 @@ def test_what_an_accepted_transaction_holds_back_is_in_the_report(world: World) 
     report = finish(world, context, "near", "far")
 
     assert (report.rpo_records, report.ok) == (51, False)
-    assert "Payments-0: 51 records from offset 100 on are not on B" in report.problems[1]
+    assert "Payments-0: 51 records missing on B from offset 100 on" in report.problems[1]
 
 
 def test_what_is_written_after_go_into_an_open_transactions_partition_is_residue(
@@ -198,9 +198,9 @@ def holes(world: World, runs: list[Run], target_next: int, **notes: object) -> N
             [Run(0, 0, 40), Run(60, 40, 40)],
             {"loss": ""},
             20,
-            "20 offsets were never copied, as noted",
+            "20 offsets never copied, as noted",
         ),
-        ([Run(60, 0, 40)], {}, 50, "50 offsets are from before the first copied record"),
+        ([Run(60, 0, 40)], {}, 50, "50 offsets from before the first copied record"),
     ],
     ids=["refused", "before the first copied record"],
 )

@@ -169,7 +169,7 @@ def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
         console.print(MoveView(plan, event))
 
     text = console.export_text()
-    assert "warning: replication of Payments is 1 records behind" in text
+    assert "warning: replication of Payments is 1 record behind" in text
     assert "failover P->B: clean" in text
     assert "RPO 0 records" in text
     assert "waits: group far is still active on P" in text
