@@ -151,9 +151,9 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
         )
     if progress.step in {"planned", "released"}:
         # What a release could not write then, opening has written now.
-        if progress.step == "planned" and not registers.there("target"):
+        if progress.step == "planned" and not registers.there("source"):
             raise UnavailableError(
-                f"move {plan.move_id} holds nobody on {request.source}, and {request.target} does "
+                f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
                 f"not answer: clients that it holds there continue by themselves when the hold is "
                 f"{LEASE_MS / 1000:.0f} s old"
             )

@@ -125,7 +125,11 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
-    """Write the first records of a new attempt, the target's before the source's."""
+    """Write the first records of a new attempt, the source's before the target's.
+
+    The source is what all moves of its clients share, whatever their targets: who holds is found
+    there, and nothing was written elsewhere by whoever is refused.
+    """
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in subjects(plan)}
     _require_free(concerned, plan)
@@ -133,10 +137,10 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     hold_routes = redirector(plan.request).hold(attempt, 1, now_ms)
     numbered = replace(started, attempt=attempt.generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
-    old = _silent(registers.tables("target"), attempt, now_ms)
-    registers.write("target", Change(hold_routes, (holding,), forget=old))
     old = _silent(registers.tables("source"), attempt, now_ms)
-    registers.write("source", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
+    registers.write("source", Change(hold_routes, (holding,), forget=old))
+    old = _silent(registers.tables("target"), attempt, now_ms)
+    registers.write("target", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
 
 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:

@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeVar
 
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import Route, merge_tables
-from srm.engine.control_records import control_id, until_not_fenced
+from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.store import MoveContext, furthest
 from srm.engine.ports import Cluster, ControlWriter
@@ -141,7 +141,7 @@ class Registers:
     def _open_one(self, side: Side) -> None:
         cluster = self._clusters[side]
         try:
-            writer = cluster.control_writer(control_id(*self._aliases))
+            writer = cluster.control_writer(CONTROL_ID)
             self._tables[side] = ControlTables.read(cluster)
             self._writers[side] = writer
         except UnavailableError as error:
