@@ -156,8 +156,9 @@ HoldWritesTarget(o) ==
 
 -----------------------------------------------------------------------------
 (* RENEW: a higher beat on the target, then on the source.  A repeated     *)
-(* hold is the same, also of one on the source alone.  The source         *)
-(* target alone, and nothing may be decided by it.                         *)
+(* hold is the same, also of one on the source alone.  The source may be   *)
+(* away; then the new beat is on the target alone, and nothing may be     *)
+(* decided by it.                                                          *)
 
 OwnHold(r, m) == r.rank = Hold /\ r.by = m
 

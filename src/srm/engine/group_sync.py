@@ -91,17 +91,20 @@ def apply_exact(
     group: str,
     offsets: Mapping[TopicPartition, int],
     *,
+    seen: Mapping[TopicPartition, int | None] | None = None,
     operation: str = "",
 ) -> tuple[SyncDecision, ...]:
     """Set a group on the target to exactly these offsets, with the ledger: what a move does.
 
-    What is there now is replaced, higher or lower; a move has decided that before. A group with
-    members is left alone, its decisions say ``group-active``.
+    What was seen there is replaced, higher or lower; a move has decided that before. A group with
+    members, or whose offsets are others by now, is left alone, its decisions say ``group-active``.
 
     Args:
         context: the flow towards the cluster that is written to.
         group: the group.
         offsets: next offset to read by partition, as named on the target.
+        seen: what was committed there when that was decided; without it whatever is there now
+            may be replaced.
         operation: id of the move, kept in the ledger.
 
     Raises:
@@ -109,9 +112,10 @@ def apply_exact(
     """
     state = context.target.groups([group]).get(group, GroupDescription(group, "unknown"))
     current = context.target.committed(group)
+    before = current if seen is None else seen
     ledger = read_ledger(context.target)
     decisions = tuple(
-        _exact(state, partition, current.get(partition), offset, ledger)
+        _exact(state, partition, current.get(partition), offset, ledger, before.get(partition))
         for partition, offset in sorted(offsets.items())
     )
     name = operation or f"apply {context.config.flow} {context.now_ms()}"
@@ -124,6 +128,7 @@ def _exact(
     current: int | None,
     offset: int,
     ledger: Ledger,
+    seen: int | None,
 ) -> SyncDecision:
     entry = ledger.entry(group.name, partition)
     # An offset in place below an older intention would later pass for an operator's rewind.
@@ -132,6 +137,8 @@ def _exact(
     reason = ""
     if group.state not in _WRITABLE:
         action, reason = "group-active", _members(group)
+    elif current not in {seen, offset}:
+        action, reason = "group-active", f"its offset was {seen} and is {current} now"
     return SyncDecision(group.name, partition, action, current, offset, reason)
 
 

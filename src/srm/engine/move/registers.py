@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import Route, merge_tables
 from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.store import MoveContext, furthest
+from srm.engine.move.store import MoveContext, furthest, newest_plan
 from srm.engine.ports import Cluster, ControlWriter
 from srm.errors import FencedError, UnavailableError
 
@@ -99,6 +100,10 @@ class Registers:
     def progress(self, move_id: str) -> MoveProgress:
         """Return how far a move is."""
         return furthest(self._tables.values(), move_id)
+
+    def plan(self, move_id: str) -> MovePlan | None:
+        """Return the plan of a move, None before there is one."""
+        return newest_plan(self._tables.values(), move_id)
 
     def write(
         self, side: Side, change: Change, before_commit: Callable[[], None] = lambda: None

@@ -108,14 +108,20 @@ def _keep(
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
     refused: list[str] = []
     for group in seen.facts.groups:
-        offsets = {
-            TopicPartition(p.target_topic, p.partition): p.resume
+        rows = {
+            TopicPartition(p.target_topic, p.partition): p
             for p in group.positions
             if p.resume is not None
         }  # also those in place: a run that was killed may have left its ledger unsettled
+        offsets = {tp: p.resume for tp, p in rows.items() if p.resume is not None}
+        seen_there = {tp: p.target_committed for tp, p in rows.items()}
         if offsets:
             decisions = apply_exact(
-                context.forward, group.group, offsets, operation=f"move {plan.move_id}"
+                context.forward,
+                group.group,
+                offsets,
+                seen=seen_there,
+                operation=f"move {plan.move_id}",
             )
             refused += [
                 f"group {one.group}, {one.partition}: {one.action}, {one.reason}"

@@ -20,7 +20,13 @@ from srm.domain.move.report import MoveReport
 from srm.engine.compacted import compacted_spec
 from srm.engine.move.control import ControlTables
 from srm.engine.ports import Cluster, FlowContext
-from srm.errors import AuthorizationError, NotFoundError, UnavailableError, UsageError
+from srm.errors import (
+    AuthorizationError,
+    IntegrityError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +126,7 @@ class MoveStore:
             NotFoundError: no cluster has a move of that id.
         """
         tables = self._tables()
-        plan = _newest_plan(tables, move_id)
+        plan = newest_plan(tables, move_id)
         if plan is None:
             raise NotFoundError(
                 f"move {move_id!r} is not known on {self._context.target.alias} or "
@@ -138,7 +144,7 @@ class MoveStore:
 
     def find_plan(self, move_id: str) -> MovePlan | None:
         """Return a plan, None where there is none of that id."""
-        return _newest_plan(self._tables(), move_id)
+        return newest_plan(self._tables(), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return how far a move is; one that was only planned is at its first step."""
@@ -165,8 +171,13 @@ class MoveStore:
         plans: dict[str, MovePlan] = {}
         for table in self._tables():
             for key, value in table.documents.items():
-                if key.startswith("plan:"):
+                if not key.startswith("plan:"):
+                    continue
+                try:
                     plan = MovePlan.decode(value)
+                except IntegrityError as error:
+                    log.error("%s is passed over: %s", key, error)  # noqa: TRY400 -- one line
+                else:
                     plans[plan.move_id] = plan
         return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
 
@@ -191,7 +202,8 @@ def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
     return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
 
 
-def _newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+    """Return the plan of a move that was made last, None where no table has one."""
     key = f"plan:{move_id}"
     plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
     return max(plans, key=lambda plan: plan.created_ms, default=None)

@@ -6,12 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in
+from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in, held, planned
 
+from srm.domain.move.routes import Ack, Route
 from srm.domain.topics import TopicPartition
 from srm.engine import move
-from srm.engine.move import MoveRequest, MoveStore
-from srm.errors import SrmError
+from srm.engine.move import MoveRequest, MoveStore, steps
+from srm.errors import ConflictError, SrmError
 
 
 @pytest.mark.parametrize("number", range(1, 25))
@@ -55,3 +56,75 @@ def test_moves_of_the_same_clients_to_two_clusters_never_overlap(
         run("B", "m1")
 
     assert overlaps == []
+
+
+def test_a_plan_that_was_computed_long_ago_does_not_replace_the_one_that_holds(
+    world: World,
+) -> None:
+    context = world.context()
+    everything = MoveRequest("failover", "P", "B")
+    first = move.plan(context, everything, "m1")
+
+    def hold_meanwhile() -> None:
+        move.hold(world.context(), "m1")
+
+    # The groups that it finds are others than those that are held by then.
+    world.start("later", "P", {"Payments": 20})
+    world.writes.before[world.writes.count + 1] = hold_meanwhile
+    with suppress(SrmError):
+        move.plan(context, everything, "m1")
+
+    assert MoveStore(context).plan("m1") == first
+    move.release(context, "m1")
+    assert "group:later" not in world.routes("P")
+
+
+def test_a_hold_does_not_begin_with_a_plan_that_was_replaced(world: World) -> None:
+    context = world.context()
+    everything = MoveRequest("failover", "P", "B")
+    move.plan(context, everything, "m1")
+
+    def plan_again() -> None:
+        world.start("later", "P", {"Payments": 20})
+        world.passing()
+        move.plan(world.context(), everything, "m1")
+
+    world.writes.before[world.writes.count + 1] = plan_again
+    with pytest.raises(ConflictError, match="was planned again meanwhile"):
+        move.hold(context, "m1")
+    assert world.routes("P") == world.routes("B") == {}
+
+
+def test_offsets_are_not_set_back_where_the_group_has_moved_on_since_the_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process stalls after its look; another one moves the group, which works and idles."""
+    context = held(world)
+    original = steps.apply_exact
+
+    def stalled(*arguments: object, **named: object) -> object:
+        monkeypatch.setattr(steps, "apply_exact", original)
+        move.apply(world.context(), "m1")
+        move.go(world.context(), "m1")
+        world.start("near", "B", {"P.Payments": 99})
+        world.b.leave("near")
+        return original(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(steps, "apply_exact", stalled)
+    with suppress(SrmError):
+        move.apply(context, "m1")
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 99
+
+
+def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
+    context = planned(world)
+    foreign = Ack("group:other", "another client", 1, "held", "P", 0)
+    world.p.compacted("srm-routing.internal").write(
+        {b"ack:group:near:c": foreign.value(), b"group:\xff": Route(1, "P", "go").value()}
+    )
+    world.p.compacted("srm-moves.internal").write({b"plan:\xff": b"?", b"plan:other": b"?"})
+
+    assert move.hold(context, "m1").step == "held"
+    assert move.wait_status(context, "m1").blocking != ()
+    assert MoveStore(context).move_ids() == ("m1",)
