@@ -51,7 +51,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
                 if started is None or known.rank != progress.rank:
                     raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
                 if registers.plan(move_id) != plan:
-                    raise ConflictError(f"move {move_id} was planned again meanwhile: hold it again")
+                    raise ConflictError(
+                        f"move {move_id} was planned again meanwhile: hold it again"
+                    )
                 _start(registers, plan, started, context.now_ms())
             return registers.progress(move_id)
 

@@ -37,6 +37,14 @@ _CONFIGS: Final = {internal_topics.ROUTING: _STAMPED, internal_topics.MOVES: _ST
 _T = TypeVar("_T")
 
 
+def since_boot() -> float:
+    """Return seconds by a clock that is never set, and runs on while the machine is suspended.
+
+    Python's own monotonic clock stands still then, while clients elsewhere count their leases.
+    """
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 @dataclass(frozen=True)
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
@@ -47,7 +55,7 @@ class MoveContext:
 
     forward: FlowContext
     reverse: FlowContext
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = since_boot
     host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:

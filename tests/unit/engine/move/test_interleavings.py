@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in, held
 from srm.domain.move.routes import Ack, Route
 from srm.domain.topics import TopicPartition
 from srm.engine import move
-from srm.engine.move import MoveRequest, MoveStore, steps
+from srm.engine.move import MoveContext, MoveRequest, MoveStore, steps
 from srm.errors import ConflictError, SrmError
 
 
@@ -128,3 +129,13 @@ def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
     assert move.hold(context, "m1").step == "held"
     assert move.wait_status(context, "m1").blocking != ()
     assert MoveStore(context).move_ids() == ("m1",)
+
+
+def test_a_lease_runs_on_while_the_machine_that_moves_is_suspended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = {time.CLOCK_MONOTONIC: 10.0, time.CLOCK_BOOTTIME: 3610.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    context = world.context()
+
+    assert MoveContext(context.forward, context.reverse).monotonic() == 3610.0
