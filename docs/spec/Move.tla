@@ -264,8 +264,12 @@ Decides(o) ==
 (* RELEASE: on the target if it answers (then no decision can follow), on  *)
 (* the source alone if there is no intent (then no decision can precede).  *)
 
+(* The hold to release.  The source may have it alone; the target is       *)
+(* written all the same, so that it shuts out every go.                    *)
+Held(m, c, at) == IF c = Target(m) THEN Highest(at, reg[Source(m)]) ELSE at
+
 ReleaseMay(m, c, at) ==
-    /\ OwnHold(at, m)
+    /\ OwnHold(Held(m, c, at), m)
     /\ c = Source(m) => ~at.intent
 
 ReleaseOpens(o, m, c) ==
@@ -281,9 +285,10 @@ Releases(o) ==
     /\ LET m == op[o].move
            c == IF At(o, "release: target open") THEN Target(m) ELSE Source(m)
            at == Seen(o, c)
+           held == Held(m, c, at)
        IN  /\ ReleaseMay(m, c, at)
-           /\ Commit(o, c, ReleaseRecord(at))
-           /\ outcome' = outcome \cup {[generation |-> at.generation, rank |-> Released, to |-> at.to]}
+           /\ Commit(o, c, ReleaseRecord(held))
+           /\ outcome' = outcome \cup {[generation |-> held.generation, rank |-> Released, to |-> held.to]}
     /\ Goes(o, Idle) /\ UNCHANGED trusted
 
 -----------------------------------------------------------------------------
@@ -420,7 +425,7 @@ TheHoldCanBeEnded ==
     Merged.rank = Hold =>
         LET t == Target(Merged.by)
         IN  /\ ReleaseMay(Merged.by, t, reg[t])
-            /\ Highest(ReleaseRecord(reg[t]), reg[Other(t)]).rank # Hold
+            /\ Highest(ReleaseRecord(Held(Merged.by, t, reg[t])), reg[Other(t)]).rank # Hold
 
 (* No client is sent to a target before that was decided there.            *)
 NobodyGoesEarly ==

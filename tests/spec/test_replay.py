@@ -89,7 +89,7 @@ FORBIDDEN: dict[str, tuple[Rows, Rows]] = {
         [*HELD, step("going"), gone(), step("gone")],
         HELD,
     ),
-    "a hold that the target does not know": (HELD, []),
+    "a hold that the source does not know": ([], HELD),
     "an intent that a renewal has wiped out": ([*HELD, step("going"), step("held")], HELD),
     "a beat that the target never had": ([*HELD, hold(2)], HELD),
 }
