@@ -80,10 +80,10 @@ Seen(o, c) == IF On("fence") THEN reg[c] ELSE op[o].snap[c]
 (* The register that an operator is to commit to next, "" if none.         *)
 Needs(p) ==
     LET at == op[p].at
-    IN  CASE at \in {"hold: target open", "hold: both open", "renew: target open",
+    IN  CASE at \in {"hold: target open", "hold: source written", "renew: target open",
                      "renew: both open", "decide: target open", "release: target open"}
                -> Target(op[p].move)
-          [] at \in {"hold: target written", "renew: target written", "intent: source open",
+          [] at \in {"hold: both open", "renew: target written", "intent: source open",
                      "release: source open"} -> Source(op[p].move)
           [] at \in {"unplanned: P open", "catch up: P open"} -> "P"
           [] at \in {"unplanned: B open", "catch up: B open"} -> "B"
@@ -121,7 +121,7 @@ Crash(o) ==
     /\ UNCHANGED <<reg, client, expired, outcome, trusted>>
 
 -----------------------------------------------------------------------------
-(* HOLD: opens both clusters, writes the target, then the source.          *)
+(* HOLD: opens both clusters, writes the source, then the target.          *)
 
 NextGenerations(known) == {known + 1} \cap 1..MaxGeneration
 
@@ -142,31 +142,33 @@ HoldRecord(o, intent) ==
     [generation |-> op[o].generation, rank |-> Hold, to |-> Source(op[o].move),
      by |-> op[o].move, beat |-> op[o].beat, intent |-> intent]
 
-HoldWritesTarget(o) ==
+HoldWritesSource(o) ==
     /\ At(o, "hold: both open")
-    /\ Commit(o, Target(op[o].move), HoldRecord(o, FALSE))
-    /\ Goes(o, [op[o] EXCEPT !.at = "hold: target written"])
+    /\ Commit(o, Source(op[o].move), HoldRecord(o, FALSE))
+    /\ Goes(o, [op[o] EXCEPT !.at = "hold: source written"])
     /\ Quietly
 
-HoldWritesSource(o) ==
-    /\ At(o, "hold: target written")
-    /\ Commit(o, Source(op[o].move), HoldRecord(o, FALSE))
+HoldWritesTarget(o) ==
+    /\ At(o, "hold: source written")
+    /\ Commit(o, Target(op[o].move), HoldRecord(o, FALSE))
     /\ Goes(o, [op[o] EXCEPT !.at = "ready"])
     /\ Quietly
 
 -----------------------------------------------------------------------------
 (* RENEW: a higher beat on the target, then on the source.  A repeated     *)
-(* hold is the same.  The source may be away; then the new beat is on the  *)
-(* target alone, and nothing may be decided by it.                         *)
+(* hold is the same, also of one on the source alone.  The source may be   *)
+(* away; then the new beat is on the target alone, and nothing may be     *)
+(* decided by it.                                                          *)
 
 OwnHold(r, m) == r.rank = Hold /\ r.by = m
 
 RenewOpensTarget(o, m) ==
     /\ At(o, "idle")
-    /\ OwnHold(reg[Target(m)], m)
-    /\ reg[Target(m)].beat < MaxBeat
-    /\ Open(o, Target(m), [Idle EXCEPT !.at = "renew: target open", !.move = m,
-                           !.generation = reg[Target(m)].generation, !.beat = reg[Target(m)].beat + 1])
+    /\ LET known == Highest(reg[Target(m)], reg[Source(m)])
+       IN  /\ OwnHold(known, m)
+           /\ known.beat < MaxBeat
+           /\ Open(o, Target(m), [Idle EXCEPT !.at = "renew: target open", !.move = m,
+                                  !.generation = known.generation, !.beat = known.beat + 1])
 
 RenewOpensSource(o) ==
     /\ At(o, "renew: target open")
@@ -262,8 +264,12 @@ Decides(o) ==
 (* RELEASE: on the target if it answers (then no decision can follow), on  *)
 (* the source alone if there is no intent (then no decision can precede).  *)
 
+(* The hold to release.  The source may have it alone; the target is       *)
+(* written all the same, so that it shuts out every go.                    *)
+Held(m, c, at) == IF c = Target(m) THEN Highest(at, reg[Source(m)]) ELSE at
+
 ReleaseMay(m, c, at) ==
-    /\ OwnHold(at, m)
+    /\ OwnHold(Held(m, c, at), m)
     /\ c = Source(m) => ~at.intent
 
 ReleaseOpens(o, m, c) ==
@@ -279,9 +285,10 @@ Releases(o) ==
     /\ LET m == op[o].move
            c == IF At(o, "release: target open") THEN Target(m) ELSE Source(m)
            at == Seen(o, c)
+           held == Held(m, c, at)
        IN  /\ ReleaseMay(m, c, at)
-           /\ Commit(o, c, ReleaseRecord(at))
-           /\ outcome' = outcome \cup {[generation |-> at.generation, rank |-> Released, to |-> at.to]}
+           /\ Commit(o, c, ReleaseRecord(held))
+           /\ outcome' = outcome \cup {[generation |-> held.generation, rank |-> Released, to |-> held.to]}
     /\ Goes(o, Idle) /\ UNCHANGED trusted
 
 -----------------------------------------------------------------------------
@@ -418,7 +425,7 @@ TheHoldCanBeEnded ==
     Merged.rank = Hold =>
         LET t == Target(Merged.by)
         IN  /\ ReleaseMay(Merged.by, t, reg[t])
-            /\ Highest(ReleaseRecord(reg[t]), reg[Other(t)]).rank # Hold
+            /\ Highest(ReleaseRecord(Held(Merged.by, t, reg[t])), reg[Other(t)]).rank # Hold
 
 (* No client is sent to a target before that was decided there.            *)
 NobodyGoesEarly ==

@@ -19,7 +19,7 @@ from srm.domain import internal_topics
 from srm.domain.move.routes import Route
 from srm.domain.topics import TopicPartition
 from srm.engine import move
-from srm.engine.control_records import control_id
+from srm.engine.control_records import CONTROL_ID
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import ensure_topics
@@ -246,7 +246,7 @@ class Clock:
 def hold_for(site: Site, subject: str, beat: int, lease_ms: int = 60_000) -> None:
     with site.context(site.p, site.b) as context:
         for cluster in (context.target, context.source):
-            writer = cluster.control_writer(control_id(site.p, site.b))
+            writer = cluster.control_writer(CONTROL_ID)
             route = Route(1, site.p, "hold", "m", lease_ms=lease_ms, beat=beat)
             writer.write({internal_topics.ROUTING: {subject.encode(): route.value()}})
             writer.close()

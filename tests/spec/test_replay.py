@@ -55,7 +55,7 @@ ALLOWED: dict[str, tuple[Rows, Rows]] = {
         [*HELD, hold(2), gone(), step("gone"), step("verified"), step("reported")],
     ),
     "the source died after its intent": ([*HELD, step("going")], [*HELD, gone(), step("gone")]),
-    "a hold that reached the target only": ([], HELD),
+    "a hold that reached the source only": (HELD, []),
     "a renewal that the source missed": (HELD, [*HELD, hold(2)]),
     "released where only the source answered": (RELEASED, HELD),
     "an intent, then a release on the target": (
@@ -89,7 +89,7 @@ FORBIDDEN: dict[str, tuple[Rows, Rows]] = {
         [*HELD, step("going"), gone(), step("gone")],
         HELD,
     ),
-    "a hold that the target does not know": (HELD, []),
+    "a hold that the source does not know": ([], HELD),
     "an intent that a renewal has wiped out": ([*HELD, step("going"), step("held")], HELD),
     "a beat that the target never had": ([*HELD, hold(2)], HELD),
 }

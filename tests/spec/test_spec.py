@@ -17,10 +17,7 @@ WITHOUT = {
     "rank": (_NOBODY, "TheHoldCanBeEnded"),
     "target first": ({**_ONE_CLIENT, "MaxBeat": "0"}, "NobodyGoesEarly"),
     "lease": ({**_ONE_CLIENT, "MaxBeat": "0"}, "DecidedOnlyWithTheGateOpen"),
-    "attempt": (
-        {**_ONE_CLIENT, "MaxGeneration": "2", "MaxBeat": "0"},
-        "DecidedOnlyWithTheGateOpen",
-    ),
+    "attempt": ({**_ONE_CLIENT, "MaxGeneration": "2", "MaxBeat": "0"}, "OneOutcome"),
     "beat on source": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "read before lapse": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "intent is kept": ({**_NOBODY, "MaxBeat": "1"}, "OneOutcome"),

@@ -20,7 +20,6 @@ from rich.console import Console
 from srm.domain.topics import Flow
 from srm.errors import SrmError
 
-
 ConfigOption = Annotated[
     Path | None,
     typer.Option(

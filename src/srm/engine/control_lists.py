@@ -19,7 +19,7 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.filters import compile_pattern
 from srm.domain.topics import Flow
-from srm.engine.control_records import control_id, until_not_fenced
+from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.ports import Cluster
 from srm.errors import ConfigError, UnavailableError, UsageError
 
@@ -134,7 +134,7 @@ def change(
     topic = internal_topics.control(flow.source)
 
     def attempt() -> ChangeSummary:
-        writer = target.control_writer(control_id(flow.source, flow.target))
+        writer = target.control_writer(CONTROL_ID)
         try:
             current = load(target, flow).pair(name)
             records, summary = _changed(name, current, changes, now_ms)

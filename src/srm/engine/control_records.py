@@ -2,7 +2,7 @@
 
 Moves, routes and the lists of srm-control are read, computed and written. In between anybody else
 may have written, and a process that was paused may wake up and write what it computed long ago.
-So each step opens the one writer of its pair of clusters first (srm.engine.ports.ControlWriter),
+So each step opens the one writer of each cluster first (srm.engine.ports.ControlWriter),
 reads after that, and writes in one transaction: the transaction succeeds only if nobody has opened
 the writer since. A step that was overtaken starts over.
 """
@@ -19,15 +19,15 @@ from srm.errors import ConflictError, FencedError
 
 log = logging.getLogger(__name__)
 
+CONTROL_ID: Final = "srm-control-records"
+"""Transactional id of all control records of a cluster, whichever other cluster they are about.
+
+One for each pair would let moves of the same clients to two targets pass each other on the source.
+"""
+
 ATTEMPTS: Final = 8
 _PAUSE_S: Final = 0.05
 _T = TypeVar("_T")
-
-
-def control_id(one: str, other: str) -> str:
-    """Return the transactional id of control records between two clusters, on each of them."""
-    first, second = sorted((one, other))
-    return f"srm-control-{first}-{second}"
 
 
 def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
@@ -50,5 +50,5 @@ def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
         # Two that fence each other in turn must not keep step.
         threading.Event().wait(random.uniform(0, _PAUSE_S * 2**number))  # noqa: S311 -- no secret
     raise ConflictError(
-        f"{what}: other moves between the same clusters came in between {ATTEMPTS} times: try again"
+        f"{what}: other moves of these clusters came in between {ATTEMPTS} times: try again"
     ) from last

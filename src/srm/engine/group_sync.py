@@ -94,17 +94,21 @@ def apply_exact(
     context: FlowContext,
     wanted: Mapping[str, Mapping[TopicPartition, int]],
     *,
+    seen: Mapping[str, Mapping[TopicPartition, int | None]] | None = None,
     operation: str = "",
 ) -> tuple[SyncDecision, ...]:
     """Set groups on the target to exactly these offsets, with the ledger: what a move does.
 
-    What is there now is replaced, higher or lower; a move has decided that before. A group with
-    members is left alone, its decisions say ``group-active``. All groups at once: the ledger of the
-    whole cluster is read for it, while clients of all of them wait.
+    What was seen there is replaced, higher or lower; a move has decided that before. A group with
+    members, or whose offsets are others by now, is left alone, its decisions say ``group-active``.
+    All groups at once: the ledger of the whole cluster is read for it, while clients of all of them
+    wait.
 
     Args:
         context: the flow towards the cluster that is written to.
         wanted: by group, the next offset to read by partition, as named on the target.
+        seen: by group, what was committed there when that was decided; without it whatever is
+            there now may be replaced.
         operation: id of the move, kept in the ledger.
 
     Raises:
@@ -113,9 +117,17 @@ def apply_exact(
     names = sorted(wanted)
     states = context.target.groups(names)
     current = dict(zip(names, _at_once(context.target.committed, names), strict=True))
+    before = current if seen is None else seen
     ledger = read_ledger(context.target)
     decisions = tuple(
-        _exact(_state(states, name), partition, current[name].get(partition), offset, ledger)
+        _exact(
+            _state(states, name),
+            partition,
+            current[name].get(partition),
+            offset,
+            ledger,
+            before[name].get(partition),
+        )
         for name in names
         for partition, offset in sorted(wanted[name].items())
     )
@@ -130,6 +142,7 @@ def _exact(
     current: int | None,
     offset: int,
     ledger: Ledger,
+    seen: int | None,
 ) -> SyncDecision:
     entry = ledger.entry(group.name, partition)
     # An offset in place below an older intention would later pass for an operator's rewind.
@@ -138,6 +151,8 @@ def _exact(
     reason = ""
     if group.state not in _WRITABLE:
         action, reason = "group-active", _members(group)
+    elif current not in {seen, offset}:
+        action, reason = "group-active", f"its offset was {seen} and is {current} now"
     return SyncDecision(group.name, partition, action, current, offset, reason)
 
 

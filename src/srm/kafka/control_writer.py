@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from srm.domain import internal_topics
 from srm.domain.topics import TopicPartition
-from srm.engine.ports import CONTROL_TRANSACTION_S
+from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, Clients
 from srm.kafka.compacted import broker_time
@@ -22,6 +22,8 @@ from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
 _CONNECT_S: Final = 0.05
 _ABORT_S: Final = 2.0
+_COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
+"""For so long a commit may be asked for: what ``before_commit`` has checked holds for no longer."""
 _logger = logging.getLogger(__name__)
 
 
@@ -81,7 +83,7 @@ class KafkaControlWriter:
                 self._open.begin_transaction()
                 ends, stamps = self._send(tables, where, needs)
                 before_commit()
-                self._open.commit_transaction(self._clients.timeout_s)
+                self._open.commit_transaction(min(self._clients.timeout_s, _COMMIT_S))
         except FencedError as error:
             raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
         except BaseException:

@@ -38,9 +38,12 @@ class Presence:
 
     @classmethod
     def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
-        """Keep what each client said last, whichever cluster it said it to."""
+        """Keep what each client said last, whichever cluster it said it to.
+
+        A later generation is later, whatever the brokers' clocks say: those of two clusters differ.
+        """
         newest: dict[tuple[str, str], StampedAck] = {}
-        for one in sorted(acks, key=lambda a: (a.stamped_ms, a.ack.generation)):
+        for one in sorted(acks, key=lambda a: (a.ack.generation, a.stamped_ms)):
             newest[one.ack.subject, one.ack.client] = one
         return cls(tuple(newest.values()), now_ms)
 

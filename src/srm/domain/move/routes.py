@@ -210,7 +210,10 @@ def decode_route(key: bytes, value: bytes) -> Route:
         IntegrityError: the value is not a route.
     """
     try:
+        key.decode()
         return _ROUTE.validate_json(value)
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"routing record {key!r} has no readable key") from error
     except ValidationError as error:
         raise IntegrityError(
             f"routing record {key.decode(errors='replace')} is not a route: "

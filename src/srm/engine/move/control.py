@@ -180,11 +180,14 @@ def read_acks(
     cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
 ) -> tuple[StampedAck, ...]:
     """Decode the acknowledgements in a cluster's routing topic; what is damaged is passed over."""
-    latest = {key: rows[-1] for key, rows in history.items()}
-    found = acks_of(
-        {key: row.value for key, row in latest.items()}, lambda error: _say(cluster, error)
-    )
-    return tuple(StampedAck(ack, latest[ack.key()].timestamp_ms) for ack in found)
+    found = []
+    for key, rows in history.items():
+        for ack in acks_of({key: rows[-1].value}, lambda error: _say(cluster, error)):
+            if ack.key() == key:
+                found.append(StampedAck(ack, rows[-1].timestamp_ms))
+            else:
+                _say(cluster, IntegrityError(f"routing record {key!r} speaks of another client"))
+    return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
 
 
 def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
@@ -211,7 +214,7 @@ def _progress(
 
 def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
     return {
-        key.decode(): rows[-1].value
+        key.decode(errors="replace"): rows[-1].value
         for key, rows in history.items()
         if key.startswith(tuple(prefix.encode() for prefix in _KEPT))
     }

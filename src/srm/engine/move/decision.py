@@ -52,8 +52,9 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
 
         renewed = registers.run(f"go of move {move_id}", prepare)
         # Opening has brought the source up to date, if it was away when clients were sent.
-        if registers.progress(move_id).decided:
-            return registers.progress(move_id)
+        progress = registers.progress(move_id)
+        if progress.decided:
+            return progress
         seen = look(context, store, plan, progress)
         require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
         decision = _Decision(context, plan, seen, renewed)
@@ -151,9 +152,9 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
         )
     if progress.step in {"planned", "released"}:
         # What a release could not write then, opening has written now.
-        if progress.step == "planned" and not registers.there("target"):
+        if progress.step == "planned" and not registers.there("source"):
             raise UnavailableError(
-                f"move {plan.move_id} holds nobody on {request.source}, and {request.target} does "
+                f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
                 f"not answer: clients that it holds there continue by themselves when the hold is "
                 f"{LEASE_MS / 1000:.0f} s old"
             )

@@ -49,6 +49,10 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             elif not known.decided:
                 if started is None or known.rank != progress.rank:
                     raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
+                if registers.plan(move_id) != plan:
+                    raise ConflictError(
+                        f"move {move_id} was planned again meanwhile: hold it again"
+                    )
                 _start(registers, plan, started, context.now_ms())
             return registers.progress(move_id)
 
@@ -77,12 +81,13 @@ def renew(
     attempt = attempt_of(plan, known.attempt)
     beat = max(_beats(registers.routes, attempt), default=0) + 1
     # A hold that was killed between the clusters is finished by this.
+    noted = [known.at("held", now_ms)] if known.step == "holding" else []
     stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
-    unfinished = known.step == "holding"
-    steps = [known.at("held", now_ms, hold_stamp_ms=stamp)] if unfinished else []
+    if known.hold_stamp_ms is None and stamp is not None:
+        noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
     change = Change(
         redirector(plan.request).hold(attempt, beat, now_ms),
-        (*steps, *([progress] if progress else [])),
+        (*noted, *([progress] if progress else [])),
     )
     registers.write("target", change)
     if source_needed:
@@ -124,7 +129,11 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
-    """Write the first records of a new attempt, the target's before the source's."""
+    """Write the first records of a new attempt, the source's before the target's.
+
+    The source is what all moves of its clients share, whatever their targets: who holds is found
+    there, and nothing was written elsewhere by whoever is refused.
+    """
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in subjects(plan)}
     _require_free(concerned, plan)
@@ -132,11 +141,10 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     hold_routes = redirector(plan.request).hold(attempt, 1, now_ms)
     numbered = replace(started, attempt=attempt.generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
-    old = _silent(registers.tables("target"), attempt, now_ms)
-    stamp = registers.write("target", Change(hold_routes, (holding,), forget=old))
-    held = holding.at("held", now_ms, hold_stamp_ms=stamp)
     old = _silent(registers.tables("source"), attempt, now_ms)
-    registers.write("source", Change(hold_routes, (held,), forget=old))
+    registers.write("source", Change(hold_routes, (holding,), forget=old))
+    old = _silent(registers.tables("target"), attempt, now_ms)
+    registers.write("target", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
 
 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:

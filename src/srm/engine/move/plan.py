@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.amount import amount
@@ -19,12 +20,14 @@ from srm.engine.checkpoints import per_group
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts, read_facts
-from srm.engine.move.registers import record
+from srm.engine.move.registers import SIDES, Registers
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
 from srm.engine.move.surroundings import surroundings
 from srm.engine.move.together import Together, written_together
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, NotFoundError, UsageError
+
+_REPLACEABLE: Final = frozenset({"planned", "released"})
 
 
 def plan(
@@ -63,11 +66,25 @@ def plan(
                 f"move {move_id!r} was planned for something else: choose another id, or repeat "
                 f"the same request"
             )
-        if known is not None and store.progress(move_id).step not in {"planned", "released"}:
+        if known is not None and store.progress(move_id).step not in _REPLACEABLE:
             return known
-    fresh = compute_plan(context, request, move_id or new_move_id(context, request))
-    record(context, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
-    return fresh
+    return _keep(context, compute_plan(context, request, move_id or new_move_id(context, request)))
+
+
+def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
+    """Store a plan, unless clients were held by an earlier one while it was computed."""
+    with Registers(context) as registers:
+
+        def body() -> MovePlan:
+            registers.require(*SIDES)
+            known = registers.plan(fresh.move_id)
+            if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
+                return known
+            for side in SIDES:
+                registers.write(side, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
+            return fresh
+
+        return registers.run(f"plan of move {fresh.move_id}", body)
 
 
 def new_move_id(context: MoveContext, request: MoveRequest) -> str:

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from srm.domain import internal_topics
+from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import Route, merge_tables
-from srm.engine.control_records import control_id, until_not_fenced
+from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.store import MoveContext, furthest
+from srm.engine.move.store import MoveContext, furthest, newest_plan
 from srm.engine.ports import Cluster, ControlWriter
 from srm.errors import FencedError, UnavailableError
 
@@ -101,6 +102,10 @@ class Registers:
         """Return how far a move is."""
         return furthest(self._tables.values(), move_id)
 
+    def plan(self, move_id: str) -> MovePlan | None:
+        """Return the plan of a move, None before there is one."""
+        return newest_plan(self._tables.values(), move_id)
+
     def write(
         self, side: Side, change: Change, before_commit: Callable[[], None] = lambda: None
     ) -> int | None:
@@ -148,7 +153,7 @@ class Registers:
     def _open_one(self, side: Side) -> None:
         cluster = self._clusters[side]
         try:
-            writer = cluster.control_writer(control_id(*self._aliases))
+            writer = cluster.control_writer(CONTROL_ID)
             self._tables[side] = ControlTables.read(cluster)
             self._writers[side] = writer
         except UnavailableError as error:

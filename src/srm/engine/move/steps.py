@@ -10,7 +10,6 @@ import logging
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
-from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
 from srm.engine.move.holding import renew
 from srm.engine.move.look import Look, look, passed, require, subjects
@@ -106,17 +105,18 @@ def _keep(
 
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
-    wanted = {
-        group.group: {
-            TopicPartition(p.target_topic, p.partition): p.resume
-            for p in group.positions
-            if p.resume is not None
-        }
+    rows = {
+        group.group: {p.target: p for p in group.positions if p.resume is not None}
         for group in seen.facts.groups
     }  # also what is in place: a run that was killed may have left its ledger unsettled
     decisions = apply_exact(
         context.forward,
-        {group: offsets for group, offsets in wanted.items() if offsets},
+        {
+            group: {tp: p.resume for tp, p in some.items() if p.resume is not None}
+            for group, some in rows.items()
+            if some
+        },
+        seen={g: {tp: p.target_committed for tp, p in some.items()} for g, some in rows.items()},
         operation=f"move {plan.move_id}",
     )
     refused = [
@@ -124,7 +124,7 @@ def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
         for one in decisions
         if one.action != "unchanged" and not one.applied
     ]
-    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(wanted))
+    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(rows))
     require(tuple(refused), plan, "offsets could not be applied")
 
 

@@ -20,7 +20,13 @@ from srm.domain.move.report import MoveReport
 from srm.engine.compacted import compacted_spec
 from srm.engine.move.control import ControlTables
 from srm.engine.ports import Cluster, FlowContext
-from srm.errors import AuthorizationError, NotFoundError, UnavailableError, UsageError
+from srm.errors import (
+    AuthorizationError,
+    IntegrityError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +35,14 @@ _MOVES: Final = internal_topics.MOVES
 _STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
 _CONFIGS: Final = {internal_topics.ROUTING: _STAMPED, internal_topics.MOVES: _STAMPED}
 _T = TypeVar("_T")
+
+
+def since_boot() -> float:
+    """Return seconds by a clock that is never set, and runs on while the machine is suspended.
+
+    Python's own monotonic clock stands still then, while clients elsewhere count their leases.
+    """
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class MoveContext:
 
     forward: FlowContext
     reverse: FlowContext
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = since_boot
     host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
@@ -120,7 +134,7 @@ class MoveStore:
             NotFoundError: no cluster has a move of that id.
         """
         tables = self._tables()
-        plan = _newest_plan(tables, move_id)
+        plan = newest_plan(tables, move_id)
         if plan is None:
             raise NotFoundError(
                 f"move {move_id!r} is not known on {self._context.target.alias} or "
@@ -138,7 +152,7 @@ class MoveStore:
 
     def find_plan(self, move_id: str) -> MovePlan | None:
         """Return a plan, None where there is none of that id."""
-        return _newest_plan(self._tables(), move_id)
+        return newest_plan(self._tables(), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return how far a move is; one that was only planned is at its first step."""
@@ -165,8 +179,13 @@ class MoveStore:
         plans: dict[str, MovePlan] = {}
         for table in self._tables():
             for key, value in table.documents.items():
-                if key.startswith("plan:"):
+                if not key.startswith("plan:"):
+                    continue
+                try:
                     plan = MovePlan.decode(value)
+                except IntegrityError as error:
+                    log.error("%s is passed over: %s", key, error)  # noqa: TRY400 -- one line
+                else:
                     plans[plan.move_id] = plan
         return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
 
@@ -191,7 +210,8 @@ def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
     return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
 
 
-def _newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+    """Return the plan of a move that was made last, None where no table has one."""
     key = f"plan:{move_id}"
     plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
     return max(plans, key=lambda plan: plan.created_ms, default=None)

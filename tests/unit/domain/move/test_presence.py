@@ -31,6 +31,12 @@ def test_what_a_client_said_last_counts_whichever_cluster_it_said_it_to():
     assert presence.not_held("topic:T", 3) == ()
 
 
+def test_what_a_client_said_of_a_later_generation_is_later_also_by_a_clock_that_is_behind():
+    presence = present(said("c", "held", 2, 9_000), said("c", "held", 3, 5_000), now_ms=9_000)
+
+    assert presence.not_held("topic:T", 3) == ()
+
+
 def test_a_client_that_stopped_announcing_itself_is_not_waited_for():
     silent = said("c", stamped_ms=1_000)
 

@@ -146,3 +146,9 @@ def test_an_acknowledgement_of_an_older_client_is_read():
 def test_a_damaged_route_is_an_integrity_error_that_names_the_subject(value):
     with pytest.raises(IntegrityError, match="group:g"):
         decode_route(b"group:g", value)
+
+
+def test_a_key_that_is_no_text_is_damage_like_any_other() -> None:
+    """Clients pass over damaged records: anything else would end the thread that reads them."""
+    with pytest.raises(IntegrityError, match="has no readable key"):
+        decode_route(b"group:\xff", Route(1, "P", "go").value())

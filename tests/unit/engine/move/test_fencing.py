@@ -219,12 +219,12 @@ def test_the_intent_of_a_go_survives_everything_but_an_end(world: World) -> None
         move.release(context, "m1")
 
 
-def test_a_release_without_the_target_says_what_it_cannot_know(world: World) -> None:
-    """The hold may have reached the target before it went away."""
+def test_a_release_without_the_source_says_what_it_cannot_know(world: World) -> None:
+    """The hold may have reached the source before it went away."""
     context = planned(world)
-    world.b.fail()
+    world.p.fail()
 
-    with pytest.raises(UnavailableError, match="holds nobody on P, and B does not answer"):
+    with pytest.raises(UnavailableError, match="holds nobody on B, and P does not answer"):
         move.release(context, "m1")
 
 

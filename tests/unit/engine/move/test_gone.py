@@ -164,7 +164,9 @@ def test_the_renewals_of_a_hold_do_not_put_its_beginning_off(world: World) -> No
     assert move.report(context, "m1").rto_seconds == 27.0
 
 
-def test_a_hold_that_was_killed_between_the_clusters_has_begun_then(world: World) -> None:
+def test_a_hold_that_was_killed_between_the_clusters_counts_from_when_both_have_it(
+    world: World,
+) -> None:
     context = planned(world)
     world.writes.before[world.writes.count + 4] = fail_once
     with pytest.raises(Killed):
@@ -173,8 +175,13 @@ def test_a_hold_that_was_killed_between_the_clusters_has_begun_then(world: World
     world.passing(5_000)
     move.hold(context, "m1")
 
-    progress = MoveStore(context).progress("m1")
-    assert (progress.step, progress.hold_stamp_ms) == ("held", world.clock() - 5_000)
+    assert MoveStore(context).progress("m1").step == "held"
+    both_held = world.clock()
+    world.obey("near", "far")
+    world.passing()
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    assert MoveStore(context).progress("m1").hold_stamp_ms == both_held
 
 
 def fail_once() -> None:

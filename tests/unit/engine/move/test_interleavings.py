@@ -1,0 +1,141 @@
+"""Steps that come in between where fencing, plans, offsets and clocks could be fooled."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in, held, planned
+
+from srm.domain.move.routes import Ack, Route
+from srm.domain.topics import TopicPartition
+from srm.engine import move
+from srm.engine.move import MoveContext, MoveRequest, MoveStore, steps
+from srm.errors import ConflictError, SrmError
+
+
+@pytest.mark.parametrize("number", range(1, 25))
+def test_moves_of_the_same_clients_to_two_clusters_never_overlap(
+    tmp_path: Path, number: int
+) -> None:
+    """They share the source alone, so that is where one of them has to be refused."""
+    world = World(config_in(tmp_path, THREE_CLUSTERS), 1, ("P", "B", "C"))
+    world.p.produce("Payments", records=10)
+    for target in ("B", "C"):
+        world.copy("P", target)
+        world.copy(target, "P")
+    world.p.commit("near", {TopicPartition("Payments", 0): 7})
+    overlaps: list[str] = []
+
+    def held_for() -> set[str]:
+        return {
+            route.move_id
+            for alias in ("P", "B", "C")
+            for route in world.routes(alias).values()
+            if route.state == "hold" and MoveStore(
+                world.context("P", {"m1": "B", "m2": "C"}[route.move_id])
+            ).progress(route.move_id).step in {"held", "applied", "going"}
+        }  # fmt: skip
+
+    def watch() -> None:
+        if held_for() == {"m1", "m2"}:
+            overlaps.append(f"write {world.writes.count}")
+
+    def run(target: str, move_id: str) -> None:
+        context = world.context("P", target)
+        request = MoveRequest("failover", "P", target, ("Payments",), ("near",))
+        move.plan(context, request, move_id)
+        move.hold(context, move_id)
+        world.passing()
+        move.apply(context, move_id)
+
+    world.writes.watch = watch
+    world.writes.before[number] = lambda: run("C", "m2")
+    with suppress(SrmError):
+        run("B", "m1")
+
+    assert overlaps == []
+
+
+def test_a_plan_that_was_computed_long_ago_does_not_replace_the_one_that_holds(
+    world: World,
+) -> None:
+    context = world.context()
+    everything = MoveRequest("failover", "P", "B")
+    first = move.plan(context, everything, "m1")
+
+    def hold_meanwhile() -> None:
+        move.hold(world.context(), "m1")
+
+    # The groups that it finds are others than those that are held by then.
+    world.start("later", "P", {"Payments": 20})
+    world.writes.before[world.writes.count + 1] = hold_meanwhile
+    with suppress(SrmError):
+        move.plan(context, everything, "m1")
+
+    assert MoveStore(context).plan("m1") == first
+    move.release(context, "m1")
+    assert "group:later" not in world.routes("P")
+
+
+def test_a_hold_does_not_begin_with_a_plan_that_was_replaced(world: World) -> None:
+    context = world.context()
+    everything = MoveRequest("failover", "P", "B")
+    move.plan(context, everything, "m1")
+
+    def plan_again() -> None:
+        world.start("later", "P", {"Payments": 20})
+        world.passing()
+        move.plan(world.context(), everything, "m1")
+
+    world.writes.before[world.writes.count + 1] = plan_again
+    with pytest.raises(ConflictError, match="was planned again meanwhile"):
+        move.hold(context, "m1")
+    assert world.routes("P") == world.routes("B") == {}
+
+
+def test_offsets_are_not_set_back_where_the_group_has_moved_on_since_the_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process stalls after its look; another one moves the group, which works and idles."""
+    context = held(world)
+    original = steps.apply_exact
+
+    def stalled(*arguments: object, **named: object) -> object:
+        monkeypatch.setattr(steps, "apply_exact", original)
+        move.apply(world.context(), "m1")
+        move.go(world.context(), "m1")
+        world.start("near", "B", {"P.Payments": 99})
+        world.b.leave("near")
+        return original(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(steps, "apply_exact", stalled)
+    with suppress(SrmError):
+        move.apply(context, "m1")
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 99
+
+
+def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
+    context = planned(world)
+    foreign = Ack("group:other", "another client", 1, "held", "P", 0)
+    world.p.compacted("srm-routing.internal").write(
+        {b"ack:group:near:c": foreign.value(), b"group:\xff": Route(1, "P", "go").value()}
+    )
+    world.p.compacted("srm-moves.internal").write({b"plan:\xff": b"?", b"plan:other": b"?"})
+
+    assert move.hold(context, "m1").step == "held"
+    assert move.wait_status(context, "m1").blocking != ()
+    assert MoveStore(context).move_ids() == ("m1",)
+
+
+def test_a_lease_runs_on_while_the_machine_that_moves_is_suspended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = {time.CLOCK_MONOTONIC: 10.0, time.CLOCK_BOOTTIME: 3610.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    context = world.context()
+
+    assert MoveContext(context.forward, context.reverse).monotonic() == 3610.0
