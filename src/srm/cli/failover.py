@@ -239,7 +239,7 @@ def report(
         else:
             result = move.report(context, move_id)
         if html is not None:
-            page = move_page(*store.load(move_id), result)
+            page = move_page(store.plan(move_id), store.progress(move_id), result)
             html.write_text(page, encoding="utf-8")
     emit(result, as_json, lambda console: console.print(report_view(result)))
 
@@ -256,7 +256,8 @@ def status(
     """List all moves, or look how far one is and what it waits for."""
     if move_id is None:
         with _opened(config, source, target) as context:
-            found = MoveStore(context).moves()
+            store = MoveStore(context)
+            found = [(store.plan(known), store.progress(known)) for known in store.move_ids()]
         steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
         emit(steps, as_json, lambda console: _render_moves(console, found))
         return

@@ -11,7 +11,6 @@ from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
-from srm.domain.move.progress import MoveProgress
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.domain.move.warnings import surrounding_warnings
@@ -57,13 +56,13 @@ def plan(
     ensure_topics(context)
     store = MoveStore(context)
     if move_id is not None:
-        known, progress = store.find(move_id) or (None, MoveProgress(move_id))
+        known = store.find_plan(move_id)
         if known is not None and known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for something else: choose another id, or repeat "
                 f"the same request"
             )
-        if known is not None and progress.step not in {"planned", "released"}:
+        if known is not None and store.progress(move_id).step not in {"planned", "released"}:
             return known
     fresh = compute_plan(context, request, move_id or new_move_id(context, request))
     record(context, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -25,7 +25,6 @@ from srm.errors import AuthorizationError, NotFoundError, UnavailableError, Usag
 log = logging.getLogger(__name__)
 
 _MOVES: Final = internal_topics.MOVES
-_PLAN: Final = "plan:"
 # All that clients say, and every look at a move, is stamped by one clock, the broker's.
 _STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
 _CONFIGS: Final = {internal_topics.ROUTING: _STAMPED, internal_topics.MOVES: _STAMPED}
@@ -109,7 +108,7 @@ def _repair_configs(cluster: Cluster) -> None:
 
 
 class MoveStore:
-    """Plans, progress and reports of moves; each call reads both clusters."""
+    """Plans, progress and reports of moves, by move id; each call reads both clusters."""
 
     def __init__(self, context: MoveContext) -> None:
         self._context = context
@@ -120,17 +119,14 @@ class MoveStore:
         Raises:
             NotFoundError: no cluster has a move of that id.
         """
-        found = self.find(move_id)
-        if found is None:
+        tables = self._tables()
+        plan = _newest_plan(tables, move_id)
+        if plan is None:
             raise NotFoundError(
                 f"move {move_id!r} is not known on {self._context.target.alias} or "
                 f"{self._context.source.alias}: see 'srm failover status', or plan it"
             )
-        return found
-
-    def find(self, move_id: str) -> tuple[MovePlan, MoveProgress] | None:
-        """Return the plan of a move and how far it is, None where there is none of that id."""
-        return _move(self._tables(), move_id)
+        return plan, furthest(tables, move_id)
 
     def plan(self, move_id: str) -> MovePlan:
         """Return a plan.
@@ -139,6 +135,10 @@ class MoveStore:
             NotFoundError: no cluster has a move of that id.
         """
         return self.load(move_id)[0]
+
+    def find_plan(self, move_id: str) -> MovePlan | None:
+        """Return a plan, None where there is none of that id."""
+        return _newest_plan(self._tables(), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return how far a move is; one that was only planned is at its first step."""
@@ -157,18 +157,18 @@ class MoveStore:
 
     def report(self, move_id: str) -> MoveReport | None:
         """Return the stored report of a move, None before there is one."""
-        key = f"report:{move_id}"
-        found = [t.documents[key] for t in self._tables() if key in t.documents]
-        return MoveReport.decode(found[0]) if found else None
+        value = self._document(f"report:{move_id}")
+        return None if value is None else MoveReport.decode(value)
 
-    def moves(self) -> list[tuple[MovePlan, MoveProgress]]:
-        """Return all known moves, oldest plan first."""
-        tables = self._tables()
-        ids = {
-            key.removeprefix(_PLAN) for t in tables for key in t.documents if key.startswith(_PLAN)
-        }
-        found = [move for move_id in ids if (move := _move(tables, move_id)) is not None]
-        return sorted(found, key=lambda move: (move[0].created_ms, move[0].move_id))
+    def move_ids(self) -> tuple[str, ...]:
+        """Return the ids of all known moves, oldest plan first."""
+        plans: dict[str, MovePlan] = {}
+        for table in self._tables():
+            for key, value in table.documents.items():
+                if key.startswith("plan:"):
+                    plan = MovePlan.decode(value)
+                    plans[plan.move_id] = plan
+        return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
 
     def save_observation(self, observation: Observation) -> Observation:
         """Write what a look remembers; without a fence, since losing it only delays."""
@@ -176,6 +176,10 @@ class MoveStore:
         self._context.target.compacted(_MOVES).write(record)
         self._context.source.compacted(_MOVES).write(record)
         return observation
+
+    def _document(self, key: str) -> bytes | None:
+        found = [t.documents[key] for t in self._tables() if key in t.documents]
+        return found[0] if found else None
 
     def _tables(self) -> list[ControlTables]:
         return read_both(self._context, ControlTables.read_moves)
@@ -187,11 +191,10 @@ def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
     return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
 
 
-def _move(tables: Sequence[ControlTables], move_id: str) -> tuple[MovePlan, MoveProgress] | None:
-    key = f"{_PLAN}{move_id}"
+def _newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+    key = f"plan:{move_id}"
     plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
-    newest = max(plans, key=lambda plan: plan.created_ms, default=None)
-    return None if newest is None else (newest, furthest(tables, move_id))
+    return max(plans, key=lambda plan: plan.created_ms, default=None)
 
 
 def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
