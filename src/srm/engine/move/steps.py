@@ -10,6 +10,7 @@ import logging
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
+from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
 from srm.engine.move.holding import renew
 from srm.engine.move.look import Look, look, passed, require, subjects
@@ -106,7 +107,11 @@ def _keep(
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
     wanted = {
-        group.group: {p.target: p.resume for p in group.positions if p.resume is not None}
+        group.group: {
+            TopicPartition(p.target_topic, p.partition): p.resume
+            for p in group.positions
+            if p.resume is not None
+        }
         for group in seen.facts.groups
     }  # also what is in place: a run that was killed may have left its ledger unsettled
     decisions = apply_exact(
