@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine import supervision
+from srm.engine import driver_requests, supervision
 from srm.stack.kafka import KafkaBroker
 from srm.testing.processes import slot_workers
 from srm.wiring import open_state_topics
@@ -89,7 +89,7 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
             everything = [driver, *driver.children(recursive=True)]
             config, flow = load_config(application.config), Flow.parse(application.flows[0])
             with open_state_topics(config, [flow]) as topics:
-                [answer] = supervision.ask(topics, "stop", "test", 0, wait_s=60.0)
+                [answer] = driver_requests.ask(topics, "stop", "test", 0, wait_s=60.0)
             at_the_end = application.copied()
             code = driver.wait(30)
             _, left = psutil.wait_procs(everything, timeout=10)

@@ -16,7 +16,7 @@ from tests.waiting import eventually
 from srm.cli import main as cli
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine import supervision
+from srm.engine import driver_requests, supervision
 from srm.engine.ports import CompactedTopic
 from srm.spark.supervisor import Supervisor
 from srm.stack.kafka import KafkaBroker
@@ -104,11 +104,11 @@ def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alon
 def test_a_restart_is_complete_when_another_driver_has_started(lab: Lab) -> None:
     first = lab.drive("first")
 
-    def supervise(answers: tuple[supervision.Answer, ...]) -> None:
+    def supervise(answers: tuple[driver_requests.Answer, ...]) -> None:
         if answers[0].outcome == "ended":
             lab.drive("second")
 
-    answers = supervision.ask({lab.flow: lab.topic}, "restart", "test", 0, END_S, supervise)
+    answers = driver_requests.ask({lab.flow: lab.topic}, "restart", "test", 0, END_S, supervise)
 
     assert [answer.outcome for answer in answers] == ["restarted"]
     assert first.wait(END_S) == 0

@@ -17,8 +17,8 @@ from srm.config.loader import load_config
 from srm.domain.replication_records import Action
 from srm.domain.silence import STARTUP_S
 from srm.domain.topics import Flow
-from srm.engine import supervision
-from srm.engine.supervision import Answer
+from srm.engine import driver_requests
+from srm.engine.driver_requests import Answer
 from srm.errors import UnavailableError, UsageError
 from srm.wiring import now_ms, open_state_topics
 
@@ -85,7 +85,7 @@ def _ask(
         open_state_topics(resolved, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
-        answers = supervision.ask(topics, action, _requester(), now_ms(), wait)
+        answers = driver_requests.ask(topics, action, _requester(), now_ms(), wait)
     emit(answers, as_json, lambda console: _render(console, answers))
     return answers
 

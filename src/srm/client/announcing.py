@@ -60,7 +60,7 @@ class Announcer:
             return self._of(subject).has_reached(state)
 
     def forget_losses(self, subject: str) -> None:
-        """Start counting losses anew."""
+        """Count losses from nothing again."""
         with self._lock:
             self._of(subject).forget_losses()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from srm.errors import UsageError
 
@@ -22,6 +22,12 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Read what ``str`` wrote."""
+        topic, _, partition = name.rpartition("-")
+        return cls(topic, int(partition))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.group_sync import SyncAction, SyncDecision, decide
+from srm.domain.group_sync import IDLE, SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import GROUPS_AT_A_TIME, per_group, read_ledger, survey
 from srm.engine.compacted import ensure_compacted
-from srm.engine.ports import FlowContext, GroupDescription, GroupState
+from srm.engine.ports import FlowContext, GroupDescription
 from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 _GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
 _Of = TypeVar("_Of")
 _T = TypeVar("_T")
-_WRITABLE: frozenset[GroupState] = frozenset({"empty", "dead"})
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _exact(
     known = entry is None or entry.intended == offset
     action: SyncAction = "unchanged" if current == offset and known else "write"
     reason = ""
-    if group.state not in _WRITABLE:
+    if group.state not in IDLE:
         action, reason = "group-active", _members(group)
     elif current not in {seen, offset}:
         action, reason = "group-active", f"its offset was {seen} and is {current} now"
@@ -174,7 +173,7 @@ def _decide(
         if outcome.downstream is not None:
             by_group[outcome.group].append(outcome)
     states = context.target.groups(sorted(by_group)) if by_group else {}
-    idle = [name for name in sorted(by_group) if _state(states, name).state in _WRITABLE]
+    idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
     committed, errors = per_group(idle, context.target.committed)
     decisions = []
     for name, wanted in sorted(by_group.items()):
@@ -183,7 +182,7 @@ def _decide(
         state = _state(states, name)
         for outcome in wanted:
             partition = outcome.downstream or outcome.upstream
-            if state.state not in _WRITABLE:
+            if state.state not in IDLE:
                 decisions.append(
                     SyncDecision(name, partition, "group-active", reason=_members(state))
                 )

@@ -1,15 +1,13 @@
 """Supervision of the replicator: who drives a flow, is it alive, and what is to be done about it.
 
 All of it is in the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so that
-it can be judged and asked to end from any host. :func:`look` reads the topics, the rest decides
-over what it found; :func:`ask` also waits, for a bounded time, for what becomes of a request.
+it can be judged from any host. :func:`look` reads the topics, the rest decides over what it found;
+asking a driver to end is :mod:`srm.engine.driver_requests`.
 """
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -18,7 +16,6 @@ from srm.domain.amount import amount
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
-    Action,
     DriverHeartbeat,
     DriverRequest,
     PartitionStatus,
@@ -27,15 +24,13 @@ from srm.domain.replication_records import (
 from srm.domain.silence import LOOK_S, LOST_S, SILENT_S, STARTUP_S
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster, CompactedTopic, FlowContext
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import IntegrityError, UnavailableError
 
 KEPT_REASONS: Final = 20
-POLL_S: Final = 0.5
 
 StateTopics = Mapping[Flow, CompactedTopic]
 Verdict = Literal["starting", "running", "ended", "lost"]
 NextStep = Literal["look", "start", "supervise", "stay-stopped"]
-Outcome = Literal["asked", "ended", "restarted", "not-running"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,108 +265,3 @@ def _seen(before: _Seen, signs: FlowSigns | None, now: float) -> _Seen:
 
 def _since(seen: _Seen, now: float) -> float:
     return 0.0 if seen.changed is None else now - seen.changed
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of a request.
-
-    ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
-    ``restarted``: an application has started after the request. ``not-running``: no driver has
-    shown a sign of life. ``application`` and ``host`` are those of the latest driver.
-    """
-
-    flow: Flow
-    action: Action
-    outcome: Outcome
-    application: str = ""
-    host: str = ""
-
-    @property
-    def done(self) -> bool:
-        """Whether there is nothing to wait for."""
-        finished = {"restarted"} if self.action == "restart" else {"ended", "not-running"}
-        return self.outcome in {*finished, "restarted"}
-
-
-def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
-    """Ask the applications that drive the flows to end, in one record per flow; wait for nothing.
-
-    Raises:
-        SrmError: a target does not answer, or has no state topic of the flow. The other flows have
-            been asked: one of them is enough for an application that copies several.
-    """
-    request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
-    failures: list[SrmError] = []
-    for topic in topics.values():
-        try:
-            topic.write({REQUEST_KEY: request.value()})
-        except SrmError as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return request
-
-
-def ask(
-    topics: StateTopics,
-    action: Action,
-    by: str,
-    now_ms: int,
-    wait_s: float,
-    show: Callable[[tuple[Answer, ...]], None] = lambda _answers: None,
-    clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
-) -> tuple[Answer, ...]:
-    """Ask the applications that drive the flows to end and wait for what becomes of it.
-
-    Flows that no replicator has ever driven are left out of the request. It can be repeated at any
-    time.
-
-    Args:
-        topics: state topics of the flows.
-        action: "stop", or "restart" where supervision shall start another application.
-        by: who asks, for people.
-        now_ms: epoch milliseconds.
-        wait_s: seconds after which the answers are returned as they are.
-        show: called with the answers after each look.
-        clock: monotonic seconds.
-        pause: waits for so many seconds.
-
-    Raises:
-        SrmError: a target does not answer or refuses the record.
-    """
-    known = {flow: topic for flow, topic in topics.items() if topic.read()}
-    began = clock()
-    watch = Watch.over(known, began).after(look(known), began)
-    request = request_end(known, action, by, now_ms)
-    never = tuple(Answer(flow, action, "not-running") for flow in topics if flow not in known)
-    while True:
-        watch = watch.after(look(known), clock())
-        answers = (*never, *_answers(watch, request, clock()))
-        show(answers)
-        if all(answer.done for answer in answers) or clock() - began > wait_s:
-            return answers
-        pause(POLL_S)
-
-
-def _answers(watch: Watch, request: DriverRequest, now: float) -> tuple[Answer, ...]:
-    return tuple(
-        answer(flow, seen.signs, request, now - (seen.changed or watch.began))
-        for flow, seen in watch.flows.items()
-    )
-
-
-def answer(flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float) -> Answer:
-    """Say what became of a request; ``silent_s`` are seconds without a change of the heartbeat."""
-    driver = signs.driver if signs else None
-    if driver is None:
-        return Answer(flow, request.action, "not-running")
-    outcome: Outcome = "asked"
-    if driver.started_after == request.request:
-        outcome = "restarted"
-    elif driver.ended:
-        outcome = "ended"
-    elif silent_s > SILENT_S:
-        outcome = "not-running"
-    return Answer(flow, request.action, outcome, driver.application_id, driver.host)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import psutil
 
-from srm.engine import supervision
+from srm.engine import driver_requests, supervision
 from srm.engine.supervision import StateTopics, Watch
 from srm.errors import SrmError, UnavailableError
 from srm.spark.application import Application, new_log, start, tail
@@ -125,7 +125,7 @@ class Supervisor:
                         request.by,
                     )
                 self._show(_progress("stopped", None, watch))
-            time.sleep(supervision.POLL_S)
+            time.sleep(driver_requests.POLL_S)
         return None
 
     def _start(self) -> Application:
@@ -184,7 +184,7 @@ class Supervisor:
         now_ms = time.time_ns() // 1_000_000
         try:
             with self._open_topics() as topics:
-                supervision.request_end(topics, "restart", by, now_ms)
+                driver_requests.request_end(topics, "restart", by, now_ms)
         except SrmError as error:
             logger.warning("The replicator could not be asked to end: %s", error)
 

@@ -16,7 +16,7 @@ from srm.domain.replication_records import (
     SlotReport,
 )
 from srm.domain.topics import Flow
-from srm.engine import supervision
+from srm.engine import driver_requests, supervision
 from srm.engine.supervision import Watch, look, read_signs
 from srm.errors import UnavailableError
 
@@ -225,12 +225,12 @@ class Site:
         self.now = 0.0
         self.then = lambda: None
 
-    def ask(self, action: supervision.Action, wait_s: float = 60) -> list[str]:
+    def ask(self, action: driver_requests.Action, wait_s: float = 60) -> list[str]:
         def pause(seconds: float) -> None:
             self.now += seconds
             self.then()
 
-        answers = supervision.ask(
+        answers = driver_requests.ask(
             self.topics, action, "ada@ops", 7, wait_s, clock=lambda: self.now, pause=pause
         )
         return [answer.outcome for answer in answers]

@@ -24,7 +24,7 @@ from srm.domain.replication_records import (
     DriverRequest,
 )
 from srm.domain.topics import Flow
-from srm.engine import supervision
+from srm.engine import driver_requests, supervision
 from srm.engine.supervision import StateTopics, read_request
 from srm.errors import UnavailableError
 from srm.spark import supervisor as module
@@ -103,7 +103,7 @@ Make = Callable[..., Lab]
 def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
     """Make labs; end what they leave behind."""
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.1)
-    monkeypatch.setattr(supervision, "POLL_S", 0.02)
+    monkeypatch.setattr(driver_requests, "POLL_S", 0.02)
     labs: list[Lab] = []
 
     def build(script: str = SLEEPS, topic: Topic | None = None) -> Lab:
@@ -180,7 +180,7 @@ def test_an_application_that_ends_on_request_ends_its_supervisor_without_an_erro
     lab = make(topic=Topic(ELSEWHERE))
     thread = lab.start(lab.supervisor())
 
-    supervision.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
+    driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
     thread.join(20)
 
     assert not thread.is_alive()
@@ -196,7 +196,7 @@ def test_nothing_is_started_while_a_stop_stands(make: Make) -> None:
 
     assert lab.progress["state"] == "stopped"
     assert supervisor.child is None
-    supervision.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
+    driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
     eventually(lambda: supervisor.child is not None, "a start after the stop was lifted")
     supervisor.kill("test")
     thread.join(20)

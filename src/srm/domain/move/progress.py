@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
+from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
@@ -110,7 +111,7 @@ class Observation:
         """
         host, now_ms = look
         changed = {
-            partition.rpartition("-")[0]
+            TopicPartition.parse(partition).topic
             for partition, end in log_ends.items()
             if self.log_ends.get(partition) != end
         }

@@ -59,7 +59,7 @@ class TargetRecords:
 
     def any_after(self, intended: Mapping[str, int]) -> bool:
         """Whether there is a record at or after the offsets."""
-        places = {_place(name): offset for name, offset in intended.items()}
+        places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
         ends = self._context.target.log_ends(list(places))
         return any(
             self._written(place, offset, ends.get(place, offset))
@@ -74,7 +74,7 @@ class TargetRecords:
         return written_between(self._reverse_maps.get(original), start, end)
 
     def _count(self, name: str, start: int, end: int) -> int:
-        place = _place(name)
+        place = TopicPartition.parse(name)
         pair = self._pairs.get(place.topic)
         if pair is None or start >= end:
             return 0
@@ -82,8 +82,3 @@ class TargetRecords:
         if pair.direction == "forward":
             return self._maps.get(original).records_between(start, end)
         return self._reverse_maps.get(original).source_records_between(start, end)
-
-
-def _place(name: str) -> TopicPartition:
-    topic, _, partition = name.rpartition("-")
-    return TopicPartition(topic, int(partition))

@@ -129,13 +129,13 @@ def _moving(
 ) -> dict[str, int]:
     """Topics that grew within the quiet time, with the offsets they have grown since the hold."""
     request, moving = plan.request, {}
-    for topic in {partition.rpartition("-")[0] for partition in seen.log_ends}:
+    for topic in {TopicPartition.parse(name).topic for name in seen.log_ends}:
         seconds = request.slow_writer_seconds if topic in doubted else request.quiet_seconds
         if seen.standing_ms(topic, broker_ms) < max(seconds, request.quiet_seconds) * 1000:
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
                 for partition, end in seen.log_ends.items()
-                if partition.rpartition("-")[0] == topic
+                if TopicPartition.parse(partition).topic == topic
             )
     return moving
 

@@ -1,0 +1,124 @@
+"""Ask whoever drives flows to end, and wait, for a bounded time, for what becomes of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.domain.replication_records import REQUEST_KEY, Action, DriverRequest
+from srm.domain.silence import SILENT_S
+from srm.domain.topics import Flow
+from srm.engine.supervision import FlowSigns, StateTopics, Watch, look
+from srm.errors import SrmError
+
+POLL_S: Final = 0.5
+
+Outcome = Literal["asked", "ended", "restarted", "not-running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request.
+
+    ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
+    ``restarted``: an application has started after the request. ``not-running``: no driver has
+    shown a sign of life. ``application`` and ``host`` are those of the latest driver.
+    """
+
+    flow: Flow
+    action: Action
+    outcome: Outcome
+    application: str = ""
+    host: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to wait for."""
+        finished = {"restarted"} if self.action == "restart" else {"ended", "not-running"}
+        return self.outcome in {*finished, "restarted"}
+
+
+def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
+    """Ask the applications that drive the flows to end, in one record per flow; wait for nothing.
+
+    Raises:
+        SrmError: a target does not answer, or has no state topic of the flow. The other flows have
+            been asked: one of them is enough for an application that copies several.
+    """
+    request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
+    failures: list[SrmError] = []
+    for topic in topics.values():
+        try:
+            topic.write({REQUEST_KEY: request.value()})
+        except SrmError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return request
+
+
+def ask(
+    topics: StateTopics,
+    action: Action,
+    by: str,
+    now_ms: int,
+    wait_s: float,
+    show: Callable[[tuple[Answer, ...]], None] = lambda _answers: None,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[Answer, ...]:
+    """Ask the applications that drive the flows to end and wait for what becomes of it.
+
+    Flows that no replicator has ever driven are left out of the request. It can be repeated at any
+    time.
+
+    Args:
+        topics: state topics of the flows.
+        action: "stop", or "restart" where supervision shall start another application.
+        by: who asks, for people.
+        now_ms: epoch milliseconds.
+        wait_s: seconds after which the answers are returned as they are.
+        show: called with the answers after each look.
+        clock: monotonic seconds.
+        pause: waits for so many seconds.
+
+    Raises:
+        SrmError: a target does not answer or refuses the record.
+    """
+    known = {flow: topic for flow, topic in topics.items() if topic.read()}
+    began = clock()
+    watch = Watch.over(known, began).after(look(known), began)
+    request = request_end(known, action, by, now_ms)
+    never = tuple(Answer(flow, action, "not-running") for flow in topics if flow not in known)
+    while True:
+        watch = watch.after(look(known), clock())
+        answers = (*never, *_answers(watch, request, clock()))
+        show(answers)
+        if all(answer.done for answer in answers) or clock() - began > wait_s:
+            return answers
+        pause(POLL_S)
+
+
+def _answers(watch: Watch, request: DriverRequest, now: float) -> tuple[Answer, ...]:
+    return tuple(
+        answer(flow, seen.signs, request, now - (seen.changed or watch.began))
+        for flow, seen in watch.flows.items()
+    )
+
+
+def answer(flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float) -> Answer:
+    """Say what became of a request; ``silent_s`` are seconds without a change of the heartbeat."""
+    driver = signs.driver if signs else None
+    if driver is None:
+        return Answer(flow, request.action, "not-running")
+    outcome: Outcome = "asked"
+    if driver.started_after == request.request:
+        outcome = "restarted"
+    elif driver.ended:
+        outcome = "ended"
+    elif silent_s > SILENT_S:
+        outcome = "not-running"
+    return Answer(flow, request.action, outcome, driver.application_id, driver.host)
