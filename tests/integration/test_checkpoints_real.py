@@ -268,7 +268,7 @@ def test_the_ledger_is_kept_on_the_cluster_that_was_written_to(copied: Copied) -
     _read_and_leave(copied, copied.sites.there.source, "classic", 10)
     group_sync.sync(copied.forward)
 
-    ledger = Ledger.decode(copied.forward.target.compacted(internal_topics.LEDGER).read())
+    ledger = Ledger.of(copied.forward.target.compacted(internal_topics.LEDGER).read())
 
     entry = ledger.entry(copied.group, copied.there)
     assert entry is not None

@@ -104,23 +104,31 @@ def ledger_key(group: str, partition: TopicPartition) -> bytes:
 
 
 class Ledger:
-    """All entries of one cluster, by group and partition as named on that cluster."""
+    """All entries of one cluster, by group and partition as named on that cluster.
+
+    An entry is decoded when it is asked for: there are as many as all moves and syncs have ever
+    written, and a look asks for those of a few groups.
+    """
 
     def __init__(self, entries: Iterable[LedgerEntry] = ()) -> None:
-        self._entries = {(entry.group, entry.topic_partition): entry for entry in entries}
+        self._records: Mapping[bytes, bytes] = {entry.key(): entry.value() for entry in entries}
 
     @classmethod
-    def decode(cls, records: Mapping[bytes, bytes]) -> Ledger:
-        """Decode the whole topic.
-
-        Raises:
-            IntegrityError: a record is damaged.
-        """
-        return cls(LedgerEntry.decode(key, value) for key, value in records.items())
+    def of(cls, records: Mapping[bytes, bytes]) -> Ledger:
+        """Take the records of the whole topic."""
+        ledger = cls()
+        ledger._records = records
+        return ledger
 
     def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
-        """Return srm's latest write for a group and partition, None where it never wrote."""
-        return self._entries.get((group, partition))
+        """Return srm's latest write for a group and partition, None where it never wrote.
+
+        Raises:
+            IntegrityError: its record is damaged.
+        """
+        key = ledger_key(group, partition)
+        value = self._records.get(key)
+        return None if value is None else LedgerEntry.decode(key, value)
 
 
 def _text(value: object) -> str:

@@ -195,7 +195,7 @@ def read_ledger(cluster: Cluster) -> Ledger:
     Raises:
         IntegrityError: a record of the ledger is damaged.
     """
-    return Ledger.decode(cluster.compacted(internal_topics.LEDGER).read())
+    return Ledger.of(cluster.compacted(internal_topics.LEDGER).read())
 
 
 def _not_selected(group: str, flow: Flow) -> str:

@@ -38,7 +38,7 @@ def test_the_topic_as_a_table_finds_each_entry_again(written: list[LedgerEntry])
     records = {entry.key(): entry.value() for entry in written}
     latest = {(entry.group, entry.topic_partition): entry for entry in written}
 
-    ledger = Ledger.decode(records)
+    ledger = Ledger.of(records)
 
     assert all(ledger.entry(*place) == entry for place, entry in latest.items())
     assert Ledger().entry("g", T0) is None
@@ -80,4 +80,13 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 )
 def test_a_damaged_record_is_an_integrity_error_that_names_it(key: bytes, value: bytes) -> None:
     with pytest.raises(IntegrityError, match="ledger record with key"):
-        Ledger.decode({key: value})
+        LedgerEntry.decode(key, value)
+
+
+def test_a_damaged_record_stops_only_whoever_asks_for_it() -> None:
+    good = LedgerEntry("g", T0, None, 150, "P", "sync", 1)
+    ledger = Ledger.of({good.key(): good.value(), ledger_key("other", T0): b"7", b"[]": b"{}"})
+
+    assert ledger.entry("g", T0) == good
+    with pytest.raises(IntegrityError, match="other"):
+        ledger.entry("other", T0)

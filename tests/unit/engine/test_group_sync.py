@@ -18,7 +18,7 @@ REPLICA = TopicPartition("P.Payments", 0)
 
 
 def ledger(sites, alias: str = "B") -> Ledger:
-    return Ledger.decode(sites.clusters[alias].compacted(internal_topics.LEDGER).read())
+    return Ledger.of(sites.clusters[alias].compacted(internal_topics.LEDGER).read())
 
 
 def actions(sites, flow: str = "P->B") -> Mapping[str, int]:

@@ -74,7 +74,8 @@ class Observation:
     grow, by the broker's clock; those ``grown`` since the look before have this record's timestamp,
     which the next look knows. ``samples`` are pairs of epoch milliseconds and source offsets still
     to be copied. ``removed`` are static members (``group/instance id``) that were taken out of
-    their groups. ``host`` has looked, at ``time_ms`` by its own clock.
+    their groups. ``host`` has looked, at ``time_ms`` by its own clock and
+    ``boot_ms`` after it was started.
 
     ``settled`` are topics whose followers had all stopped, ``strangers`` those that grew after
     that: by somebody who follows no route. ``sequences`` are those of producers at the hold.
@@ -87,6 +88,7 @@ class Observation:
     samples: tuple[tuple[int, int], ...] = ()
     removed: tuple[str, ...] = ()
     host: str = ""
+    boot_ms: int = 0
     grown: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class Observation:
 
     def next(
         self,
-        look: tuple[str, int],
+        look: tuple[str, int, int],
         stamp_ms: int,
         log_ends: Mapping[str, int],
         remaining: int,
@@ -103,13 +105,13 @@ class Observation:
         """Return what is to be remembered after one more look.
 
         Args:
-            look: host that looks, and its time in epoch milliseconds.
+            look: host that looks, its time in epoch milliseconds, and milliseconds since its boot.
             stamp_ms: broker's time of this observation's record.
             log_ends: high watermarks on the source now.
             remaining: source offsets still to be copied.
             settled: topics whose followers had all stopped when the log ends were read.
         """
-        host, now_ms = look
+        host, now_ms, boot_ms = look
         changed = {
             TopicPartition.parse(partition).topic
             for partition, end in log_ends.items()
@@ -122,6 +124,7 @@ class Observation:
             log_ends_ms={**self.log_ends_ms, **dict.fromkeys(self.grown, stamp_ms)},
             samples=(*self.samples, (now_ms, remaining))[-_SAMPLES:],
             host=host,
+            boot_ms=boot_ms,
             grown=tuple(sorted(changed)),
             settled=tuple(sorted(settled)),
             strangers=tuple(sorted({*self.strangers, *(changed & set(self.settled))})),
@@ -133,15 +136,15 @@ class Observation:
             return 0
         return max(0, broker_ms - self.log_ends_ms.get(topic, broker_ms))
 
-    def broker_ms(self, host: str, now_ms: int, stamp_ms: int) -> int:
+    def broker_ms(self, host: str, boot_ms: int, stamp_ms: int) -> int:
         """Say what time it is by the broker, or at least was, when it wrote this observation.
 
         Args:
             host: who asks; its clock is compared with the broker's only if it wrote the record.
-            now_ms: that host's time.
+            boot_ms: milliseconds since that host's boot: its time of day may have been set.
             stamp_ms: broker's time of this observation's record.
         """
-        passed = now_ms - self.time_ms if host == self.host else 0
+        passed = boot_ms - self.boot_ms if host == self.host else 0
         return stamp_ms + max(0, passed)
 
     def value(self) -> bytes:

@@ -118,7 +118,15 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     sequences = {writer.name: writer.last_sequence for writer in fresh.facts.writers}
     now, host = context.now_ms(), context.host
     MoveStore(context).save_observation(
-        Observation(plan.move_id, now, ends, host=host, grown=topics, sequences=sequences)
+        Observation(
+            plan.move_id,
+            now,
+            ends,
+            host=host,
+            boot_ms=round(context.monotonic() * 1000),
+            grown=topics,
+            sequences=sequences,
+        )
     )
     return MoveProgress(
         plan.move_id,

@@ -59,11 +59,13 @@ def look(
 ) -> Look:
     """Read the clusters, decide, and remember what the next look needs."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
-    now, host = context.now_ms(), context.host
+    now, host, boot_ms = context.now_ms(), context.host, round(context.monotonic() * 1000)
     held = progress.step in HELD
-    before, stamp = store.observation(plan.move_id)
-    broker_ms = before.broker_ms(host, now, stamp)
-    presence = Presence.of(clusters.routing.announced, broker_ms if held else now)
+    known = store.observation(plan.move_id)
+    before, stamp = known.observation, known.stamp_ms
+    broker_ms = before.broker_ms(host, boot_ms, stamp)
+    announced = clusters.routing.announced_by(known.ahead_ms)
+    presence = Presence.of(announced, broker_ms if held else now)
     seen = Observation(plan.move_id, now, host=host)
     if held:
         remaining = sum(partition.remaining for partition in clusters.replication())
@@ -73,7 +75,7 @@ def look(
             for topic in plan.topics
             if not presence.not_held(topic_subject(topic), progress.attempt)
         ]
-        seen = before.next((host, now), stamp, ends, remaining, settled)
+        seen = before.next((host, now, boot_ms), stamp, ends, remaining, settled)
         if remember:
             store.save_observation(seen)
     writers = writers_of(plan, progress, seen, clusters.writers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from srm.domain import internal_topics
 from srm.domain.move.presence import StampedAck
@@ -18,11 +18,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RoutingTables:
-    """Routes on the target and on the source (None: away), and all acknowledgements."""
+    """Routes on the target and on the source (None: away), and all acknowledgements.
+
+    Those are stamped by the cluster that has them.
+    """
 
     target: Mapping[str, Route]
     source: Mapping[str, Route] | None
-    announced: tuple[StampedAck, ...] = ()
+    on_target: tuple[StampedAck, ...] = ()
+    on_source: tuple[StampedAck, ...] = ()
+
+    @property
+    def announced(self) -> tuple[StampedAck, ...]:
+        """What clients have said, on either cluster."""
+        return self.on_target + self.on_source
+
+    def announced_by(self, ahead_ms: int) -> tuple[StampedAck, ...]:
+        """What clients have said, all by the target's clock, which is so far ahead."""
+        shifted = (replace(one, stamped_ms=one.stamped_ms + ahead_ms) for one in self.on_source)
+        return (*self.on_target, *shifted)
 
     @property
     def acks(self) -> tuple[Ack, ...]:
@@ -45,4 +59,4 @@ class RoutingTables:
             log.warning("routes of %s cannot be read: %s", context.source.alias, error)
             return cls(target, None, acks)
         source = read_routes(context.source, history)
-        return cls(target, source, acks + read_acks(context.source, history))
+        return cls(target, source, acks, read_acks(context.source, history))

@@ -121,6 +121,19 @@ def _repair_configs(cluster: Cluster) -> None:
                 log.warning("topic %s keeps its settings: %s", topic, error)
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """An observation, when it was written by the target's clock, and how far that is ahead.
+
+    ``ahead_ms`` is the target's clock minus the source's: what the source has stamped is compared
+    with what the target has by it.
+    """
+
+    observation: Observation
+    stamp_ms: int = 0
+    ahead_ms: int = 0
+
+
 class MoveStore:
     """Plans, progress and reports of moves, by move id; each call reads both clusters."""
 
@@ -158,16 +171,22 @@ class MoveStore:
         """Return how far a move is; one that was only planned is at its first step."""
         return furthest(self._tables(), move_id)
 
-    def observation(self, move_id: str) -> tuple[Observation, int]:
-        """Return what the latest look remembered, and when by the broker's clock.
+    def observation(self, move_id: str) -> Remembered:
+        """Return what the latest look remembered; an empty observation before the first one.
 
-        The target is written first, so its record is the newest. Before the first look it is empty.
+        The target is written first, so its record is the newest.
         """
         key = f"look:{move_id}".encode()
-        for table in read_both(self._context, lambda c: c.compacted(_MOVES).read_stamped()):
-            if key in table:
-                return Observation.decode(table[key].value), table[key].timestamp_ms
-        return Observation(move_id, 0), 0
+        found = read_both(self._context, lambda c: (c, c.compacted(_MOVES).read_stamped().get(key)))
+        stamped = [(cluster, row) for cluster, row in found if row is not None]
+        if not stamped:
+            return Remembered(Observation(move_id, 0))
+        newest = stamped[0][1]
+        ahead = 0
+        if len(stamped) == len(found) > 1 and newest.value == stamped[1][1].value:
+            # Written to both within a moment.
+            ahead = newest.timestamp_ms - stamped[1][1].timestamp_ms
+        return Remembered(Observation.decode(newest.value), newest.timestamp_ms, ahead)
 
     def report(self, move_id: str) -> MoveReport | None:
         """Return the stored report of a move, None before there is one."""

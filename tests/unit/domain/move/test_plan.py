@@ -66,7 +66,7 @@ def test_plan_progress_and_report_survive_their_encoding():
 
     assert MovePlan.decode(PLAN.value()) == PLAN
     observation = Observation("m1", 1, removed=("audit/i1",)).next(
-        ("h", 2), 0, {"Payments-0": 3}, 4, ["Payments"]
+        ("h", 2, 2), 0, {"Payments-0": 3}, 4, ["Payments"]
     )
     assert Observation.decode(observation.value()) == observation
     assert MoveProgress.decode(progress.value()) == progress

@@ -429,7 +429,7 @@ def test_killed_at_any_write_a_rerun_finishes_and_nobody_goes_too_early(
     assert world.routes("P") == world.routes("B")
     assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
     assert MoveStore(world.context()).progress("m1").step == "gone"
-    entries = Ledger.decode(world.b.compacted("srm-ledger.internal").read())
+    entries = Ledger.of(world.b.compacted("srm-ledger.internal").read())
     assert entries.entry("near", TopicPartition("P.Payments", 0)).settled
 
 

@@ -86,6 +86,31 @@ def test_producers_that_follow_are_not_waited_for_longer_than_the_quiet_time(wor
     assert move.wait_status(context, "m1").blocking == ()
 
 
+def test_brokers_whose_clocks_differ_hide_no_producer(config: Config) -> None:
+    """A target that is 91 s ahead made live producers on the source look dead."""
+    world = busy_world(config)
+    world.b._clock = lambda: world.clock() + 91_000
+    context = planned(world)
+    say(world, "resumed")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    move.wait_status(context, "m1")
+    world.passing()
+
+    assert "producer writer on h1" in move.wait_status(context, "m1").blocking[0]
+
+
+def test_a_time_of_day_that_is_set_does_not_make_a_topic_stand_still(world: World) -> None:
+    context = held(world)
+    move.wait_status(context, "m1")
+    world.p.produce("Payments")
+    move.wait_status(context, "m1")
+    later = replace(context.forward, now_ms=lambda: world.clock() + 3_600_000)
+
+    blocking = move.wait_status(replace(context, forward=later), "m1").blocking
+    assert any("Payments is still written to" in reason for reason in blocking)
+
+
 def test_a_host_whose_clock_is_ahead_does_not_make_a_topic_stand_still(world: World) -> None:
     context = planned(world)
     move.hold(context, "m1")
