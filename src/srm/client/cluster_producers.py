@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.client.settings import ClientSettings
+from srm.kafka.errors import behind
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +129,12 @@ class ClusterProducers:
         """Call what raises the fatal error of a producer; each of its records is told of it too."""
         try:
             call(timeout_s)
-        except KafkaException as error:
-            if not self.replace(cluster, error.args[0]):
-                log.debug("producer on cluster %s: %s", cluster, error)
+        except (KafkaException, SystemError) as error:
+            fatal = behind(error)
+            if fatal is None:
+                raise
+            if not self.replace(cluster, fatal.args[0]):
+                log.debug("producer on cluster %s: %s", cluster, fatal)
 
     def _all(self) -> list[tuple[str, Producer]]:
         with self._lock:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -25,6 +25,28 @@ _ABORT_S: Final = 2.0
 _COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
 """For so long a commit may be asked for: what ``before_commit`` has checked holds for no longer."""
 _logger = logging.getLogger(__name__)
+
+
+_OVERTAKEN: Final = frozenset(
+    {
+        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's local code: all it says after being fenced
+        KafkaError.UNKNOWN,  # a coordinator's answer while a newer producer takes over (4.3)
+    }
+)
+
+
+@contextmanager
+def _overtaken() -> Iterator[None]:
+    """Have the step start over where brokers and librdkafka do not say plainly that it is fenced.
+
+    Whoever opens next sees what of it was written.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() in _OVERTAKEN:
+            raise FencedError(error.args[0].str()) from error
+        raise
 
 
 class KafkaControlWriter:
@@ -79,7 +101,7 @@ class KafkaControlWriter:
         where = self._clients.where(f"writing {', '.join(topics)}")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
-            with kafka_errors(where, needs):
+            with kafka_errors(where, needs), _overtaken():
                 self._open.begin_transaction()
                 ends, stamps = self._send(tables, where, needs)
                 before_commit()
@@ -97,7 +119,7 @@ class KafkaControlWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            with suppress(KafkaException):  # a fenced one has nothing else to say
+            with suppress(KafkaException, SystemError):  # a fenced one has nothing else to say
                 producer.poll(0)
 
     @property

@@ -159,3 +159,21 @@ def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise translate(error, where, needs) from error
+    except SystemError as error:
+        fatal = behind(error)
+        if fatal is None:
+            raise
+        raise translate(fatal, where, needs) from error
+
+
+def behind(error: BaseException) -> KafkaException | None:
+    """Return the KafkaException that a SystemError stands for, None where it is one of Python's.
+
+    confluent-kafka raises a fatal error (being fenced, say) in the middle of serving callbacks, and
+    serves the rest all the same: the next callback ends in a SystemError with the fatal error as
+    its cause.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KafkaException):
+        cause = cause.__cause__
+    return cause

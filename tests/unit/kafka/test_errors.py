@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
+from srm.errors import (
+    AuthorizationError,
+    FencedError,
+    GroupActiveError,
+    SrmError,
+    UnavailableError,
+)
 from srm.kafka import errors
 from srm.kafka.errors import ERROR_CLASSES, kafka_errors, translate
 
@@ -71,3 +77,13 @@ def test_the_block_raises_the_srm_error_with_its_cause() -> None:
         raise cause
 
     assert caught.value.__cause__ is cause
+
+
+def test_a_fatal_error_that_came_while_callbacks_were_served_is_the_error() -> None:
+    """confluent-kafka serves the next callback with it set, and Python says SystemError."""
+    fatal = KafkaException(KafkaError(KafkaError._FENCED, "fenced by a newer instance"))
+
+    with pytest.raises(FencedError, match="writing"), kafka_errors("writing"):
+        raise SystemError("returned a result with an exception set") from fatal
+    with pytest.raises(SystemError), kafka_errors("writing"):
+        raise SystemError("something of Python's own")
