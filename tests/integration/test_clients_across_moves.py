@@ -221,6 +221,7 @@ def test_a_held_producer_acknowledges_when_its_transaction_has_ended(
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce(site.topic, b"1")
+        eventually(lambda: "writer" in said(site, site.p, subject), "it announced itself")
         tell(site, subject, site.p, "hold")
         eventually(lambda: watcher.route(subject).state == "hold", "hold is known")
         producer.produce(site.topic, b"2")
