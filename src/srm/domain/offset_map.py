@@ -159,8 +159,11 @@ class OffsetMap:
         Raises:
             IntegrityError: the facts contradict each other.
         """
-        joined = list(coalesce(runs))
-        if joined and position is not None and open_end:
+        facts = tuple(runs)
+        joined = list(coalesce(facts))
+        cut_at = max((run.target_start for run in facts if run.count <= 0), default=-1)
+        # A cut after the last run ends it: a position on its line is there by accident.
+        if joined and position is not None and open_end and cut_at < joined[-1].target_end:
             last = joined[-1]
             grown = position.target_next - last.target_start
             if grown > last.count and position.source_next - last.source_start == grown:

@@ -239,6 +239,15 @@ def truncated_histories(draw: st.DrawFn) -> tuple[dict[int, int], list[Run], Pos
     return counterpart, runs, Position(source_next, target_next, source_next)
 
 
+def test_a_position_after_a_cut_does_not_extend_the_run_before_it() -> None:
+    """The source was cut to 20 when the copy stood at 21, by accident on the line of the run."""
+    facts = [Run(0, 1, 18), Run(20, 19, 2), Run(20, 21, 0)]
+
+    offsets = OffsetMap.of(facts, Position(20, 21, 20))
+
+    assert offsets.runs == (Run(0, 1, 18),)
+
+
 @given(truncated_histories(), st.randoms())
 def test_what_a_truncated_source_held_is_cut_from_the_map(
     history: tuple[dict[int, int], list[Run], Position], chance: Random

@@ -22,7 +22,7 @@ class Recording:
     def produce(
         self, topic: str, *_record: object, on_delivery: Callable[..., None], **_named: int
     ):
-        message = SimpleNamespace(topic=lambda: topic, offset=lambda: 0)
+        message = SimpleNamespace(topic=lambda: topic, offset=lambda: 0, timestamp=lambda: (0, 0))
         self._callbacks.append(lambda: on_delivery(None, message))
 
     def flush(self, _timeout: float) -> int:
