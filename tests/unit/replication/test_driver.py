@@ -3,149 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from tests.unit.replication.driving import (
+    METRICS,
+    RAW,
+    TARGET_ID,
+    TOPIC_ID,
+    NoDiscovery,
+    found,
+    held,
+)
 from tests.waiting import eventually
 
-from srm.domain.metrics import RawMetric
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     DRIVER_KEY,
-    REQUEST_KEY,
     AssignedPartition,
-    Assignment,
-    DriverHeartbeat,
-    DriverRequest,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.topics import Flow
 from srm.errors import FencedError, UnavailableError
 from srm.replication.discovery import Discovered
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.driver_log import LogRecord
-
-FLOW = Flow("P", "B")
-RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)
-STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
-TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-
-
-class MemoryTopic:
-    def __init__(self) -> None:
-        self.records: list[LogRecord] = []
-        self.epoch = 0
-
-    def append(self, key: bytes, value: bytes, topic: str = STATE) -> None:
-        self.records.append(LogRecord(topic, key, value))
-
-    def assignments(self) -> dict[str, Assignment]:
-        found = [r for r in self.records if r.key.startswith(b"assignment:")]
-        decoded = [Assignment.decode(record.value or b"") for record in found]
-        return {assignment.slot: assignment for assignment in decoded}
-
-
-class MemoryLog:
-    """A DriverLog over a MemoryTopic; ``broken`` makes the next publish fail."""
-
-    def __init__(self, topic: MemoryTopic) -> None:
-        self.topic = topic
-        self.at = 0
-        self.epoch = -1
-        self.broken = False
-
-    def read(self) -> list[LogRecord]:
-        self.at = len(self.topic.records)
-        return list({record.key: record for record in self.topic.records}.values())
-
-    def fence(self) -> None:
-        self.topic.epoch += 1
-        self.epoch = self.topic.epoch
-
-    def poll(self, timeout_s: float) -> list[LogRecord]:
-        del timeout_s
-        new, self.at = self.topic.records[self.at :], len(self.topic.records)
-        return new
-
-    def publish(self, records: Mapping[bytes, bytes]) -> None:
-        if self.epoch != self.topic.epoch:
-            raise FencedError("a newer driver has taken over")
-        if self.broken:
-            self.broken = False
-            raise UnavailableError("target does not answer")
-        for key, value in records.items():
-            self.topic.append(key, value)
-
-    def close(self) -> None:
-        self.at = 0
-
-
-class NoDiscovery:
-    def prepare(self) -> None:
-        """Nothing to create."""
-
-    def round(self) -> Discovered:
-        return Discovered()
-
-    def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
-        del partitions
-        return {}
-
-
-class Lab:
-    """Drivers of one flow with what surrounds them; a fixture per test."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.topic = MemoryTopic()
-
-    def driver(self, name: str = "first", slots: int = 2) -> FlowDriver:
-        driver = FlowDriver(
-            FLOW,
-            MemoryLog(self.topic),
-            NoDiscovery(),
-            slots=[str(n) for n in range(slots)],
-            identity=lambda: DriverHeartbeat(name, "app-1", "here", 1, 0),
-            timing=Timing(grace_s=3.0),
-            clock=lambda: self.now,
-        )
-        driver._open(again=False)
-        return driver
-
-    def second(self, driver: FlowDriver, *slots: str, generation: int = 1) -> None:
-        """One second passes in which the given slots report and the driver works."""
-        self.now += 1.0
-        for slot in slots:
-            report = SlotReport(slot, generation, 0, ())
-            self.topic.append(report.key(), report.value())
-        driver._step()
-        driver._step()  # the second one sees the heartbeat that the first one wrote
-
-
-@pytest.fixture
-def lab() -> Lab:
-    return Lab()
-
-
-def found(*topics: str, partitions: int = 2) -> Discovered:
-    return Discovered(
-        tuple(
-            AssignedPartition(topic, number, TOPIC_ID, f"P.{topic}", TARGET_ID)
-            for topic in topics
-            for number in range(partitions)
-        )
-    )
-
-
-def held(lab: Lab) -> dict[str, list[str]]:
-    return {
-        slot: [f"{p.topic}-{p.partition}" for p in assignment.partitions]
-        for slot, assignment in lab.topic.assignments().items()
-    }
 
 
 def test_partitions_are_spread_once_all_slots_have_reported(lab):
@@ -403,102 +284,3 @@ def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of
         driver.progress.report(SlotReport("0", 1, 0, (entry,)))
 
     assert driver.progress.snapshot().records == 1000 + 100 + 100
-
-
-def asked(lab: Lab, name: str, action: str = "restart") -> None:
-    request = DriverRequest(name, action, "somebody", 0)
-    lab.topic.append(REQUEST_KEY, request.value())
-
-
-def last_heartbeat(lab: Lab) -> DriverHeartbeat:
-    beats = [r.value for r in lab.topic.records if r.key == DRIVER_KEY]
-    return DriverHeartbeat.decode(beats[-1] or b"")
-
-
-def running(driver: FlowDriver, slots_ended: threading.Event | None = None) -> threading.Thread:
-    thread = threading.Thread(target=driver.run, args=(threading.Event(), slots_ended))
-    thread.start()
-    return thread
-
-
-def test_a_request_ends_the_application_and_the_last_heartbeat_says_so_after_its_slots(lab):
-    """Whoever asked sees by the record that nothing copies any more."""
-    driver = lab.driver()
-    stop, slots_ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=driver.run, args=(stop, slots_ended))
-    thread.start()
-    eventually(lambda: lab.topic.epoch == 2, "run has opened the log", 10)
-
-    asked(lab, "r1")
-    assert stop.wait(10), "it ends the other flows of the application, too"
-    before = last_heartbeat(lab)
-    slots_ended.set()
-    thread.join(10)
-
-    assert not before.ended
-    assert last_heartbeat(lab).ended
-    assert driver.obeyed is not None
-    assert driver.obeyed.request == "r1"
-
-
-def test_a_request_does_not_end_a_driver_that_started_after_it(lab):
-    asked(lab, "r1")
-    driver = lab.driver()
-
-    for _ in range(3):
-        lab.second(driver, "0", "1")
-
-    assert driver.obeyed is None
-    assert last_heartbeat(lab).started_after == "r1"
-
-
-def test_a_request_that_came_while_the_application_started_is_meant_for_it(lab):
-    """It has read its settings already; Spark takes its time before the log is opened."""
-    asked(lab, "r1")
-    driver = FlowDriver(
-        FLOW,
-        MemoryLog(lab.topic),
-        NoDiscovery(),
-        slots=["0"],
-        identity=lambda: DriverHeartbeat("starting", "app-1", "here", 1, 0),
-        started_after="r1",
-    )
-    asked(lab, "r2")
-
-    thread = running(driver)
-    thread.join(10)
-
-    assert not thread.is_alive()
-    assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("starting", True)
-
-
-def test_a_request_that_came_during_an_outage_is_obeyed_after_it(lab):
-    driver = lab.driver()
-    lab.second(driver, "0", "1")
-
-    asked(lab, "r1", "stop")
-    driver._open(again=True)
-
-    assert driver.obeyed is not None
-    assert driver.obeyed.action == "stop"
-
-
-def test_a_damaged_request_ends_nothing(lab):
-    """It would end each driver that is started, for ever."""
-    driver = lab.driver()
-    lab.topic.append(REQUEST_KEY, b"?")
-    lab.topic.append(REQUEST_KEY, DriverRequest("r", "explode", "x", 0).value())  # type: ignore[arg-type]
-
-    lab.second(driver, "0", "1")
-
-    assert driver.obeyed is None
-
-
-def test_a_fenced_driver_does_not_say_that_its_successor_has_ended(lab):
-    older = lab.driver("older")
-    newer = lab.driver("newer")
-    lab.second(newer)
-
-    older._sign_off(None)
-
-    assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("newer", False)

@@ -1,0 +1,132 @@
+"""A driver over a state topic in memory, for its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from srm.domain.metrics import RawMetric
+from srm.domain.replication_records import (
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+    SlotReport,
+)
+from srm.domain.topics import Flow
+from srm.errors import FencedError, UnavailableError
+from srm.replication.discovery import Discovered
+from srm.replication.driver import FlowDriver, Timing
+from srm.replication.driver_log import LogRecord
+
+FLOW = Flow("P", "B")
+RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)
+STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+class MemoryTopic:
+    def __init__(self) -> None:
+        self.records: list[LogRecord] = []
+        self.epoch = 0
+
+    def append(self, key: bytes, value: bytes, topic: str = STATE) -> None:
+        self.records.append(LogRecord(topic, key, value))
+
+    def assignments(self) -> dict[str, Assignment]:
+        found = [r for r in self.records if r.key.startswith(b"assignment:")]
+        decoded = [Assignment.decode(record.value or b"") for record in found]
+        return {assignment.slot: assignment for assignment in decoded}
+
+
+class MemoryLog:
+    """A DriverLog over a MemoryTopic; ``broken`` makes the next publish fail."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self.topic = topic
+        self.at = 0
+        self.epoch = -1
+        self.broken = False
+
+    def read(self) -> list[LogRecord]:
+        self.at = len(self.topic.records)
+        return list({record.key: record for record in self.topic.records}.values())
+
+    def fence(self) -> None:
+        self.topic.epoch += 1
+        self.epoch = self.topic.epoch
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        del timeout_s
+        new, self.at = self.topic.records[self.at :], len(self.topic.records)
+        return new
+
+    def publish(self, records: Mapping[bytes, bytes]) -> None:
+        if self.epoch != self.topic.epoch:
+            raise FencedError("a newer driver has taken over")
+        if self.broken:
+            self.broken = False
+            raise UnavailableError("target does not answer")
+        for key, value in records.items():
+            self.topic.append(key, value)
+
+    def close(self) -> None:
+        self.at = 0
+
+
+class NoDiscovery:
+    def prepare(self) -> None:
+        """Nothing to create."""
+
+    def round(self) -> Discovered:
+        return Discovered()
+
+    def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
+        del partitions
+        return {}
+
+
+class Lab:
+    """Drivers of one flow with what surrounds them; a fixture per test."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.topic = MemoryTopic()
+
+    def driver(self, name: str = "first", slots: int = 2) -> FlowDriver:
+        driver = FlowDriver(
+            FLOW,
+            MemoryLog(self.topic),
+            NoDiscovery(),
+            slots=[str(n) for n in range(slots)],
+            identity=lambda: DriverHeartbeat(name, "app-1", "here", 1, 0),
+            timing=Timing(grace_s=3.0),
+            clock=lambda: self.now,
+        )
+        driver._open(again=False)
+        return driver
+
+    def second(self, driver: FlowDriver, *slots: str, generation: int = 1) -> None:
+        """One second passes in which the given slots report and the driver works."""
+        self.now += 1.0
+        for slot in slots:
+            report = SlotReport(slot, generation, 0, ())
+            self.topic.append(report.key(), report.value())
+        driver._step()
+        driver._step()  # the second one sees the heartbeat that the first one wrote
+
+
+def found(*topics: str, partitions: int = 2) -> Discovered:
+    return Discovered(
+        tuple(
+            AssignedPartition(topic, number, TOPIC_ID, f"P.{topic}", TARGET_ID)
+            for topic in topics
+            for number in range(partitions)
+        )
+    )
+
+
+def held(lab: Lab) -> dict[str, list[str]]:
+    return {
+        slot: [f"{p.topic}-{p.partition}" for p in assignment.partitions]
+        for slot, assignment in lab.topic.assignments().items()
+    }
