@@ -39,9 +39,7 @@ def remove_static_members(
             log.info("group %s: static members %s removed", group, ", ".join(instances))
         removed |= {f"{group}/{one}" for one in instances}
     if removed != set(look.seen.removed):
-        store.save_observation(
-            replace(look.seen, time_ms=look.seen.time_ms + 1, removed=tuple(sorted(removed)))
-        )
+        store.save_observation(replace(look.seen, removed=tuple(sorted(removed))))
 
 
 def _had_time(look: Look, group: str, members: int) -> bool:
