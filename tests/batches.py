@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from srm.replication import rebuild
-from srm.replication.batch import seal
+from srm.replication.batches import rebuild
+from srm.replication.batches.batch import seal
 
 
 @dataclass(frozen=True)

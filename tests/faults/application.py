@@ -18,11 +18,11 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
+from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
 from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.map_assembly import decode_state
 from srm.kafka.map_reader import KafkaMapReader
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord, first_difference, read_log

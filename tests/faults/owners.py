@@ -14,13 +14,13 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
-from srm.replication import claim as claims
-from srm.replication.log_reader import LogReader
-from srm.replication.partition import PartitionCopy
 from srm.replication.ports import FetchFrom, Produced
-from srm.replication.reporting import Reporter
-from srm.replication.resume import Start, resume
-from srm.replication.walk import Comparison
+from srm.replication.slot import claim as claims
+from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.partition import PartitionCopy
+from srm.replication.slot.reporting import Reporter
+from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.walk import Comparison
 from srm.testing.logs import read_log, read_logs
 
 

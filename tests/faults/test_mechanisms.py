@@ -22,10 +22,11 @@ from srm.domain.map_records import MapBlock, topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
 from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog, broker_configs
-from srm.replication import claim as claims
-from srm.replication import codes, partition, reporting
-from srm.replication.claim import Claim
-from srm.replication.resume import Resumed, Start, resume
+from srm.replication import codes
+from srm.replication.slot import claim as claims
+from srm.replication.slot import partition, reporting
+from srm.replication.slot.claim import Claim
+from srm.replication.slot.resume import Resumed, Start, resume
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]

@@ -17,7 +17,7 @@ from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
 from srm.domain.replication_records import AssignedPartition
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 

@@ -24,13 +24,13 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.map_assembly import decode_state
 from srm.kafka.map_reader import KafkaMapReader
 from srm.kafka.slot_state import KafkaStateLog
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.testing.logs import first_difference, read_log
 

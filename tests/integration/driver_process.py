@@ -12,8 +12,8 @@ from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
 from srm.engine.supervision import standing_request
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.replication.discovery import Discovery
-from srm.replication.driver import FlowDriver
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver
 from srm.wiring import open_flow
 
 

@@ -24,8 +24,8 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.replication.discovery import Discovery
-from srm.replication.slot import SlotSpec
+from srm.replication.driver.discovery import Discovery
+from srm.replication.slot.slot import SlotSpec
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
 

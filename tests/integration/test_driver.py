@@ -38,9 +38,9 @@ from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import FencedError, SrmError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.slot_state import KafkaAssignmentFeed, KafkaStateLog
-from srm.replication.discovery import Discovery
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.heartbeats import emit_heartbeats
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
 

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from srm.domain import internal_topics
 from srm.domain.replication_records import AssignedPartition, SlotReport
 from srm.kafka.tail import KafkaTopicTail
-from srm.replication.progress import ProgressBook
+from srm.replication.driver.progress import ProgressBook
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -29,10 +29,10 @@ from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.slot_state import KafkaStateLog, broker_configs
-from srm.replication.discovery import Discovery
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.heartbeats import emit_heartbeats
-from srm.replication.slot import SlotSpec
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.wiring import flow_context
 

@@ -22,9 +22,9 @@ from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.replication.discovery import Discovery
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.slot import SlotSpec
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.config.loader import load_config
-from srm.replication.progress import FlowProgress
+from srm.replication.driver.progress import FlowProgress
 
 LINE_EVERY_S: Final = 5.0
 LIVE_EVERY_S: Final = 1.0

@@ -197,6 +197,11 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
     )
 
 
+def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
+    """Return the block that reaches furthest along the target, of the latest claim among equals."""
+    return max(blocks, key=lambda block: (block.runs[-1].target_end, block.owner))
+
+
 def missing_before(last: MapBlock, blocks: Iterable[MapBlock]) -> BlockKey | None:
     """Follow the chain back from the last block of a partition; return the first one missing.
 

@@ -63,8 +63,8 @@ class Position:
     when the position was taken: equal to ``source_next`` means nothing is left to copy.
 
     A slot reports a position only after every run before it is in the map (see
-    :mod:`srm.replication.reporting`), so a position proves that no run before it is missing, even
-    when it stands behind a marker and touches no run.
+    :mod:`srm.replication.slot.reporting`), so a position proves that no run before it is missing,
+    even when it stands behind a marker and touches no run.
     """
 
     source_next: int

@@ -23,7 +23,7 @@ from srm.kafka.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic, on_transactional_id
-from srm.replication.driver_log import LogRecord
+from srm.replication.driver.driver_log import LogRecord
 
 TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5
@@ -36,7 +36,7 @@ def driver_transactional_id(flow: Flow) -> str:
 
 
 class KafkaDriverLog:
-    """The state topic of one flow (implements :class:`srm.replication.driver_log.DriverLog`).
+    """The state topic of one flow (implements the :class:`.DriverLog` of the data plane).
 
     For one thread. Nothing is connected before the first call.
     """

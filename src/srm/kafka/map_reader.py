@@ -9,10 +9,11 @@ from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
+from srm.engine.map_assembly import assemble, newest_topic_ids
 from srm.engine.ports import Cluster, FlowMaps, TopicDescription
 from srm.errors import UnavailableError
-from srm.kafka.map_assembly import assemble, decode_state, newest_topic_ids
 
 _SOURCE_RETRY_S: Final = 30.0
 _logger = logging.getLogger(__name__)

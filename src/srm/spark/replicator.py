@@ -39,13 +39,13 @@ from srm.engine.ports import FlowContext
 from srm.engine.supervision import standing_request
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.replication.catch_up import CatchUp
-from srm.replication.discovery import Discovery
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.heartbeats import emit_heartbeats
-from srm.replication.jobs import keep_running
-from srm.replication.progress import FlowProgress
-from srm.replication.slot import SlotSpec
+from srm.replication.driver.catch_up import CatchUp
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.driver.jobs import keep_running
+from srm.replication.driver.progress import FlowProgress
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
 from srm.wiring import open_flow

@@ -14,11 +14,11 @@ from srm.kafka.slot_state import (
     broker_configs,
 )
 from srm.kafka.wire.cluster import WireCluster
-from srm.replication.claim import claim_lifetime_s
-from srm.replication.quota import Quota
-from srm.replication.reporting import Reporter
-from srm.replication.slot import Slot, SlotSpec
-from srm.replication.transform import ClusterIds
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.slot.claim import claim_lifetime_s
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.reporting import Reporter
+from srm.replication.slot.slot import Slot, SlotSpec
 from srm.wiring import kafka_cluster
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from srm.errors import UsageError
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 
 DEFAULT_SLOT: Final = "srm.spark.slot:run_slot"
 LINGER_S: Final = 2.0

@@ -30,10 +30,11 @@ from tests.integration.copying import CopyLab
 from srm.domain import internal_topics
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.replication_records import AssignedPartition, CopyId, PartitionStatus
+from srm.domain.replication_state import decode_state
 from srm.domain.topics import TopicPartition
+from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import SrmError
-from srm.kafka.map_assembly import assemble, decode_state
 from srm.testing.logs import Log, LoggedRecord, read_log, read_logs
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import Final
 from tests.integration.copying import CopyLab
 
 from srm.domain.replication_records import AssignedPartition, CopyId, PartitionPosition
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")

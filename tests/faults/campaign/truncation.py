@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.replication.batch import batches
+from srm.replication.batches.batch import batches
 from srm.stack.kafka import KafkaBroker
 
 

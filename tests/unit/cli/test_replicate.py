@@ -7,7 +7,7 @@ from rich.console import Console
 
 from srm.cli.replicate import FlowLine, Overview, Rates, _write_json, plain
 from srm.domain.replication_records import PartitionStatus
-from srm.replication.progress import FlowProgress
+from srm.replication.driver.progress import FlowProgress
 
 
 def progress(records: int = 0, transferred: int = 0, **changes: object) -> FlowProgress:

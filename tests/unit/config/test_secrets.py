@@ -23,7 +23,7 @@ from srm.domain.topics import Flow
 from srm.errors import ConfigError, SrmError, UsageError
 from srm.kafka.clients import Clients
 from srm.kafka.wire.security import read_security
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot_task import SlotTask
 from srm.spark.verification import BothClusters
 

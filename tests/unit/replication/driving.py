@@ -13,9 +13,9 @@ from srm.domain.replication_records import (
 )
 from srm.domain.topics import Flow
 from srm.errors import FencedError, UnavailableError
-from srm.replication.discovery import Discovered
-from srm.replication.driver import FlowDriver, Timing
-from srm.replication.driver_log import LogRecord
+from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.driver_log import LogRecord
 
 FLOW = Flow("P", "B")
 RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)

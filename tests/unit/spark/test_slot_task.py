@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.flows import P_TO_B, flow_config
 
 from srm.config.model import ClusterClients
-from srm.replication.slot import SlotSpec
+from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot_task import SlotTask
 
 LAST_WORDS = "SRM_TEST_LAST_WORDS"

@@ -1,0 +1,90 @@
+"""The state topic of a flow, ``srm-replication.<SOURCE>.internal``, decoded, in one place."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
+from srm.domain.replication_records import (
+    AssignedPartition,
+    Assignment,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.topics import TopicPartition
+from srm.errors import IntegrityError
+
+_logger = logging.getLogger(__name__)
+
+PartitionId = tuple[str, int]
+"""Source topic id and partition number."""
+
+
+@dataclass(frozen=True)
+class ReplicationState:
+    """The records of the topic ``srm-replication.<SOURCE>.internal``, decoded."""
+
+    assignments: tuple[Assignment, ...] = ()
+    reports: tuple[SlotReport, ...] = ()
+    statuses: tuple[PartitionStatus, ...] = ()
+    notes: tuple[PartitionNotes, ...] = ()
+
+    def told(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
+        """Return the statuses of the partitions of some topics, with what slots have noted.
+
+        Args:
+            topic_ids: current id of each topic by its name: notes about a former one are left out.
+        """
+        found = {
+            TopicPartition(status.topic, status.partition): status
+            for status in self.statuses
+            if status.topic in topic_ids
+        }
+        noted = self.noted(topic_ids)
+        told = {place: with_notes(found.get(place), noted[place]) for place in noted}
+        return found | {place: status for place, status in told.items() if status is not None}
+
+    def noted(
+        self, topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
+        """Return what slots have noted of the partitions of the topics with these ids."""
+        noted = defaultdict[TopicPartition, tuple[PartitionNotes, ...]](tuple)
+        for entry in self.notes:
+            if topic_ids.get(entry.topic) == entry.topic_id:
+                noted[TopicPartition(entry.topic, entry.partition)] += (entry,)
+        return dict(noted)
+
+    def assigned(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
+        """Return the newest assignment of each partition, with its generation."""
+        newest: dict[PartitionId, tuple[int, AssignedPartition]] = {}
+        for assignment in sorted(self.assignments, key=lambda a: a.generation):
+            for entry in assignment.partitions:
+                newest[entry.topic_id, entry.partition] = (assignment.generation, entry)
+        return newest
+
+
+def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
+    """Decode what can be decoded; the rest is logged and left out.
+
+    Without a report the copy seems to be less far than it is. That delays, it does not mislead.
+    """
+    assignments: list[Assignment] = []
+    reports: list[SlotReport] = []
+    statuses: list[PartitionStatus] = []
+    notes: list[PartitionNotes] = []
+    for key, value in table.items():
+        try:
+            if key.startswith(b"assignment:"):
+                assignments.append(Assignment.decode(value))
+            elif key.startswith(b"slot:"):
+                reports.append(SlotReport.decode(key, value))
+            elif key.startswith(b"status:"):
+                statuses.append(PartitionStatus.decode(value))
+            elif key.startswith(KEY_PREFIX):
+                notes.append(PartitionNotes.decode(value))
+        except IntegrityError as error:
+            _logger.warning("replication state record %r cannot be read: %s", key, error)
+    return ReplicationState(tuple(assignments), tuple(reports), tuple(statuses), tuple(notes))

@@ -1,0 +1,1 @@
+"""Bytes: what a source batch becomes on its way to the target."""

@@ -1,0 +1,104 @@
+"""What the target's refusals teach about one partition: where batches are cut, what is left out.
+
+A refused batch says little about which record is to blame, so the copy finds out: each refusal
+costs a new claim and a walk over the logs, about 10 ms.
+
+- Too large: the limit is somewhere between the largest batch that was accepted and the smallest one
+  that was refused. Batches above the middle are sent in pieces, so later ones are not refused.
+- A record is refused (its timestamp, say): the broker mostly names it; else the batch is cut in two
+  until the record stands alone.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from srm.replication import codes
+from srm.replication.batches.batch import BatchHeader
+from srm.replication.batches.rebuild import NO_LIMIT, Record
+from srm.replication.ports import Produced
+
+_FORGET_S: Final = 600.0
+"""The target's limit may have been raised: large batches are tried again after that time."""
+
+
+class TargetLimits:
+    """Mutable: learns from refusals and forgets what lies behind."""
+
+    def __init__(self) -> None:
+        self._refused = NO_LIMIT
+        self._accepted = 0
+        self._learned_at = 0.0
+        self._cuts: set[int] = set()
+        self._left_out: set[int] = set()
+        self.knows_something = False
+
+    @property
+    def limit(self) -> int:
+        """Size in bytes above which a batch is sent in pieces."""
+        if self._refused == NO_LIMIT:
+            return NO_LIMIT
+        return (self._accepted + self._refused) // 2
+
+    def passes(self, batch: BatchHeader) -> bool:
+        """Whether nothing that was learned concerns the batch."""
+        if self._refused != NO_LIMIT:
+            if time.monotonic() - self._learned_at > _FORGET_S:
+                self._refused, self._accepted = NO_LIMIT, 0
+            elif len(batch.view) > self.limit and batch.record_count > 1:
+                return False
+        return not any(
+            batch.base_offset <= offset <= batch.last_offset
+            for offsets in (self._cuts, self._left_out)
+            for offset in offsets
+        )
+
+    def parts(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """Cut records, in offset order, into what goes into batches of its own."""
+        if self._left_out:
+            records = [record for record in records if record.offset not in self._left_out]
+        offsets = [record.offset for record in records] if self._cuts else []
+        places = sorted({bisect_left(offsets, cut) for cut in self._cuts} - {0, len(records)})
+        for begin, end in zip([0, *places], [*places, len(records)], strict=True):
+            if end > begin:
+                yield records[begin:end]
+
+    def learn(self, produced: Produced, size: int, offsets: Sequence[int]) -> bool:
+        """Learn from a refused batch; False if it cannot be cut any further.
+
+        Args:
+            produced: the refusal.
+            size: bytes of the batch.
+            offsets: source offsets of its records.
+        """
+        if len(offsets) == 1:
+            return False
+        self.knows_something = True
+        if produced.error in codes.TOO_LARGE:
+            self._refused = min(self._refused, size)
+            if self._accepted >= self._refused:
+                self._accepted = 0  # it depends on what the target's own compression makes of it
+            self._learned_at = time.monotonic()
+            return True
+        named = [offsets[index] for index in produced.records if index < len(offsets)]
+        if named:
+            self._cuts.update(offset + side for offset in named for side in (0, 1))
+        else:
+            self._cuts.add(offsets[len(offsets) // 2])
+        return True
+
+    def leave_out(self, offset: int) -> None:
+        """Copy the record at a source offset no more: it is lost."""
+        self.knows_something = True
+        self._left_out.add(offset)
+
+    def accepted(self, size: int, source_next: int) -> None:
+        """Learn from an acknowledged batch, and forget what lies behind it."""
+        if self._refused > size > self._accepted:
+            self._accepted = size
+        self._cuts = {cut for cut in self._cuts if cut > source_next}
+        self._left_out = {offset for offset in self._left_out if offset >= source_next}
+        self.knows_something = bool(self._cuts or self._left_out or self._refused != NO_LIMIT)

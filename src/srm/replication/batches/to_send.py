@@ -1,0 +1,188 @@
+"""From fetched bytes to what is sent: the one place that decides how each batch travels.
+
+The copy path and the resume walk both go through here, so they always agree about which source
+records are on the target, and in which batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from srm.domain.offset_map import Run
+from srm.errors import IntegrityError
+from srm.replication.batches import legacy
+from srm.replication.batches.aborted import AbortedTransactions
+from srm.replication.batches.batch import BatchHeader, Path, batches, verify
+from srm.replication.batches.rebuild import NO_LIMIT, Record, decode, encode
+from srm.replication.batches.renumber import renumber
+from srm.replication.batches.target_limits import TargetLimits
+from srm.replication.batches.transform import Transform
+from srm.replication.ports import FetchedPartition
+
+_MERGED_BYTES: Final = 1 << 18
+"""Tiny batches are merged up to this size: below every usual ``max.message.bytes``."""
+
+
+@dataclass(slots=True)
+class BatchToSend:
+    """One batch on its way: passed through, renumbered, or rebuilt from one or several.
+
+    ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
+    passes through has one. ``source_next`` is the source offset after the original batches and
+    what is dropped between them, ``leader_epoch`` that of the batch before it. ``owner`` keeps the
+    memory behind ``view``.
+    """
+
+    view: memoryview
+    count: int
+    stretches: list[tuple[int, int]]
+    source_next: int
+    leader_epoch: int
+    max_timestamp: int
+    owner: object
+
+    def runs(self, target_start: int) -> list[Run]:
+        """Say which source records stand where, if the batch begins at ``target_start``."""
+        runs = []
+        for source_start, count in self.stretches:
+            runs.append(Run(source_start, target_start, count))
+            target_start += count
+        return runs
+
+    def offsets(self) -> list[int]:
+        """Return the source offset of each record."""
+        return [first + index for first, count in self.stretches for index in range(count)]
+
+
+class Dropped(NamedTuple):
+    """Nothing before ``source_next`` is left to send; the epoch is as in :class:`BatchToSend`."""
+
+    source_next: int
+    leader_epoch: int
+
+
+def batches_to_send(
+    fetched: FetchedPartition,
+    wanted_offset: int,
+    owner: object,
+    *,
+    read_committed: bool,
+    limits: TargetLimits | None = None,
+    transform: Transform | None = None,
+) -> Iterator[BatchToSend | Dropped]:
+    """Yield what is to be sent, and how far nothing is.
+
+    Tiny batches that arrived in one response are merged. So nothing ever waits to be merged, and a
+    topic of single records is merged exactly when they come faster than they can be sent alone.
+
+    Args:
+        fetched: what the source sent.
+        wanted_offset: first offset that is still to be copied.
+        owner: keeps the fetched memory.
+        read_committed: whether records of aborted transactions are dropped.
+        limits: what the target's refusals have taught about the partition.
+        transform: what is done to records beside copying them.
+
+    Raises:
+        IntegrityError: a batch is damaged, or cannot be read; what is before it has been yielded.
+    """
+    if limits is not None and not limits.knows_something:
+        limits = None
+    made = partial(_made, wanted_offset, owner, limits, transform)
+    opens_all = limits is not None or transform is not None
+    aborted = AbortedTransactions(fetched.aborted if read_committed else ())
+    group = _Group(wanted_offset)
+    try:
+        for batch in batches(fetched.records, legacy.convert, run_bytes=_MERGED_BYTES):
+            path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
+            if path is Path.DROP:
+                group.pass_over(batch)
+                if not group.batches:
+                    yield group.end
+                continue
+            if opens_all or path is not Path.PASS or batch.is_tiny:
+                verify(batch)
+            if group.batches and not group.has_room_for(batch):
+                full, group = group, _Group(wanted_offset)
+                yield from made(full)
+            passes = path is not Path.REBUILD and (not limits or limits.passes(batch))
+            group.add(batch, passes=passes)
+    except IntegrityError:
+        if group.batches:
+            yield from made(group)
+        raise
+    if group.batches:
+        yield from made(group)
+
+
+class _Group:
+    """Batches that leave as one, and how far the source is passed with them."""
+
+    def __init__(self, wanted_offset: int) -> None:
+        self.batches: list[BatchHeader] = []
+        self.passes = False
+        self.end = Dropped(wanted_offset, -1)
+        self._size = 0
+
+    def has_room_for(self, batch: BatchHeader) -> bool:
+        first = self.batches[0]
+        return (
+            batch.is_tiny
+            and first.is_tiny
+            and batch.codec == first.codec
+            and self._size + len(batch.view) < _MERGED_BYTES
+        )
+
+    def add(self, batch: BatchHeader, *, passes: bool) -> None:
+        self.passes = passes and not self.batches
+        self.batches.append(batch)
+        self._size += len(batch.view)
+        self.pass_over(batch)
+
+    def pass_over(self, batch: BatchHeader) -> None:
+        self.end = Dropped(batch.last_offset + 1, batch.leader_epoch)
+
+
+def _made(
+    wanted_offset: int,
+    owner: object,
+    limits: TargetLimits | None,
+    transform: Transform | None,
+    group: _Group,
+) -> Iterator[BatchToSend | Dropped]:
+    first, end, passes = group.batches[0], group.end, group.passes
+    headers_of = None if transform is None else transform.headers_of()
+    if passes and (transform is None or not transform.drops_some) and headers_of is None:
+        yield _passed(first, end, owner)
+        return
+    decoded = decode(first, wanted_offset)
+    for batch in group.batches[1:]:
+        decoded += decode(batch, wanted_offset)
+    records: Sequence[Record] = decoded if transform is None else transform.kept(decoded)
+    if passes and headers_of is None and len(records) == first.record_count:
+        yield _passed(first, end, owner)
+        return
+    parts = [records] if limits is None else limits.parts(records)
+    limit = NO_LIMIT if limits is None else limits.limit
+    made = [
+        BatchToSend(built.view, built.count, built.stretches, *end, built.max_timestamp, built.view)
+        for part in parts
+        if part
+        for built in encode(part, first.codec, limit=limit, headers_of=headers_of)
+    ]
+    if not made:
+        yield end
+    # Each ends where the next begins: what is dropped between them has been passed by then.
+    for outgoing, following in pairwise(made):
+        outgoing.source_next = following.stretches[0][0]
+    yield from made
+
+
+def _passed(batch: BatchHeader, end: Dropped, owner: object) -> BatchToSend:
+    count = batch.record_count
+    stretches = [(batch.base_offset, count)] if batch.is_dense else renumber(batch)
+    return BatchToSend(batch.view, count, stretches, *end, batch.max_timestamp, owner)

@@ -1,0 +1,97 @@
+"""What is done to the records of one topic on their way: headers added, records left out."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from srm.domain.record_headers import (
+    SOURCE_OFFSETS_HEADER,
+    Provenance,
+    RecordSettings,
+    with_source_offset,
+)
+from srm.replication.batches.rebuild import Header, HeadersOf, Record
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIds:
+    """Kafka's ids of the two clusters of a flow."""
+
+    source: str
+    target: str
+
+
+class Transform:
+    """The settings of a flow, for one topic."""
+
+    def __init__(
+        self,
+        settings: RecordSettings,
+        clusters: ClusterIds,
+        source_alias: str,
+        topic: str,
+        target_topic: str,
+    ) -> None:
+        patterns = [re.compile(pattern) for pattern in settings.exclude_headers]
+        self._settings = settings
+        self._source_id = clusters.source
+        self._source_alias = source_alias
+        self._topic = topic
+        self._excluded = cache(lambda name: any(p.fullmatch(name) for p in patterns))
+        self._here = f"{clusters.target},{target_topic},".encode()
+        self.drops_some = bool(settings.provenance or patterns)
+
+    def kept(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return the records that are copied."""
+        if not self.drops_some:
+            return records
+        return [record for record in records if not (record.headers and self.drops(record))]
+
+    def drops(self, record: Record) -> bool:
+        """Whether a record is not copied: it came from this very topic, or has such a header."""
+        settings = self._settings
+        return any(
+            self._excluded(name)
+            or (
+                settings.provenance
+                and name == settings.provenance_name
+                and self._came_from_here(value)
+            )
+            for name, value in record.headers
+        )
+
+    def _came_from_here(self, value: bytes | None) -> bool:
+        if value is None or not value.startswith(self._here):
+            return False
+        provenance = Provenance.decode(value)
+        return provenance is not None and not any(
+            override.matches(provenance) for override in self._settings.overrides
+        )
+
+    def headers_of(self) -> HeadersOf | None:
+        """Return what gives records of now their headers; None where they keep theirs."""
+        settings, alias = self._settings, self._source_alias
+        now_ms = time.time_ns() // 1_000_000
+        provenance = Provenance(self._source_id, self._topic, now_ms).value()
+        added = (settings.provenance_name, provenance)
+        if not settings.source_offsets:
+            return (lambda record: [*record.headers, added]) if settings.provenance else None
+        first = f'{{"{alias}":'
+
+        def headers(record: Record) -> list[Header]:
+            kept = record.headers
+            value = f"{first}{record.offset}}}".encode()
+            for name, known in kept:
+                if name == SOURCE_OFFSETS_HEADER:
+                    value = with_source_offset(known, alias, record.offset)
+                    kept = [header for header in kept if header[0] != SOURCE_OFFSETS_HEADER]
+            found = [*kept, (SOURCE_OFFSETS_HEADER, value)]
+            if settings.provenance:
+                found.append(added)
+            return found
+
+        return headers

@@ -1,0 +1,1 @@
+"""Who copies what: discovery, assignment, and the flow's one driver."""

@@ -1,0 +1,90 @@
+"""When a flow has copied everything that was there when it started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import Cluster
+from srm.errors import ConflictError, DataLossError
+from srm.replication.driver.driver import FlowDriver
+
+STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
+
+
+class CatchUp:
+    """Compares the positions of one flow with the source's log ends, taken once after the start.
+
+    The ends are last stable offsets, so an open transaction is not waited for.
+    """
+
+    def __init__(
+        self,
+        driver: FlowDriver,
+        source: Cluster,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Wait for the driver's first discovery before anything is decided."""
+        self._driver = driver
+        self._source = source
+        self._clock = clock
+        self._goal: dict[AssignedPartition, int] | None = None
+        self._stuck_since: float | None = None
+
+    def done(self) -> bool:
+        """Whether every partition has reached its end.
+
+        Raises:
+            DataLossError: what is left has stopped because records are gone from the source.
+            ConflictError: what is left has stopped, or a remote topic cannot be created.
+        """
+        if self._goal is None:
+            self._goal = self._ends()
+        if self._goal is None:
+            self._check_stuck(self._pending())
+            return False
+        behind = self._driver.progress.behind(self._goal)
+        if behind:
+            self._check_stuck(self._reasons(behind))
+        return not behind
+
+    def _ends(self) -> dict[AssignedPartition, int] | None:
+        found = self._driver.discovered
+        if found is None or found.pending:
+            return None
+        names = {p: TopicPartition(p.topic, p.partition) for p in found.partitions}
+        starts = self._source.log_starts(names.values())
+        ends = self._source.log_ends(names.values())
+        return {
+            assigned: ends[name]
+            for assigned, name in names.items()
+            if ends.get(name, 0) > starts.get(name, 0)
+        }
+
+    def _pending(self) -> str:
+        found = self._driver.discovered
+        if found is None or not found.pending:
+            return ""
+        return f"the remote topics of {', '.join(found.pending)} cannot be created, see the log"
+
+    def _reasons(self, behind: tuple[AssignedPartition, ...]) -> str:
+        """Return why nothing more will come, empty while any partition still moves."""
+        stopped = self._driver.progress.stopped()
+        names = [TopicPartition(p.topic, p.partition) for p in behind]
+        if not all(name in stopped for name in names):
+            return ""
+        return "; ".join(f"{name}: {stopped[name].reason}" for name in names)
+
+    def _check_stuck(self, reasons: str) -> None:
+        if not reasons:
+            self._stuck_since = None
+            return
+        now = self._clock()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        if now - self._stuck_since <= STUCK_S:
+            return
+        lost = any(s.lost_from is not None for s in self._driver.progress.stopped().values())
+        raise (DataLossError if lost else ConflictError)(f"the copy cannot catch up: {reasons}")

@@ -1,0 +1,1 @@
+"""Copying: the life of each partition inside one Spark task."""

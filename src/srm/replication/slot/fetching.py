@@ -1,0 +1,180 @@
+"""Reading from the source: one long poll per broker, over all partitions it leads.
+
+The broker remembers what is wanted, so each round looks only at partitions that have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from srm.errors import IntegrityError, SrmError
+from srm.replication import codes
+from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
+from srm.replication.slot.partition import PartitionCopy
+from srm.replication.slot.quota import Quota
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_BYTES: Final = 1 << 20
+_LONG_WAY_PARTITION_BYTES: Final = 32 << 20
+_LONG_WAY_S: Final = 0.025
+"""Where no poll comes back sooner, full ones are worth larger ones."""
+_RESPONSE_BYTES: Final = 8 << 20
+_WAITING_BYTES: Final = 16 << 20
+"""Bytes waiting for the target, over all partitions of a source broker, before fetches pause: less
+than the processor's cache, as more only makes the memory cold. From far away two polls."""
+_IDLE_WAIT_MS: Final = 250
+"""Records end a poll at once; so long may a partition that comes anew wait to be in the next."""
+_SHORT_WAIT_MS: Final = 5
+"""While a partition of ours is left out for the moment: it is to come back soon."""
+_RETRY_S: Final = 0.2
+
+OnData = Callable[[PartitionCopy], None]
+OnTrouble = Callable[[PartitionCopy, int, str], None]
+_Key = tuple[bytes, int]
+
+
+def _key(copy: PartitionCopy) -> _Key:
+    return copy.source_id, copy.source.partition
+
+
+class SourceLoop:
+    """Fetches for the partitions that one source broker leads."""
+
+    def __init__(
+        self,
+        session: FetchSession,
+        where: str,
+        on_data: OnData,
+        on_trouble: OnTrouble,
+        quota: Quota,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._session = session
+        self._where = where
+        self._on_data = on_data
+        self._on_trouble = on_trouble
+        self._quota = quota
+        self._read_committed = read_committed
+        self._copies: dict[_Key, PartitionCopy] = {}
+        self._changed: dict[_Key, None] = {}
+        self._asked: dict[_Key, int] = {}
+        self._left_out: set[_Key] = set()
+        self._waiting: dict[_Key, PartitionCopy] = {}
+        self._partition_bytes = _PARTITION_BYTES
+        self._quickest_s = float("inf")
+        self._wake = asyncio.Event()
+
+    def add(self, copy: PartitionCopy) -> None:
+        """Fetch for one more partition."""
+        self._copies[_key(copy)] = copy
+        self.look_at(copy)
+
+    def remove(self, copy: PartitionCopy) -> None:
+        """Fetch no more for a partition."""
+        key = _key(copy)
+        if self._copies.get(key) is copy:
+            del self._copies[key]
+            self._changed[key] = None
+
+    def look_at(self, copy: PartitionCopy) -> None:
+        """Look again at whether, and from where, a partition wants data."""
+        self._changed[_key(copy)] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            self._wake.clear()
+            self._tell_changes()
+            if not self._asked or self._is_full():
+                await self._wake.wait()
+                continue
+            began = time.monotonic()
+            try:
+                fetched = await self._session.poll(
+                    max_wait_ms=_SHORT_WAIT_MS if self._left_out else _IDLE_WAIT_MS,
+                    max_bytes=self._quota.fetch_bytes(max(_RESPONSE_BYTES, self._partition_bytes)),
+                )
+            except SrmError as error:
+                logger.warning("source %s: %s", self._where, error)
+                code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
+                for key in list(self._asked):
+                    if (copy := self._copies.get(key)) is not None:
+                        self._on_trouble(copy, code, str(error))
+                await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
+                continue
+            size = self._dispatch(fetched, time.monotonic() - began)
+            pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
+            if pause > 0:
+                await asyncio.sleep(pause)  # a quota of ours or of the broker (KIP-219)
+
+    def _tell_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            copy = self._copies.get(key)
+            if copy is not None and copy.wants_data:
+                self._left_out.discard(key)
+                if self._asked.get(key) != copy.fetch_offset:
+                    self._asked[key] = copy.fetch_offset
+                    self._session.want(FetchFrom(*key, copy.fetch_offset, self._partition_bytes))
+                continue
+            if copy is None:
+                self._left_out.discard(key)
+            else:
+                self._left_out.add(key)
+            if self._asked.pop(key, None) is not None:
+                self._session.forget(*key)
+
+    def _is_full(self) -> bool:
+        """Whether the target is so far behind that nothing more is to be fetched."""
+        self._waiting = {k: copy for k, copy in self._waiting.items() if copy.waiting_bytes}
+        limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
+        return sum(copy.waiting_bytes for copy in self._waiting.values()) >= limit
+
+    def _accept(
+        self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
+    ) -> IntegrityError | None:
+        """Queue what was fetched; return what is wrong with it, behind what was queued."""
+        try:
+            copy.accept(part, owner, asked, read_committed=self._read_committed)
+        except IntegrityError as error:
+            return error
+        return None
+
+    def _dispatch(self, fetched: Fetched, seconds: float) -> int:
+        """Hand out what has arrived; return its size in bytes."""
+        size = largest = 0
+        for part in fetched.partitions:
+            key = part.topic_id, part.partition
+            copy, asked = self._copies.get(key), self._asked.get(key)
+            if copy is None or asked is None:
+                continue
+            if part.error != codes.NONE:
+                self._changed[key] = None
+                if asked == copy.fetch_offset:
+                    self._on_trouble(copy, part.error, "")
+                continue
+            length = len(part.records)
+            damage = self._accept(copy, part, fetched.owner, asked)
+            if damage is not None and copy.is_drained:
+                self._on_trouble(copy, codes.UNREADABLE, str(damage))
+                continue
+            if length:
+                size += length
+                largest = max(largest, length)
+                self._changed[key] = None
+                self._waiting[key] = copy
+                self._on_data(copy)
+            if damage is not None:
+                # What stands before it is copied first, unless a claim has begun anew.
+                copy.in_doubt = not copy.is_drained
+        self._quickest_s = min(self._quickest_s, seconds)
+        if self._quickest_s > _LONG_WAY_S and largest > self._partition_bytes // 2:
+            self._partition_bytes = min(_LONG_WAY_PARTITION_BYTES, self._partition_bytes * 2)
+        return size

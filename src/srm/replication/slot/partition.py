@@ -1,0 +1,319 @@
+"""One source partition on its way to its target partition.
+
+::
+
+    IDLE --(a batch to write)--> CLAIMING --(resumed)--> COPYING --(claim lapses)--> CLAIMING
+                                    ^  |                    |
+              (back-off passed)     |  v                    v
+                                  STOPPED <----(error)------+----(fenced)---> FENCED
+                                                   (newer assignment) FENCED --> IDLE
+
+Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
+and no guessing about what a lost answer may have meant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from srm.domain.map_records import topic_id_bytes
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.topics import TopicPartition
+from srm.replication.batches.batch import epoch_of, next_sequence, rewrite
+from srm.replication.batches.target_limits import TargetLimits
+from srm.replication.batches.to_send import BatchToSend, batches_to_send
+from srm.replication.batches.transform import Transform
+from srm.replication.ports import FetchedPartition
+from srm.replication.slot.claim import Claim
+from srm.replication.slot.map_writer import MapWriter
+from srm.replication.slot.resume import Resumed, Start
+
+QUEUE_BYTES: Final = 32 << 20
+"""Bytes waiting for the target before a partition is left out of fetches."""
+
+
+class Phase(Enum):
+    """Where a partition stands, see the picture above."""
+
+    IDLE = "idle"
+    CLAIMING = "claiming"
+    COPYING = "copying"
+    FENCED = "fenced"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was copied since the last metrics record; latencies are those of whole batches."""
+
+    records: int = 0
+    bytes: int = 0
+    latency_ms_min: int = 0
+    latency_ms_max: int = 0
+    latency_ms_sum: int = 0
+    latency_count: int = 0
+
+    def add(self, outgoing: BatchToSend, now_ms: int) -> None:
+        """Count an acknowledged batch."""
+        latency = max(0, now_ms - outgoing.max_timestamp)
+        first = self.latency_count == 0
+        self.records += outgoing.count
+        self.bytes += len(outgoing.view)
+        self.latency_ms_min = latency if first else min(self.latency_ms_min, latency)
+        self.latency_ms_max = max(self.latency_ms_max, latency)
+        self.latency_ms_sum += latency * outgoing.count
+        self.latency_count += outgoing.count
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """First record of a new run, which MM2's offset syncs mark too."""
+
+    upstream: int
+    downstream: int
+
+
+@dataclass(eq=False)
+class PartitionCopy:
+    """State of one partition.
+
+    ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
+    offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
+    the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
+    ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
+    and whether its log still holds what was copied has to be asked.
+    """
+
+    assigned: AssignedPartition
+    start: Start
+    transform: Transform | None = None
+    phase: Phase = Phase.IDLE
+    reason: str = ""
+    blocked: tuple[int, int] | None = None
+    attempt: int = 0
+    fetch_offset: int = 0
+    fetch_epoch: int = -1
+    in_doubt: bool = False
+    source_next: int = 0
+    source_epoch: int = -1
+    source_end: int = 0
+    target_next: int = 0
+    claim: Claim | None = None
+    failures: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    run_start: RunStart | None = None
+    last_copied: RunStart | None = None
+    checked: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Stand at the known position, unproven until there is something to write."""
+        assigned = self.assigned
+        self.source = TopicPartition(assigned.topic, assigned.partition)
+        self.target = TopicPartition(assigned.target_topic, assigned.partition)
+        self.source_id = topic_id_bytes(assigned.topic_id)
+        self.target_id = topic_id_bytes(assigned.target_topic_id)
+        self.limits = TargetLimits()
+        start = self.start
+        self.map = MapWriter(
+            assigned,
+            start.producer_ids,
+            start.found,
+            start.damaged,
+            start.last_block,
+            start.source_epoch,
+        )
+        self.fetch_offset = self.source_next = start.source_next
+        self.fetch_epoch = self.source_epoch = start.source_epoch
+        self.target_next = start.target_next
+        self.has_position = start.has_position
+        self._fresh = start.fresh
+        self._truncated = False
+        self._sequence = 0
+        self._queue: deque[BatchToSend] = deque()
+        self._in_flight: deque[BatchToSend] = deque()
+        self._waiting_bytes = 0
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether a fetch should include the partition."""
+        if self.in_doubt:
+            return False
+        if self.phase is Phase.IDLE:
+            return not self._queue
+        return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes fetched and not yet acknowledged by the target."""
+        return self._waiting_bytes
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a batch may be sent now."""
+        return self.phase is Phase.COPYING and bool(self._queue)
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether there is something to write but no claim in force."""
+        if self.phase is Phase.IDLE:
+            return bool(self._queue)
+        lapsed = self.claim is None or not self.claim.holds()
+        return self.phase is Phase.COPYING and lapsed and bool(self._queue)
+
+    def accept(
+        self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
+    ) -> None:
+        """Queue the batches of a fetch that was asked from ``requested``.
+
+        Raises:
+            IntegrityError: a batch cannot be read.
+        """
+        self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
+            return  # the answer belongs to a position that resume has replaced meanwhile
+        if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
+            self.in_doubt = True
+            return
+        for outgoing in batches_to_send(
+            fetched,
+            self.fetch_offset,
+            owner,
+            read_committed=read_committed,
+            limits=self.limits,
+            transform=self.transform,
+        ):
+            if isinstance(outgoing, BatchToSend):
+                self._queue.append(outgoing)
+                self._waiting_bytes += len(outgoing.view)
+            self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
+        if self.is_drained:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was fetched is acknowledged."""
+        return not self._queue and not self._in_flight
+
+    def cut_at(self, source_offset: int) -> None:
+        """The source was truncated: copy what it has from there on."""
+        self.map.add([Run(source_offset, self.target_next, 0)])
+        self.go_back_to(source_offset)
+        self._truncated = True
+
+    def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
+        """Copy from another source offset on; -1 is an epoch that is not known."""
+        self.fetch_offset = self.source_next = source_offset
+        self.fetch_epoch = self.source_epoch = source_epoch
+        self.in_doubt = False
+
+    def send_next(self) -> BatchToSend:
+        """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
+        outgoing = self._queue.popleft()
+        claim = self.claim
+        if claim is None:
+            raise RuntimeError(f"{self.target}: sending without a claim")
+        rewrite(outgoing.view, claim.producer.id, claim.producer.epoch, self._sequence)
+        self._sequence = next_sequence(self._sequence, outgoing.count)
+        self._in_flight.append(outgoing)
+        return outgoing
+
+    def acknowledged(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
+        """Record an acknowledged batch; False when the target put it somewhere unexpected."""
+        if base_offset != self.target_next or self._in_flight[0] is not outgoing:
+            return False
+        self._in_flight.popleft()
+        self._waiting_bytes -= len(outgoing.view)
+        self._mapped(outgoing.runs(base_offset), outgoing.leader_epoch)
+        self.target_next = base_offset + outgoing.count
+        if self.is_drained:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+        else:
+            self.source_next, self.source_epoch = outgoing.source_next, outgoing.leader_epoch
+        self.failures = 0
+        if self.limits.knows_something:
+            self.limits.accepted(len(outgoing.view), self.source_next)
+        self.traffic.add(outgoing, now_ms)
+        return True
+
+    @property
+    def oldest_in_flight(self) -> BatchToSend:
+        """The batch that the next answer of the target is about."""
+        return self._in_flight[0]
+
+    def begin_claiming(self) -> None:
+        """Forget what is queued: resume decides where to go on."""
+        self.phase = Phase.CLAIMING
+        self.attempt += 1
+        self._forget()
+
+    def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
+        """Go on from the proven position."""
+        self.claim = claim
+        self.map.begin_claim(claim.producer)
+        if resumed.runs:
+            self._mapped(resumed.runs, resumed.source_epoch)
+        if resumed.source_next != self.source_next:
+            self.go_back_to(resumed.source_next, resumed.source_epoch)
+        self.target_next = resumed.target_next
+        self.in_doubt = False
+        self._fresh = self._truncated = False
+        self._sequence = 0
+        self.phase = Phase.COPYING
+        self.reason = ""
+        self.blocked = None
+
+    def stop(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+        """Leave the copy path (STOPPED or FENCED) until the slot tries again."""
+        self.phase = phase
+        self.reason = reason
+        self.blocked = blocked
+        self.claim = self.checked = None
+        self.attempt += 1
+        self.failures += 1
+        self._forget()
+
+    def known_start(self) -> Start:
+        """Where the next walk begins: the end of what is acknowledged."""
+        return Start(
+            self.source_next,
+            self.target_next,
+            self.map.producer_ids,
+            fresh=self._fresh,
+            truncated=self._truncated,
+        )
+
+    def position(self) -> PartitionPosition:
+        """Return the position for the slot's report."""
+        return PartitionPosition(
+            self.assigned.topic_id,
+            self.assigned.partition,
+            self.assigned.target_topic_id,
+            Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
+            self.source_epoch,
+            self.claim.producer.id if self.claim else -1,
+            self.claim.producer.epoch if self.claim else -1,
+        )
+
+    def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
+        self.map.add(runs, source_epoch)
+        first, last, before = runs[0], runs[-1], self.last_copied
+        if (
+            len(runs) > 1
+            or before is None
+            or first.source_start != before.upstream + 1
+            or first.target_start != before.downstream + 1
+        ):
+            self.run_start = RunStart(last.source_start, last.target_start)
+        self.last_copied = RunStart(last.source_end - 1, last.target_end - 1)
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self._in_flight.clear()
+        self._waiting_bytes = 0
+        self.fetch_offset, self.fetch_epoch = self.source_next, self.source_epoch
+        self.in_doubt = False

@@ -1,0 +1,157 @@
+"""Find, and prove, the exact position of a partition by walking both logs side by side.
+
+The map is written once a second, so after a crash the target can hold records the map does not
+know of. From the end of the last known run, each of our batches on the target must be the next
+batch the source would give; the walk ends at the marker of the new claim, after which nobody else
+can append (:mod:`srm.replication.slot.walk` compares).
+
+Ours are the batches under a producer id that the map or a report names, and those behind the marker
+of a claim: nobody else writes outside of transactions under a producer id that has ended one. So
+they are known even when all state is lost and the brokers have forgotten the transactional id.
+
+A claim stands before what is written under it, so a record at the very first offset of the target
+is no copy of ours, whatever its producer id: it was on its way to a topic that had the name before
+and was deleted (requests to produce name topics by name).
+
+A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
+does not match is undecidable: the partition stops and says where. Where the target's log begins
+behind the known position, the walk begins there: what is gone was not needed to find the position,
+except for records at the very end, and those are missing on the target again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.map_records import BlockKey
+from srm.domain.offset_map import Run, coalesce
+from srm.errors import UnavailableError
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.slot.claim import Claim
+from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.walk import Comparison, SourceWalk
+
+_MARKER_DEADLINE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is known before the walk: how far the copy was, and our producer ids.
+
+    ``found`` is the part of the last run that only its former owner's report tells of;
+    ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
+    It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
+    of a topic that had the name before. Without a position (``has_position``) both logs are walked
+    from their starts. ``damaged`` are map blocks to write again; ``last_block`` is the one behind
+    which the map goes on. After the source was ``truncated`` at ``source_next``, records of ours
+    that it does not hold say nothing about those that have taken their offsets.
+    """
+
+    source_next: int
+    target_next: int
+    producer_ids: frozenset[int] = frozenset()
+    found: Run | None = None
+    source_epoch: int = -1
+    fresh: bool = False
+    has_position: bool = True
+    damaged: tuple[BlockKey, ...] = ()
+    last_block: BlockKey | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The proven position, the runs found on the way, and what is strange about the logs.
+
+    ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
+    none, or where less than a batch was found behind it.
+    """
+
+    source_next: int
+    target_next: int
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...]
+    source_epoch: int = -1
+
+
+async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
+    """Yield the target's batches up to, and as the last one, the marker of the claim."""
+    deadline = time.monotonic() + _MARKER_DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            fetched, owner = await reader.fetch(offset)
+        except OutOfRangeError as error:
+            if error.log_start <= offset:
+                raise
+            offset = error.log_start
+            continue
+        for batch in batches(fetched.records):
+            if batch.last_offset < offset:
+                continue
+            yield batch
+            if _is_marker(batch, claim):
+                return
+            offset = batch.last_offset + 1
+            deadline = time.monotonic() + _MARKER_DEADLINE_S
+        del owner
+    raise UnavailableError(
+        f"{reader.partition}: the marker of our claim did not reach the log in "
+        f"{_MARKER_DEADLINE_S:.0f} s"
+    )
+
+
+def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    return (
+        batch.is_control
+        and batch.producer_id == claim.producer.id
+        and batch.producer_epoch == claim.producer.epoch
+    )
+
+
+async def resume(
+    source: LogReader,
+    target: LogReader,
+    start: Start,
+    claim: Claim,
+    comparison: Comparison,
+) -> Resumed:
+    """Walk both logs from ``start`` to the marker of the claim.
+
+    Raises:
+        IntegrityError: the position cannot be decided.
+        DataLossError: the target's log ends before the known position.
+        UnavailableError: a broker does not answer.
+    """
+    walk = SourceWalk(
+        source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
+    )
+    ours = start.producer_ids | {claim.producer.id}
+    claims: set[tuple[int, int]] = set()
+    strays: set[tuple[int, int]] = set()
+    runs: list[Run] = []
+    foreign: list[tuple[int, int]] = []
+    target_next = start.target_next
+    async for batch in _until_marker(target, start.target_next, claim):
+        target_next = batch.last_offset + 1
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            claims.add(producer)
+            strays.discard(producer)
+        elif batch.base_offset == 0:
+            strays.add(producer)
+        if batch.is_control or batch.record_count == 0:
+            continue
+        claimed = producer in claims and not batch.is_transactional
+        if producer not in strays and (claimed or batch.producer_id in ours):
+            runs.extend(await walk.match(batch, start.target_next))
+        else:
+            adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
+            first = foreign.pop()[0] if adjoins else batch.base_offset
+            foreign.append((first, target_next))
+    told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    return Resumed(
+        walk.source_next, target_next, coalesce(runs), (*told, *walk.notes()), walk.source_epoch
+    )

@@ -1,0 +1,132 @@
+"""Writing to the target: pipelined produce requests, one batch per partition in each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from srm.errors import UnavailableError
+from srm.replication import codes
+from srm.replication.batches.to_send import BatchToSend
+from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
+from srm.replication.slot.partition import PartitionCopy
+
+_MAX_IN_FLIGHT: Final = 64
+"""Requests per broker. A broker remembers five batches per producer to recognise resent ones;
+nothing is ever sent again here, so more may be under way, which a long way needs."""
+_IN_FLIGHT_BYTES: Final = 8 << 20
+_REQUEST_BYTES: Final = 8 << 20
+
+Sent = list[tuple[PartitionCopy, int, BatchToSend]]
+OnRefused = Callable[[PartitionCopy, Produced], None]
+
+
+class TargetLink:
+    """Sends for the partitions that one target broker leads."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        node: int,
+        now_ms: Clock,
+        on_progress: Callable[[PartitionCopy], None],
+        on_claim_needed: Callable[[PartitionCopy], None],
+        on_refused: OnRefused,
+    ) -> None:
+        self._wire = wire
+        self._node = node
+        self._now_ms = now_ms
+        self._on_progress = on_progress
+        self._on_claim_needed = on_claim_needed
+        self._on_refused = on_refused
+        self._ready: dict[PartitionCopy, None] = {}
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._pump_due = False
+        self._paused_until = 0.0
+
+    def data_waits(self, copy: PartitionCopy) -> None:
+        """Send what the partition has queued, as soon as the pipeline has room.
+
+        Not at once: partitions whose data came in one response leave in one request.
+        """
+        self._ready[copy] = None
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Fill the pipeline."""
+        self._pump_due = False
+        while self._has_room() and self._ready:
+            sent, size = self._next_request()
+            if not sent:
+                return
+            batches = [(copy.target, outgoing.view) for copy, _, outgoing in sent]
+            self._in_flight += 1
+            self._in_flight_bytes += size
+            answer = self._wire.produce(self._node, batches)
+            answer.add_done_callback(partial(self._answered, sent, size))
+
+    def _has_room(self) -> bool:
+        return (
+            self._in_flight < _MAX_IN_FLIGHT
+            and self._in_flight_bytes < _IN_FLIGHT_BYTES
+            and time.monotonic() >= self._paused_until
+        )
+
+    def _pause(self, throttle_ms: int) -> None:
+        """Send nothing while the broker's quota asks for it (KIP-219)."""
+        pause = throttle_ms / 1000
+        self._paused_until = time.monotonic() + pause
+        asyncio.get_running_loop().call_later(pause + 0.001, self._pump)
+
+    def _next_request(self) -> tuple[Sent, int]:
+        sent: Sent = []
+        size = 0
+        again: list[PartitionCopy] = []
+        while self._ready and size < _REQUEST_BYTES:
+            copy = next(iter(self._ready))
+            del self._ready[copy]
+            if copy.needs_claim:
+                self._on_claim_needed(copy)
+            elif copy.can_send:
+                outgoing = copy.send_next()
+                size += len(outgoing.view)
+                sent.append((copy, copy.attempt, outgoing))
+                if copy.can_send:
+                    again.append(copy)
+        self._ready.update(dict.fromkeys(again))
+        return sent, size
+
+    def _answered(self, sent: Sent, size: int, answer: Future[ProduceAnswer]) -> None:
+        self._in_flight -= 1
+        self._in_flight_bytes -= size
+        error = answer.exception()
+        if error is not None and not isinstance(error, UnavailableError):
+            raise error
+        produce = ProduceAnswer({}) if error is not None else answer.result()
+        if produce.throttle_ms:
+            self._pause(produce.throttle_ms)
+        now_ms = self._now_ms()
+        lost = Produced(codes.NO_ANSWER, -1, str(error))
+        for copy, attempt, outgoing in sent:
+            if copy.attempt != attempt:
+                continue  # an answer to a claim that was given up: resume has the truth
+            produced = produce.partitions.get(copy.target, lost)
+            if produced.error == codes.NONE:
+                if copy.acknowledged(outgoing, produced.base_offset, now_ms):
+                    self._on_progress(copy)
+                    continue
+                produced = Produced(
+                    codes.UNEXPECTED_OFFSET,
+                    produced.base_offset,
+                    f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
+                    "somebody else writes to the remote topic",
+                )
+            self._on_refused(copy, produced)
+        self._pump()

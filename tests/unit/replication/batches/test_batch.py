@@ -1,0 +1,194 @@
+"""Batches are cut, judged and rewritten by their headers alone."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.batches import Record, content, encode
+
+from srm.errors import IntegrityError
+from srm.replication.batches.batch import (
+    MAX_SEQUENCE,
+    Path,
+    batches,
+    next_sequence,
+    rewrite,
+    seal,
+    verify,
+)
+from srm.replication.batches.rebuild import decode
+
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
+contents = st.lists(
+    st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=200), headers),
+    min_size=1,
+    max_size=20,
+)
+
+
+Raw = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+
+
+def records_of(
+    raw: Raw,
+) -> list[Record]:
+    return [
+        Record(offset, 1_700_000_000_000 + offset, key, value, found)
+        for offset, (key, value, found) in enumerate(raw)
+    ]
+
+
+def at_offset(view: memoryview, base_offset: int, **fields: int) -> memoryview:
+    """Give a batch a base offset and other header fields, as a broker would have stored it."""
+    copy = bytearray(view)
+    struct.pack_into(">q", copy, 0, base_offset)
+    if "attributes" in fields:
+        struct.pack_into(">h", copy, 21, fields["attributes"])
+    if "last_offset_delta" in fields:
+        struct.pack_into(">i", copy, 23, fields["last_offset_delta"])
+    if "producer_id" in fields:
+        struct.pack_into(">q", copy, 43, fields["producer_id"])
+    if "count" in fields:
+        struct.pack_into(">i", copy, 57, fields["count"])
+    seal(memoryview(copy))
+    if "crc" in fields:
+        struct.pack_into(">I", copy, 17, fields["crc"])
+    return memoryview(copy)
+
+
+@given(contents, st.integers(0, 4), st.integers(0, 2**62), st.integers(0, 2**15 - 1))
+def test_a_rewritten_batch_is_valid_and_its_content_untouched(
+    raw: Raw,
+    codec: int,
+    producer_id: int,
+    epoch: int,
+) -> None:
+    records = records_of(raw)
+    stored = at_offset(encode(records, codec), 1000, attributes=codec | 0x10 | 0x40)
+    payload = bytes(stored[61:])
+
+    rewrite(stored, producer_id, epoch, 7)
+
+    library = DefaultRecordBatch(bytes(stored))
+    assert library.validate_crc()
+    assert (library.base_offset, library.producer_id, library.producer_epoch) == (
+        0,
+        producer_id,
+        epoch,
+    )
+    assert library.base_sequence == 7
+    assert not library.is_transactional
+    assert bytes(stored[61:]) == payload
+    [batch] = batches(stored)
+    assert [content(r) for r in decode(batch)] == [content(r) for r in records]
+
+
+@given(contents, st.data())
+def test_a_batch_that_was_damaged_on_the_way_is_still_seen_to_be_when_it_is_ours(
+    raw: Raw, data: st.DataObject
+) -> None:
+    stored = at_offset(encode(records_of(raw), 0), 1000, attributes=0x10, producer_id=5)
+    at = data.draw(st.integers(17, len(stored) - 1))
+    stored[at] ^= data.draw(st.integers(1, 255))
+
+    rewrite(stored, 9, 3, 7)
+
+    assert not DefaultRecordBatch(bytes(stored)).validate_crc()
+
+
+def test_a_batch_of_several_megabytes_is_valid_when_it_is_ours() -> None:
+    stored = at_offset(encode(records_of([(None, bytes(2_500_000), [])]), 0), 1000, producer_id=5)
+
+    rewrite(stored, 9, 3, 7)
+
+    assert DefaultRecordBatch(bytes(stored)).validate_crc()
+
+
+@given(st.lists(contents, min_size=1, max_size=4), st.integers(0, 60))
+def test_only_whole_batches_are_cut(
+    many: list[Raw],
+    missing: int,
+) -> None:
+    views = [encode(records_of(raw), 0) for raw in many]
+    fetched = b"".join(views)
+
+    found = list(batches(memoryview(fetched[: len(fetched) - missing])))
+
+    whole = len(views) if missing == 0 else len(views) - 1
+    assert [bytes(batch.view) for batch in found[:whole]] == [bytes(v) for v in views[:whole]]
+    assert all(len(batch.view) == len(view) for batch, view in zip(found, views, strict=False))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 12),
+            st.sampled_from([{}, {}, {}, {"attributes": 0x10}, {"attributes": 0x08}, {"crc": 0}]),
+            st.integers(0, 3),
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 2000),
+)
+def test_a_run_holds_what_is_plain_and_tiny_and_whole_and_nothing_else(
+    log: list[tuple[int, dict[str, int], int]], run_bytes: int
+) -> None:
+    fetched, offset = b"", 5
+    for count, fields, hole in log:
+        fetched += at_offset(encode(records_of([(b"k", b"v", [])] * count), 0), offset, **fields)
+        offset += count + hole
+
+    found = list(batches(memoryview(bytearray(fetched)), run_bytes=run_bytes))
+
+    alone = list(batches(memoryview(bytearray(fetched))))
+    assert [again for batch in found for again in batches(batch.view)] == alone
+    for run in (batch for batch in found if batch.is_run):
+        held = list(batches(run.view))
+        assert len(held) > 1
+        assert len(run.view) <= run_bytes
+        assert run.path(0) is Path.REBUILD
+        assert run.record_count == sum(batch.record_count for batch in held)
+        assert (run.base_offset, run.last_offset) == (held[0].base_offset, held[-1].last_offset)
+        for batch in held:
+            verify(batch)
+            assert batch.is_tiny
+            assert batch.attributes == 0
+
+
+def test_the_header_decides_how_a_batch_travels() -> None:
+    view = encode(records_of([(b"k", b"v", [])] * 3), 0)
+
+    def path(wanted: int = 100, **fields: int) -> Path:
+        [batch] = batches(at_offset(view, 100, **fields))
+        return batch.path(wanted)
+
+    assert path() is Path.PASS
+    assert path(attributes=0x10) is Path.PASS
+    assert path(attributes=0x30) is Path.DROP
+    assert path(count=0) is Path.DROP
+    assert path(wanted=103) is Path.DROP
+    assert path(wanted=101) is Path.REBUILD
+    assert path(last_offset_delta=5) is Path.RENUMBER
+    assert path(last_offset_delta=5, attributes=0x03) is Path.REBUILD
+    assert path(last_offset_delta=5, wanted=101) is Path.REBUILD
+    assert path(attributes=0x08) is Path.REBUILD
+
+
+def test_an_old_format_is_refused_with_its_offset() -> None:
+    view = at_offset(encode(records_of([(b"k", b"v", [])]), 0), 42)
+    view[16] = 1
+
+    with pytest.raises(IntegrityError, match="offset 42 has format 1"):
+        list(batches(view))
+
+
+@given(st.integers(0, MAX_SEQUENCE - 1), st.integers(1, 10_000))
+def test_sequence_numbers_wrap_to_zero(sequence: int, count: int) -> None:
+    following = next_sequence(sequence, count)
+
+    assert 0 <= following < MAX_SEQUENCE
+    assert (following - sequence) % MAX_SEQUENCE == count

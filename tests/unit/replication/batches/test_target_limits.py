@@ -1,0 +1,114 @@
+"""What a target that refuses batches ends up with: every record it can take, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.batches import Record, at_offset, encode
+
+from srm.replication.batches.batch import batches
+from srm.replication.batches.rebuild import Record as Decoded
+from srm.replication.batches.rebuild import decode
+from srm.replication.batches.target_limits import TargetLimits
+from srm.replication.batches.to_send import BatchToSend, batches_to_send
+from srm.replication.ports import FetchedPartition, Produced
+
+TOO_LARGE, INVALID_TIMESTAMP = 10, 32
+MOST_REFUSALS = 200
+
+
+def copied_with_losses(
+    log: bytes, refusal: Callable[[memoryview, Sequence[Decoded]], Produced | None]
+) -> tuple[list[int], list[int], int]:
+    """Copy a log as a partition does: return copied and lost source offsets, and refusals."""
+    limits, copied, lost, refusals, position = TargetLimits(), [], [], 0, 0
+    end = [batch.last_offset + 1 for batch in batches(memoryview(log))][-1]
+    while position < end and refusals < MOST_REFUSALS:
+        fetched = FetchedPartition(b"", 0, 0, end, end, 0, (), memoryview(bytearray(log)))
+        for outgoing in batches_to_send(
+            fetched, position, None, read_committed=True, limits=limits
+        ):
+            if not isinstance(outgoing, BatchToSend):
+                position = max(
+                    position, outgoing.source_next
+                )  # the log is given from its beginning each time
+                continue
+            [batch] = batches(outgoing.view)
+            produced = refusal(outgoing.view, decode(batch))
+            if produced is not None:
+                refusals += 1
+                if not limits.learn(produced, len(outgoing.view), outgoing.offsets()):
+                    lost += outgoing.offsets()
+                    limits.leave_out(outgoing.offsets()[0])
+                break
+            copied += outgoing.offsets()
+            position = outgoing.source_next
+            limits.accepted(len(outgoing.view), position)
+    return copied, lost, refusals
+
+
+def a_log(batch_sizes: Sequence[Sequence[int]], codec: int = 0) -> bytes:
+    log, offset = b"", 0
+    for sizes in batch_sizes:
+        records = [
+            Record(i, 1000 + offset + i, b"k", bytes([offset % 251]) * n)
+            for i, n in enumerate(sizes)
+        ]
+        log += at_offset(encode(records, codec), offset)
+        offset += len(sizes)
+    return log
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2000), min_size=1, max_size=30), min_size=1, max_size=6),
+    st.integers(300, 20_000),
+    st.sampled_from([0, 1]),
+)
+def test_only_records_above_the_limit_are_lost_to_it(
+    batch_sizes: list[list[int]], limit: int, codec: int
+) -> None:
+    def refusal(view: memoryview, records: Sequence[Decoded]) -> Produced | None:
+        del records
+        return Produced(TOO_LARGE, -1) if len(view) > limit else None
+
+    copied, lost, _ = copied_with_losses(a_log(batch_sizes, codec), refusal)
+
+    sizes = [n for sizes in batch_sizes for n in sizes]
+    alone = [
+        len(encode([Record(0, 1000 + offset, b"k", bytes([offset % 251]) * n)], codec))
+        for offset, n in enumerate(sizes)
+    ]
+    if codec == 0:
+        assert lost == [offset for offset, size in enumerate(alone) if size > limit]
+    assert sorted(copied + lost) == list(range(len(sizes)))
+    assert copied == sorted(copied)
+
+
+@given(st.sets(st.integers(0, 99)), st.booleans())
+def test_refused_records_are_found_one_by_one(bad: set[int], named: bool) -> None:
+    def refusal(view: memoryview, records: Sequence[Decoded]) -> Produced | None:
+        del view
+        found = [i for i, record in enumerate(records) if record.timestamp - 1000 in bad]
+        told = tuple(found) if named else ()
+        return Produced(INVALID_TIMESTAMP, -1, "", told) if found else None
+
+    copied, lost, refusals = copied_with_losses(a_log([[10] * 40, [10] * 3, [10] * 57]), refusal)
+
+    if refusals < MOST_REFUSALS:
+        assert lost == sorted(bad)
+        assert copied == [offset for offset in range(100) if offset not in bad]
+    if named:
+        assert refusals <= len(bad) + 3
+
+
+def test_a_large_batch_is_refused_a_few_times_and_the_following_ones_not_at_all() -> None:
+    log = a_log([[1000] * 100] * 50)
+
+    _, lost, refusals = copied_with_losses(
+        log, lambda view, records: Produced(TOO_LARGE, -1) if len(view) > 30_000 else None
+    )
+
+    assert lost == []
+    assert refusals <= 14

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    AssignedPartition,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.errors import ConflictError, DataLossError
+from srm.replication.driver import catch_up
+from srm.replication.driver.catch_up import CatchUp
+from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.progress import ProgressBook
+from srm.testing.fake_cluster import FakeCluster
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Driver:
+    """The two things a CatchUp asks of a driver."""
+
+    def __init__(self) -> None:
+        self.progress = ProgressBook("P->B", ["0"])
+        self.discovered: Discovered | None = None
+
+    def finds(self, partitions: int, pending: tuple[str, ...] = ()) -> None:
+        found = tuple(
+            AssignedPartition("orders", n, TOPIC_ID, "P.orders", "t") for n in range(partitions)
+        )
+        self.progress.set_partitions(found)
+        self.discovered = Discovered(found, pending)
+
+    def reports(self, *source_next: int, slot: str = "0", epoch: int = 0) -> None:
+        positions = tuple(
+            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, epoch)
+            for n, at in enumerate(source_next)
+        )
+        self.progress.report(SlotReport(slot, 1, 0, positions))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def source() -> FakeCluster:
+    cluster = FakeCluster("P")
+    cluster.add_topic("orders", 2)
+    cluster.produce("orders", 0, 10)
+    return cluster
+
+
+def test_it_is_done_when_every_partition_with_records_has_reached_its_end(source):
+    driver = Driver()
+    goal = CatchUp(driver, source)
+
+    undiscovered = goal.done()
+    driver.finds(2)
+    unreported = goal.done()
+    driver.reports(9)
+    behind = goal.done()
+    driver.reports(10)
+
+    assert (undiscovered, unreported, behind) == (False, False, False)
+    assert goal.done()
+
+
+def test_a_partition_that_has_changed_its_slot_is_as_far_as_its_new_slot_says(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    driver.reports(4, slot="0", epoch=0)
+    goal.done()
+
+    driver.reports(10, slot="1", epoch=1)
+    driver.reports(4, slot="0", epoch=0)  # the slot it has left repeats where it stood
+
+    assert goal.done()
+    progress = driver.progress.snapshot()
+    assert (progress.reported, progress.lag, progress.records) == (1, 0, 5)
+
+
+def test_a_partition_that_a_new_claim_takes_back_is_not_as_far_as_its_former_slot_said(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    driver.reports(10, slot="0", epoch=0)
+    driver.reports(6, slot="1", epoch=1)  # an unclean election has lost what was copied after it
+
+    assert not goal.done()
+
+
+def test_records_that_come_later_are_not_waited_for(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    goal.done()
+
+    source.produce("orders", 0, 5)
+    source.produce("orders", 1, 5)
+    driver.reports(10)
+
+    assert goal.done()
+
+
+def test_a_flow_that_selects_nothing_is_done_at_once(source):
+    driver = Driver()
+    driver.finds(0)
+
+    assert CatchUp(driver, source).done()
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(source):
+    driver = Driver()
+    driver.finds(2)
+    goal = CatchUp(driver, source)
+    goal.done()
+
+    driver.finds(0)
+
+    assert goal.done()
+
+
+@pytest.mark.parametrize(("lost_from", "error"), [(None, ConflictError), (3, DataLossError)])
+def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_from, error):
+    driver, clock = Driver(), Clock()
+    driver.finds(2)
+    goal = CatchUp(driver, source, clock)
+    status = PartitionStatus("orders", 0, "stopped", "target refused it", lost_from, lost_from)
+    driver.progress.status(status)
+
+    first = goal.done()
+    clock.now = catch_up.STUCK_S + 1
+
+    assert not first
+    with pytest.raises(error, match="orders-0: target refused it"):
+        goal.done()
+
+
+def test_a_partition_that_stops_and_goes_on_does_not_end_the_wait(source):
+    driver, clock = Driver(), Clock()
+    driver.finds(2)
+    goal = CatchUp(driver, source, clock)
+    for second in range(0, 200, 20):
+        clock.now = float(second)
+        state = "stopped" if second % 40 else "copying"
+        driver.progress.status(PartitionStatus("orders", 0, state, "leader moves"))
+
+        assert not goal.done()
+
+
+def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
+    driver, clock = Driver(), Clock()
+    driver.finds(0, pending=("orders",))
+    goal = CatchUp(driver, source, clock)
+
+    first = goal.done()
+    clock.now = catch_up.STUCK_S + 1
+
+    assert not first
+    with pytest.raises(ConflictError, match="remote topics of orders cannot be created"):
+        goal.done()

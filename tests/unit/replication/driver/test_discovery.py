@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+from tests import flows
+
+from srm.config.model import FlowConfig
+from srm.domain.topics import Flow
+from srm.engine import control_lists
+from srm.engine.compacted import COMPACTED_CONFIGS
+from srm.engine.control_lists import ListChange
+from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
+from srm.errors import AuthorizationError, UnavailableError
+from srm.replication.driver.discovery import Discovery
+from srm.testing.fake_cluster import FakeCluster
+
+FLOW = Flow("P", "B")
+
+
+class NoMaps:
+    def load(self, topics: object) -> FlowMaps:
+        del topics
+        return FlowMaps({})
+
+
+def flow_config(*topics: str, **changes: object) -> FlowConfig:
+    usual = {
+        "topics": topics,
+        "topics_exclude": (r".*[\-\.]internal", "__.*"),
+        "config_properties_exclude": ("min\\.insync\\.replicas",),
+        "replication_factor": 2,
+        "offset_syncs_replication_factor": 3,
+        "checkpoints_replication_factor": 3,
+        "heartbeats_replication_factor": 3,
+        "emit_heartbeats_enabled": True,
+        "heartbeats_replication_enabled": True,
+    }
+    return flows.flow_config(FLOW, **{**usual, **changes})
+
+
+class Site:
+    def __init__(self, source: FakeCluster | None = None) -> None:
+        self.source = source or FakeCluster("P")
+        self.target = FakeCluster("B")
+
+    def discovery(
+        self, config: FlowConfig, clock: Callable[[], float] = time.monotonic
+    ) -> Discovery:
+        context = FlowContext(config, self.source, self.target, NoMaps(), NoMaps(), lambda: 0)
+        return Discovery(context, config, clock)
+
+    def allow(self, *topics: str) -> None:
+        if "srm-control.P.internal" not in self.target.topics():
+            self.target.add_topic("srm-control.P.internal")
+        control_lists.change(self.target, FLOW, "topics", ListChange(add=topics), 0)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
+    topic_id = site.source.add_topic("orders", 3, {"retention.ms": "5", "min.insync.replicas": "2"})
+    site.source.add_topic("other", 1)
+
+    found = site.discovery(flow_config("orders")).round()
+
+    remote = site.target.topics()["P.orders"]
+    assert (remote.partitions, found.pending) == (3, ())
+    assert site.target.topic_configs(["P.orders"]) == {"P.orders": {"retention.ms": "5"}}
+    assert [p.partition for p in found.partitions] == [0, 1, 2]
+    assert {p.topic_id for p in found.partitions} == {topic_id}
+    assert {(p.target_topic, p.target_topic_id) for p in found.partitions} == {
+        ("P.orders", remote.topic_id)
+    }
+
+
+def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
+    for name in ("srm-control.B.internal", "B.orders", "__consumer_offsets", "unselected"):
+        site.source.add_topic(name)
+    site.source.add_topic("heartbeats")
+
+    found = site.discovery(flow_config("(?!unselected).*")).round()
+
+    assert [p.topic for p in found.partitions] == ["heartbeats"]
+
+
+def test_a_topic_that_srm_control_adds_is_found_by_the_next_round(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config())
+    before = discovery.round()
+
+    site.allow("orders")
+
+    assert before.partitions == ()
+    assert [p.topic for p in discovery.round().partitions] == ["orders"]
+
+
+def test_partitions_added_on_the_source_are_added_on_the_target(site):
+    site.source.add_topic("orders", 1)
+    discovery = site.discovery(flow_config("orders"))
+    discovery.round()
+
+    site.source.create_partitions({"orders": 4})
+    found = discovery.round()
+
+    assert site.target.topics()["P.orders"].partitions == 4
+    assert len(found.partitions) == 4
+
+
+def test_a_topic_created_again_has_another_id(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    before = discovery.round()
+
+    site.source.delete_topic("orders")
+    gone = discovery.round()
+    site.source.add_topic("orders")
+    after = discovery.round()
+
+    assert gone.partitions == ()
+    assert before.partitions[0].topic_id != after.partitions[0].topic_id
+    assert before.partitions[0].target_topic_id == after.partitions[0].target_topic_id
+
+
+def test_a_remote_topic_that_cannot_be_created_is_pending_and_stops_no_other(caplog):
+    site = Site()
+    site.source.add_topic("small", 1)
+    discovery = site.discovery(flow_config(".*", replication_factor=1))
+    discovery.round()
+    refused = site.discovery(flow_config(".*", replication_factor=9))
+    site.source.add_topic("large", 1)
+
+    found = [refused.round(), refused.round()]
+
+    assert [p.topic for p in found[1].partitions] == ["small"]
+    assert found[1].pending == ("large",)
+    assert len([r for r in caplog.records if "replication factor 9" in r.getMessage()]) == 1
+
+
+def test_an_outage_is_reported_not_taken_for_an_empty_cluster(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    discovery.round()
+
+    site.source.fail()
+
+    with pytest.raises(UnavailableError):
+        discovery.round()
+
+
+def test_internal_topics_are_created_on_the_target_with_their_settings(site):
+    site.discovery(flow_config()).prepare()
+
+    topics = site.target.topics()
+    names = sorted(topics)
+    assert names == [
+        "P.checkpoints.internal",
+        "heartbeats",
+        "srm-metrics-P.internal",
+        "srm-offset-map.P.internal",
+        "srm-replication.P.internal",
+    ]
+    configs = site.target.topic_configs(names)
+    assert topics["srm-offset-map.P.internal"].partitions == 8
+    assert configs["srm-metrics-P.internal"] == {
+        "cleanup.policy": "delete",
+        "retention.ms": "86400000",
+    }
+    for name in set(names) - {"srm-metrics-P.internal"}:
+        assert configs[name] == COMPACTED_CONFIGS
+
+
+@pytest.mark.parametrize(
+    ("location", "on_source", "on_target"),
+    [
+        ("source", {"mm2-offset-syncs.B.internal"}, set()),
+        ("target", set(), {"mm2-offset-syncs.P.internal"}),
+    ],
+)
+def test_offset_syncs_are_kept_where_the_location_says(site, location, on_source, on_target):
+    site.discovery(flow_config(offset_syncs_location=location)).round()
+
+    assert set(site.source.topics()) == on_source
+    assert {name for name in site.target.topics() if name.startswith("mm2")} == on_target
+
+
+def test_offset_syncs_go_to_the_target_when_the_source_refuses_them(caplog):
+    class ReadOnly(FakeCluster):
+        def create_topics(self, specs: object) -> None:
+            del specs
+            raise AuthorizationError("creating topics on cluster P: not allowed")
+
+    site = Site(ReadOnly("P"))
+    discovery = site.discovery(flow_config("orders"))
+
+    discovery.round()
+    discovery.round()
+
+    assert "mm2-offset-syncs.P.internal" in site.target.topics()
+    warnings = [r for r in caplog.records if "offset syncs go to" in r.getMessage()]
+    assert len(warnings) == 1
+
+
+def test_topics_that_exist_are_not_created_again(site):
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders"))
+    discovery.prepare()
+    discovery.round()
+    created: list[TopicSpec] = []
+    site.target.create_topics = created.extend
+    site.source.create_topics = created.extend
+
+    discovery.prepare()
+    discovery.round()
+
+    assert created == []
+
+
+def test_ids_are_asked_for_again_only_after_a_rest_or_when_something_has_changed(site):
+    """Each look at the clock is a second later, so a close look takes one and the rest twenty."""
+    site.source.add_topic("orders")
+    discovery = site.discovery(flow_config("orders", "more"), itertools.count().__next__)
+    discovery.round()
+    first = discovery.round()
+    site.source.delete_topic("orders")
+    anew = site.source.add_topic("orders")
+
+    assert discovery.round() is first
+    ids = [{p.topic_id for p in discovery.round().partitions} for _ in range(30)]
+    assert ids[0] != {anew}
+    assert ids[-1] == {anew}
+    discovery.round()
+    site.source.add_topic("more")
+    discovery.round()
+    assert {p.topic for p in discovery.round().partitions} == {"orders", "more"}
+
+
+def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplog):
+    """It is named in the settings, or was there before; each is told once."""
+
+    class Hiding(FakeCluster):
+        hidden: frozenset[str] = frozenset()
+
+        def topics(self) -> dict[str, TopicDescription]:
+            return {n: t for n, t in super().topics().items() if n not in self.hidden}
+
+        def partition_counts(self) -> dict[str, int]:
+            return {name: topic.partitions for name, topic in self.topics().items()}
+
+        def log_starts(self, partitions):
+            if any(p.topic in self.hidden for p in partitions):
+                raise AuthorizationError("listing offsets on cluster P: not allowed")
+            return super().log_starts(partitions)
+
+    source = Hiding("P")
+    site = Site(source)
+    source.add_topic("payments")
+    source.add_topic("orders-1")
+    discovery = site.discovery(flow_config(r"orders-\d", "payments", "absent"))
+    discovery.round()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    source.hidden = frozenset({"payments", "orders-1"})
+    discovery.round()
+    discovery.round()
+
+    told = [r.getMessage() for r in caplog.records if "is not copied" in r.getMessage()]
+    assert told == [
+        f"P->B: {name} is not copied: grant Read on topic {name} of P to srm's principal"
+        for name in ("orders-1", "payments")
+    ]

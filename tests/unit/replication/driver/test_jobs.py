@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import threading
+
+from srm.replication.driver import jobs
+from srm.replication.driver.jobs import Pause, keep_running
+
+
+def test_the_pause_doubles_for_a_job_that_keeps_dying_and_has_a_ceiling():
+    pause = Pause()
+
+    pauses = [pause.after(0.1) for _ in range(10)]
+
+    assert pauses[:3] == [0.2, 0.4, 0.8]
+    assert pauses[-1] == jobs.LONGEST_PAUSE_S
+
+
+def test_the_pause_starts_small_again_after_a_job_that_ran_well():
+    pause = Pause()
+    for _ in range(5):
+        pause.after(0.1)
+
+    assert pause.after(jobs.HEALTHY_S) == jobs.FIRST_PAUSE_S
+
+
+def test_a_job_that_raises_or_returns_is_submitted_again_until_stopped(caplog):
+    stop = threading.Event()
+    runs: list[int] = []
+
+    def job() -> None:
+        runs.append(len(runs))
+        if len(runs) == 1:
+            raise OSError("worker lost")
+        if len(runs) == 3:
+            stop.set()
+
+    submissions = keep_running("slot 0 of P->B", job, stop)
+
+    assert submissions == len(runs) == 3
+    assert "slot 0 of P->B ended, submitted again in 0.2 s: worker lost" in caplog.text
+    assert "submitted again in 0.4 s: it returned" in caplog.text

@@ -1,0 +1,174 @@
+"""What a slot writes of its map is enough for a reader to know every run."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, last_block
+from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
+from srm.domain.replication_records import AssignedPartition
+from srm.replication.ports import ProducerId
+from srm.replication.slot.map_writer import MapWriter
+
+ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
+
+
+class Topic(dict[bytes, MapBlock]):
+    """The compacted map topic: the latest block of each key."""
+
+    def take(self, blocks: list[MapBlock]) -> None:
+        self.update({block.key(): block for block in blocks})
+
+    def read(self, position: Position) -> tuple[Run, ...]:
+        last = last_block(self.values())
+        runs = [run for b in self.values() for run in b.runs]
+        return OffsetMap.of(runs, position, open_end=last.open_end).runs
+
+
+steps = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 2), st.booleans()),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(steps)
+def test_after_each_report_a_reader_knows_exactly_what_was_copied(
+    history: list[tuple[int, int, int, bool]],
+) -> None:
+    log, topic, runs = MapWriter(ASSIGNED, ()), Topic(), []
+    source = target = 0
+    for count, source_hole, target_hole, reclaim in history:
+        if reclaim:
+            log.begin_claim(ProducerId(9, len(runs)))
+            target += 1
+        runs.append(Run(source, target, count))
+        log.add(runs[-1:])
+        source, target = source + count + source_hole, target + count + target_hole
+        position = Position(source, target, source)
+
+        topic.take(log.changed_blocks(position))
+
+        assert topic.read(position) == coalesce(runs)
+
+
+def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> None:
+    """The successor found the same runs in the logs, and more, and went on."""
+    late, successor, topic = MapWriter(ASSIGNED, ()), MapWriter(ASSIGNED, ()), Topic()
+    late.begin_claim(ProducerId(9, 0))
+    late.add([Run(0, 1, 5)])
+    successor.begin_claim(ProducerId(9, 1))
+    for run in (Run(0, 1, 7), Run(7, 9, 3)):
+        successor.add([run])
+
+    position = Position(10, 12, 10)
+    topic.take(successor.changed_blocks(position))
+    topic.take(late.changed_blocks(Position(5, 6, 10)))
+
+    assert topic.read(position) == (Run(0, 1, 7), Run(7, 9, 3))
+
+
+def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
+    keys = {
+        MapWriter(ASSIGNED, (), Run(5, 6, count)).changed_blocks(Position(9, 9, 9))[0].key()
+        for count in (1, 2)
+    }
+
+    assert len(keys) == 2
+
+
+def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> None:
+    damaged = BlockKey("A" * 22, 0, 5, (9, 0))
+    log = MapWriter(ASSIGNED, (), None, [damaged])
+    assert log.replaced_blocks() == []
+
+    log.begin_claim(ProducerId(9, 1))
+    log.add([Run(0, 1, 30)])
+
+    [block] = log.changed_blocks(Position(30, 31, 30))
+    assert block.runs == (Run(0, 1, 30),)
+    assert log.replaced_blocks() == [damaged]
+    assert log.replaced_blocks() == []
+
+
+def test_a_run_that_only_grows_is_written_once() -> None:
+    log = MapWriter(ASSIGNED, ())
+    log.add([Run(0, 0, 10)])
+    assert len(log.changed_blocks(Position(10, 10, 10))) == 1
+
+    log.add([Run(10, 10, 1000)])
+
+    assert log.changed_blocks(Position(1010, 1010, 1010)) == []
+
+
+def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
+    log = MapWriter(ASSIGNED, (3,))
+    for number in range(RUNS_PER_BLOCK + 1):
+        log.add([Run(2 * number, number, 1)])
+    end = Position(2 * RUNS_PER_BLOCK + 1, RUNS_PER_BLOCK + 1, 0)
+
+    first, second = log.changed_blocks(end)
+
+    assert (len(first.runs), len(second.runs)) == (RUNS_PER_BLOCK, 1)
+    assert first.producer_ids == (3,)
+    assert log.changed_blocks(end) == []
+
+
+def test_each_block_names_the_one_before_it_across_owners() -> None:
+    former = BlockKey(ASSIGNED.topic_id, 0, 0, (3, 0))
+    log = MapWriter(ASSIGNED, (3,), previous=former)
+    log.begin_claim(ProducerId(3, 1))
+    for number in range(2 * RUNS_PER_BLOCK + 1):
+        log.add([Run(2 * number, number, 1)])
+
+    first, second, third = log.changed_blocks(Position(9, 9, 9))
+    log.add([Run(9 * RUNS_PER_BLOCK, 9 * RUNS_PER_BLOCK, 1)])
+    [grown] = log.changed_blocks(Position(9, 9, 9))
+
+    assert first.previous == former
+    assert second.previous == first.block_key
+    assert third.previous == second.block_key == grown.previous
+
+
+def test_an_owner_that_never_claimed_does_not_end_a_run_that_may_go_on() -> None:
+    """It came and went while the former owner, who was not told, goes on copying."""
+    owner, passing, topic = (
+        MapWriter(ASSIGNED, ()),
+        MapWriter(ASSIGNED, (), Run(10, 11, 5)),
+        Topic(),
+    )
+    owner.begin_claim(ProducerId(9, 1))
+    owner.add([Run(0, 1, 10)])
+    topic.take(owner.changed_blocks(Position(10, 11, 10)))
+    topic.take(passing.changed_blocks(Position(15, 16, 15)))
+    assert (passing.has_claim, owner.has_claim) == (False, True)
+
+    owner.add([Run(10, 11, 90)])
+    position = Position(100, 101, 100)
+    topic.take(owner.changed_blocks(position))
+
+    assert topic.read(position) == (Run(0, 1, 100),)
+
+
+def test_what_only_a_former_report_told_is_written_at_once() -> None:
+    log = MapWriter(ASSIGNED, (3,), found=Run(10, 10, 990))
+
+    [block] = log.changed_blocks(Position(1000, 1000, 1000))
+
+    assert block.runs == (Run(10, 10, 990),)
+
+
+def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() -> None:
+    log = MapWriter(ASSIGNED, ())
+    log.begin_claim(ProducerId(9, 0))
+
+    log.add([Run(0, 1, 10)], 3)
+    [first] = log.changed_blocks(Position(10, 11, 10))
+    log.add([Run(10, 11, 10)], 4)
+    unchanged = log.changed_blocks(Position(20, 21, 20))
+    [closed] = log.changed_blocks(Position(25, 21, 25))
+
+    assert (first.runs[-1].source_end, first.source_epoch) == (10, 3)
+    assert unchanged == []
+    assert (closed.runs[-1].source_end, closed.source_epoch) == (20, 4)

@@ -1,0 +1,149 @@
+"""Where a slot starts, from what former owners wrote down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from srm.domain.map_records import BlockKey, MapBlock
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
+from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import starts
+
+OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"
+WANTED = AssignedPartition("T", 0, NEW, "P.T", TARGET)
+
+
+def block(*runs: Run, topic_id: str = NEW, target_id: str = TARGET, pid: int = 5) -> MapBlock:
+    return MapBlock("T", topic_id, 0, target_id, (pid,), runs)
+
+
+def key(target_start: int) -> BlockKey:
+    return BlockKey(NEW, 0, target_start, (-1, -1))
+
+
+def report(
+    source_next: int,
+    target_next: int,
+    slot: str = "0",
+    topic_id: str = NEW,
+    target_id: str = TARGET,
+) -> SlotReport:
+    position = Position(source_next, target_next, source_next)
+    entry = PartitionPosition(topic_id, 0, target_id, position, -1, 5, 0)
+    return SlotReport(slot, 1, 0, (entry,))
+
+
+def test_without_a_report_the_map_says_the_leader_epoch_where_it_ends() -> None:
+    written = replace(block(Run(0, 1, 10)), source_epoch=4)
+
+    [start] = starts([WANTED], [written], []).values()
+    assert (start.source_next, start.source_epoch) == (10, 4)
+
+    [start] = starts([WANTED], [written], [report(30, 31)]).values()
+    assert (start.source_next, start.source_epoch) == (30, -1), "of another place"
+
+
+def test_a_partition_that_was_never_copied_is_left_out() -> None:
+    assert starts([WANTED], [], []) == {}
+
+
+def test_a_position_ahead_of_the_runs_is_the_start() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 40)])
+
+    assert found == {WANTED: Start(30, 40, frozenset({5}), last_block=key(1))}
+
+
+def test_where_all_blocks_are_lost_both_logs_are_walked_from_their_starts() -> None:
+    """A map that began at the reported position would take older offsets for that one."""
+    start = Start(0, 0, frozenset({5}), fresh=True, has_position=False)
+
+    assert starts([WANTED], [], [report(30, 40)]) == {WANTED: start}
+
+
+def test_a_position_before_any_record_needs_no_block() -> None:
+    [start] = starts([WANTED], [], [report(30, 0)]).values()
+    assert (start.source_next, start.target_next, start.fresh) == (30, 0, True)
+
+    former = [block(Run(0, 1, 10), topic_id=OLD)]
+    [start] = starts([WANTED], former, [report(3, 11)]).values()
+    assert (start.source_next, start.target_next, start.fresh) == (3, 11, True)
+
+
+def test_the_walk_begins_before_the_first_block_that_cannot_be_read() -> None:
+    before, after = block(Run(0, 1, 10)), block(Run(30, 40, 5))
+    damaged = (BlockKey(NEW, 0, 20, (5, 0)),)
+
+    [start] = starts([WANTED], [before, after], [report(50, 60)], damaged).values()
+
+    assert start == Start(10, 11, frozenset({5}), damaged=damaged, last_block=key(1))
+
+
+def test_the_walk_begins_before_a_block_that_is_missing() -> None:
+    first = block(Run(0, 1, 10))
+    second = replace(block(Run(20, 22, 5)), previous=key(1))
+    third = replace(block(Run(30, 40, 5)), previous=key(22))
+    fourth = replace(block(Run(40, 50, 5)), previous=key(40))
+
+    [start] = starts([WANTED], [first, third, fourth], [report(50, 60)]).values()
+    assert start == Start(10, 11, frozenset({5}), last_block=key(1))
+
+    [start] = starts([WANTED], [second, third, fourth], [report(50, 60)]).values()
+    assert (start.source_next, start.target_next, start.has_position) == (0, 0, False)
+    assert start.last_block is None
+
+
+def test_a_walk_from_the_starts_mends_a_first_block_that_cannot_be_read() -> None:
+    key = BlockKey(NEW, 0, 1, (5, 0))
+
+    [start] = starts([WANTED], [], [report(50, 60)], [key]).values()
+
+    assert not start.has_position
+    assert start.damaged == (key,)
+
+
+def test_a_run_ahead_of_all_positions_is_the_start() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10)), block(Run(10, 12, 10), pid=6)], [report(5, 6)])
+
+    assert found == {WANTED: Start(20, 22, frozenset({5, 6}), last_block=key(12))}
+
+
+def test_the_furthest_of_several_reports_counts() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 31), report(20, 21, "1")])
+
+    assert found[WANTED].source_next == 30
+
+
+def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
+
+    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True)}
+
+
+def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
+    former = report(500, 501, topic_id=OLD)
+
+    found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [former])
+
+    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True)}
+
+
+def test_what_is_known_of_a_former_remote_topic_says_nothing() -> None:
+    blocks = [block(Run(0, 1, 10), target_id=OTHER)]
+
+    assert starts([WANTED], blocks, [report(30, 40, target_id=OTHER)]) == {}
+
+
+def test_a_report_of_the_former_remote_topic_does_not_hide_one_of_the_current() -> None:
+    reports = [report(500, 501, target_id=OTHER), report(3, 4, "1")]
+
+    found = starts([WANTED], [block(Run(0, 1, 2))], reports)
+
+    assert (found[WANTED].source_next, found[WANTED].target_next) == (3, 4)
+
+
+def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
+    found = starts([WANTED], [block(Run(0, 1, 10))], [report(500, 501)])
+
+    start = Start(500, 501, frozenset({5}), Run(10, 11, 490), last_block=key(1))
+    assert found == {WANTED: start}
