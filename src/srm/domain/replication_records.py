@@ -36,7 +36,10 @@ Action = Literal["stop", "restart"]
 
 _REPORT_HEAD = struct.Struct(">BqqI")
 _ENTRY = struct.Struct(">16si16sqqqiqh")
-_FORMAT = 2
+_MORE = struct.Struct(">iBB")
+_MAP_END = struct.Struct(">qqhqq")
+_STRETCH = struct.Struct(">qi")
+_FORMAT = 3
 
 CopyId = tuple[str, int, str]
 """Source topic id, partition number, target topic id: what a position is about."""
@@ -186,8 +189,27 @@ def _known(record: type[Any], value: bytes) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class MapEnd:
+    """The end of a partition's offset map: what a reader has to find, or knows to be missing.
+
+    ``target_start`` and ``owner`` are those of the last block's key. The places are offsets in the
+    partition of the map topic, -1 where not known: of the last block as it was last written, and of
+    the newest index record.
+    """
+
+    target_start: int
+    owner: tuple[int, int]
+    place: int = -1
+    index_place: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """Position of one partition, with the epoch of the claim it was written under (-1: none)."""
+    """Position of one partition, with the epoch of the claim it was written under (-1: none).
+
+    The leader epochs are those of the batches before the position, -1 if not known. ``tail`` are
+    the last stretches that were copied, as (first source offset, count), oldest first.
+    """
 
     topic_id: str
     partition: int
@@ -196,11 +218,73 @@ class PartitionPosition:
     source_leader_epoch: int
     producer_id: int
     producer_epoch: int
+    target_leader_epoch: int = -1
+    map_end: MapEnd | None = None
+    tail: tuple[tuple[int, int], ...] = ()
 
     @property
     def copy_id(self) -> CopyId:
         """The same as that of the :class:`AssignedPartition`."""
         return self.topic_id, self.partition, self.target_topic_id
+
+    def encode(self) -> bytes:
+        """Encode the entry of a report: at most 255 stretches of the tail, the newest ones."""
+        end, tail = self.map_end, self.tail[-255:]
+        return b"".join(
+            (
+                _ENTRY.pack(
+                    topic_id_bytes(self.topic_id),
+                    self.partition,
+                    topic_id_bytes(self.target_topic_id),
+                    self.position.source_next,
+                    self.position.target_next,
+                    self.position.source_end,
+                    self.source_leader_epoch,
+                    self.producer_id,
+                    self.producer_epoch,
+                ),
+                _MORE.pack(self.target_leader_epoch, end is not None, len(tail)),
+                _MAP_END.pack(end.target_start, *end.owner, end.place, end.index_place)
+                if end
+                else b"",
+                *(_STRETCH.pack(*stretch) for stretch in tail),
+            )
+        )
+
+    @classmethod
+    def decode_from(
+        cls, value: bytes, at: int, report_format: int
+    ) -> tuple[PartitionPosition, int]:
+        """Decode the entry at an index; return it with the index after it.
+
+        Raises:
+            struct.error: the entry is cut short.
+        """
+        topic_id, partition, target_id, *offsets, leader, pid, epoch = _ENTRY.unpack_from(value, at)
+        at += _ENTRY.size
+        target_leader, has_end, count, end = -1, 0, 0, None
+        if report_format > 2:
+            target_leader, has_end, count = _MORE.unpack_from(value, at)
+            at += _MORE.size
+        if has_end:
+            start, *owner, place, index_place = _MAP_END.unpack_from(value, at)
+            end = MapEnd(start, (owner[0], owner[1]), place, index_place)
+            at += _MAP_END.size
+        size = _STRETCH.size
+        tail = tuple(_STRETCH.unpack_from(value, at + size * index) for index in range(count))
+        entry = cls(
+            topic_id_text(topic_id),
+            partition,
+            topic_id_text(target_id),
+            Position(*offsets),
+            leader,
+            pid,
+            epoch,
+            target_leader,
+            end,
+            tail,
+        )
+        return entry, at + size * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,52 +302,26 @@ class SlotReport:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        parts = [_REPORT_HEAD.pack(_FORMAT, self.generation, self.time_ms, len(self.positions))]
-        parts.extend(
-            _ENTRY.pack(
-                topic_id_bytes(entry.topic_id),
-                entry.partition,
-                topic_id_bytes(entry.target_topic_id),
-                entry.position.source_next,
-                entry.position.target_next,
-                entry.position.source_end,
-                entry.source_leader_epoch,
-                entry.producer_id,
-                entry.producer_epoch,
-            )
-            for entry in self.positions
-        )
-        return b"".join(parts)
+        head = _REPORT_HEAD.pack(_FORMAT, self.generation, self.time_ms, len(self.positions))
+        return b"".join((head, *(entry.encode() for entry in self.positions)))
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> SlotReport:
-        """Decode a record.
+        """Decode a record; format 2 knows neither the target's epoch nor the end of the map.
 
         Raises:
             IntegrityError: the bytes are not a report of a format this version knows.
         """
         with _damage("slot report", value):
             version, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
-            raw = [
-                _ENTRY.unpack_from(value, _REPORT_HEAD.size + index * _ENTRY.size)
-                for index in range(count)
-            ]
-        if version != _FORMAT:
-            raise IntegrityError(
-                f"slot report has format {version}, this version of srm knows {_FORMAT}"
-            )
-        positions = [
-            PartitionPosition(
-                topic_id_text(topic_id),
-                partition,
-                topic_id_text(target_id),
-                Position(*offsets),
-                leader,
-                pid,
-                epoch,
-            )
-            for topic_id, partition, target_id, *offsets, leader, pid, epoch in raw
-        ]
+            if version not in (2, _FORMAT):
+                raise IntegrityError(
+                    f"slot report has format {version}, this version of srm knows {_FORMAT}"
+                )
+            positions, at = [], _REPORT_HEAD.size
+            for _ in range(count):
+                entry, at = PartitionPosition.decode_from(value, at, version)
+                positions.append(entry)
         return cls(key.decode().removeprefix("slot:"), generation, time_ms, tuple(positions))
 
 

@@ -11,7 +11,6 @@ costs a new claim and a walk over the logs, about 10 ms.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from srm.replication import codes
 from srm.replication.batches.batch import BatchHeader
 from srm.replication.batches.rebuild import NO_LIMIT, Record
+from srm.replication.clock import now_s
 from srm.replication.ports import Produced
 
 _FORGET_S: Final = 600.0
@@ -46,7 +46,7 @@ class TargetLimits:
     def passes(self, batch: BatchHeader) -> bool:
         """Whether nothing that was learned concerns the batch."""
         if self._refused != NO_LIMIT:
-            if time.monotonic() - self._learned_at > _FORGET_S:
+            if now_s() - self._learned_at > _FORGET_S:
                 self._refused, self._accepted = NO_LIMIT, 0
             elif len(batch.view) > self.limit and batch.record_count > 1:
                 return False
@@ -81,7 +81,7 @@ class TargetLimits:
             self._refused = min(self._refused, size)
             if self._accepted >= self._refused:
                 self._accepted = 0  # it depends on what the target's own compression makes of it
-            self._learned_at = time.monotonic()
+            self._learned_at = now_s()
             return True
         named = [offsets[index] for index in produced.records if index < len(offsets)]
         if named:

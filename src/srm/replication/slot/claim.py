@@ -12,12 +12,12 @@ in again. So a claim is used for a quarter of the shorter time only, then taken 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.topics import Flow, TopicPartition
+from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId, Wire
 
 _DAY_MS: Final = 86_400_000
@@ -36,7 +36,7 @@ class Claim:
 
     def holds(self) -> bool:
         """Whether the claim may still be used."""
-        return time.monotonic() < self.expires
+        return now_s() < self.expires
 
 
 def transactional_id(flow: Flow, target: TopicPartition) -> str:
@@ -61,7 +61,7 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
         UnavailableError: the coordinator does not answer.
     """
     name = transactional_id(flow, target)
-    expires = time.monotonic() + lifetime_s
+    expires = now_s() + lifetime_s
     producer = await wire.init_producer_id(name)
     await wire.abort_empty_transaction(name, producer, target)
     return Claim(producer, expires)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
 from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
+from srm.replication.clock import now_s
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
@@ -95,7 +95,7 @@ class SourceLoop:
             if not self._asked or self._is_full():
                 await self._wake.wait()
                 continue
-            began = time.monotonic()
+            began = now_s()
             try:
                 fetched = await self._session.poll(
                     max_wait_ms=_SHORT_WAIT_MS if self._left_out else _IDLE_WAIT_MS,
@@ -109,7 +109,7 @@ class SourceLoop:
                         self._on_trouble(copy, code, str(error))
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
-            size = self._dispatch(fetched, time.monotonic() - began)
+            size = self._dispatch(fetched, now_s() - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
             if pause > 0:
                 await asyncio.sleep(pause)  # a quota of ours or of the broker (KIP-219)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
+
+from srm.replication.clock import now_s
 
 _BURST_S: Final = 0.1
 _LEAST_FETCH: Final = 1 << 16
@@ -16,9 +17,7 @@ class Quota:
     What was copied is known only afterwards, so it is paid for by waiting before the next fetch.
     """
 
-    def __init__(
-        self, bytes_per_second: float | None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, bytes_per_second: float | None, clock: Callable[[], float] = now_s) -> None:
         """Begin with the whole limit, ``bytes_per_second``; None is no limit."""
         self._limit = bytes_per_second
         self._rate = bytes_per_second

@@ -9,7 +9,6 @@ report are taken at the same moment, between two steps of the event loop.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,6 +26,7 @@ from srm.domain.replication_records import (
     State,
 )
 from srm.errors import AuthorizationError, NotFoundError, SrmError
+from srm.replication.clock import now_s
 from srm.replication.ports import Clock, StateLog
 from srm.replication.slot.partition import PartitionCopy, Phase, RunStart, Traffic
 
@@ -79,7 +79,7 @@ class Reporter:
         self._untold: list[PartitionStatus] = []
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._synced: dict[PartitionCopy, RunStart] = {}
-        self._metrics_at = time.monotonic()
+        self._metrics_at = now_s()
         self._metrics_ms = now_ms()
 
     @property
@@ -253,9 +253,9 @@ class Reporter:
         return syncs
 
     def _due_metrics(self, copies: Sequence[PartitionCopy], now_ms: int) -> list[RawMetric]:
-        if time.monotonic() - self._metrics_at < self._config.metrics_interval.total_seconds():
+        if now_s() - self._metrics_at < self._config.metrics_interval.total_seconds():
             return []
-        self._metrics_at = time.monotonic()
+        self._metrics_at = now_s()
         interval_ms, self._metrics_ms = now_ms - self._metrics_ms, now_ms
         records = []
         for copy in copies:

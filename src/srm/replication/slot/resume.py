@@ -21,7 +21,6 @@ except for records at the very end, and those are missing on the target again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
@@ -30,6 +29,7 @@ from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run, coalesce
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.clock import now_s
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.walk import Comparison, SourceWalk
@@ -79,8 +79,8 @@ class Resumed:
 
 async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
     """Yield the target's batches up to, and as the last one, the marker of the claim."""
-    deadline = time.monotonic() + _MARKER_DEADLINE_S
-    while time.monotonic() < deadline:
+    deadline = now_s() + _MARKER_DEADLINE_S
+    while now_s() < deadline:
         try:
             fetched, owner = await reader.fetch(offset)
         except OutOfRangeError as error:
@@ -95,7 +95,7 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
             if _is_marker(batch, claim):
                 return
             offset = batch.last_offset + 1
-            deadline = time.monotonic() + _MARKER_DEADLINE_S
+            deadline = now_s() + _MARKER_DEADLINE_S
         del owner
     raise UnavailableError(
         f"{reader.partition}: the marker of our claim did not reach the log in "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Final
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.to_send import BatchToSend
+from srm.replication.clock import now_s
 from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
 
@@ -76,13 +76,13 @@ class TargetLink:
         return (
             self._in_flight < _MAX_IN_FLIGHT
             and self._in_flight_bytes < _IN_FLIGHT_BYTES
-            and time.monotonic() >= self._paused_until
+            and now_s() >= self._paused_until
         )
 
     def _pause(self, throttle_ms: int) -> None:
         """Send nothing while the broker's quota asks for it (KIP-219)."""
         pause = throttle_ms / 1000
-        self._paused_until = time.monotonic() + pause
+        self._paused_until = now_s() + pause
         asyncio.get_running_loop().call_later(pause + 0.001, self._pump)
 
     def _next_request(self) -> tuple[Sent, int]:

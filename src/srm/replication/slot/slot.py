@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
 from srm.errors import SrmError
 from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
 from srm.replication.slot.claim import take
 from srm.replication.slot.fetching import SourceLoop
@@ -163,7 +163,7 @@ class Slot:
         loop = asyncio.get_running_loop()
         while True:
             newest = await loop.run_in_executor(self._threads, self._feed.poll, _POLL_S)
-            self._heard_at = time.monotonic()
+            self._heard_at = now_s()
             self._heard.set()
             self._heard.clear()
             self._quota.set_share(self._feed.share())
@@ -335,7 +335,7 @@ class Slot:
 
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
-        while time.monotonic() - self._heard_at > _STALE_ASSIGNMENT_S:
+        while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
             await self._heard.wait()
 
     # ----- reporting and tasks
