@@ -248,6 +248,7 @@ class Connection:
 
     def _look_after(self) -> None:
         self._watch = None
+        self._receive()  # what is there may have been too little for an event
         if not self._waiting:
             return
         _, oldest = self._waiting[0]
