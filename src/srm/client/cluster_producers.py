@@ -59,7 +59,7 @@ class ClusterProducers:
         """
         with self._lock:
             if cluster not in self._producers:
-                properties = self._wrapped(self._settings.on(cluster))
+                properties = self._wrap(self._settings.on(cluster))
                 reported = properties.get("error_cb")
 
                 def failed(error: KafkaError) -> None:
@@ -140,7 +140,7 @@ class ClusterProducers:
         with self._lock:
             return [*self._producers.items(), *(("", producer) for producer in self._retired)]
 
-    def _wrapped(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def _wrap(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         served = ("error_cb", "stats_cb", "throttle_cb")
         return {
             name: self._serve(value) if name in served and callable(value) else value
