@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.client.settings import ClientSettings
-from srm.kafka.errors import behind
+from srm.kafka.errors import fatal_cause
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class ClusterProducers:
         try:
             call(timeout_s)
         except (KafkaException, SystemError) as error:
-            fatal = behind(error)
+            fatal = fatal_cause(error)
             if fatal is None:
                 raise
             if not self.replace(cluster, fatal.args[0]):

@@ -95,7 +95,7 @@ def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
 
 
 def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
-    """Whether ``whole`` goes on as ``kept`` does, once some of its first records are skipped."""
+    """Whether ``whole`` continues as ``kept`` does, once some of its first records are skipped."""
     second = kept[1:2]
     return any(
         whole[skipped] == kept[0]

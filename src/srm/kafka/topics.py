@@ -182,7 +182,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
     try:
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
     except UnavailableError as error:
-        _logger.debug("going on: %s", error)
+        _logger.debug("continuing: %s", error)
 
 
 def _operation(name: str, value: str | None) -> ConfigEntry:

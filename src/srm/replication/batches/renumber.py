@@ -76,13 +76,13 @@ def _renumber(view: memoryview, base_offset: int) -> list[tuple[int, int]]:
         expected = delta + 1
         number += 1
     if at > end:
-        raise ValueError("the last record goes on behind the batch")
+        raise ValueError("the last record reaches past the end of the batch")
     found.append((base_offset + begin, expected - begin))
     return found
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the varint (zigzag) at a place, not negative, and the place behind it."""
+    """Return the varint (zigzag) at a place, not negative, and the place after it."""
     value = view[at] & 0x7F
     shift = 0
     while view[at] > 0x7F:
