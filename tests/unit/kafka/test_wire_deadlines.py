@@ -76,7 +76,10 @@ class Peer:
 def played(scenario: Callable[[Peer], Awaitable[Any]], security: Security | None = None) -> Any:
     async def run() -> Any:
         peer = Peer()
-        server = await asyncio.start_server(peer.accept, "127.0.0.1", 0)
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # grows no more
+        listener.bind(("127.0.0.1", 0))
+        server = await asyncio.start_server(peer.accept, sock=listener)
         port = server.sockets[0].getsockname()[1]
         access = Access(security or Security("P", request_timeout_s=TIMEOUT_S))
         peer.connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
