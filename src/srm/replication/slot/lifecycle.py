@@ -13,6 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
@@ -22,19 +23,20 @@ from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
-from srm.replication.slot.claim import take
+from srm.replication.slot.claim import Claim, take
 from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.marker import until_in_force
 from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.resume import Resumed, Start, resume
 from srm.replication.slot.verdicts import Verdict
 from srm.replication.slot.walk import Comparison
 
 logger = logging.getLogger(__name__)
 
-_CLAIMS_AT_ONCE: Final = 16
 _STOPPED_RETRY_S: Final = 30.0
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
@@ -88,7 +90,8 @@ class Lifecycle:
         self._assignment_is_fresh = assignment_is_fresh
         self._load_again = load_again
         self._spawn = spawn
-        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._claims = ClaimPermits()
+        self._walks = WalkPermits()
         self._placement = Placement(
             source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
         )
@@ -184,26 +187,39 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        async with self._claiming:
+        source_node = await self._source.leader(copy.source)
+        target_node = await self._target.leader(copy.target)
+        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
+            _, target_end = await self._target.log_range(copy.target)
             claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
-            resumed = await resume(
-                LogReader(
-                    self._source, copy.source, copy.source_id, read_committed=self._read_committed
-                ),
-                LogReader(self._target, copy.target, copy.target_id, read_committed=False),
-                copy.known_start(),
-                claim,
-                Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
-            )
+        await until_in_force(target, target_end, claim)
+        resumed = await self._walks.walk(
+            (source_node, target_node), partial(self._resume, copy, claim)
+        )
         if copy.attempt != attempt:
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    async def _resume(self, copy: PartitionCopy, claim: Claim, meter: Meter) -> Resumed:
+        committed = self._read_committed
+        return await resume(
+            MeteredReader(
+                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+            ),
+            MeteredReader(
+                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+            ),
+            copy.known_start(),
+            claim,
+            Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+        )
 
     # ----- trouble
 

@@ -92,7 +92,7 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
             if batch.last_offset < offset:
                 continue
             yield batch
-            if _is_marker(batch, claim):
+            if is_marker(batch, claim):
                 return
             offset = batch.last_offset + 1
             deadline = now_s() + _MARKER_DEADLINE_S
@@ -103,7 +103,8 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
     )
 
 
-def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id
