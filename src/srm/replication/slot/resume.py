@@ -30,6 +30,7 @@ from srm.domain.offset_map import Run, coalesce
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
+from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.walk import Comparison, SourceWalk
@@ -47,7 +48,9 @@ class Start:
     of a topic that had the name before. Without a position (``has_position``) both logs are walked
     from their starts. ``damaged`` are map blocks to write again; ``last_block`` is the one behind
     which the map goes on. After the source was ``truncated`` at ``source_next``, records of ours
-    that it does not hold say nothing about those that have taken their offsets.
+    that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
+    the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
+    the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
     """
 
     source_next: int
@@ -60,6 +63,8 @@ class Start:
     damaged: tuple[BlockKey, ...] = ()
     last_block: BlockKey | None = None
     truncated: bool = False
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Resumed:
     """The proven position, the runs found on the way, and what is strange about the logs.
 
     ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
-    none, or where less than a batch was found behind it.
+    none, or where less than a batch was found behind it. ``target_epoch`` is that of the marker.
     """
 
     source_next: int
@@ -75,6 +80,7 @@ class Resumed:
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
     source_epoch: int = -1
+    target_epoch: int = -1
 
 
 async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
@@ -133,9 +139,9 @@ async def resume(
     strays: set[tuple[int, int]] = set()
     runs: list[Run] = []
     foreign: list[tuple[int, int]] = []
-    target_next = start.target_next
+    target_next, target_epoch = start.target_next, -1
     async for batch in _until_marker(target, start.target_next, claim):
-        target_next = batch.last_offset + 1
+        target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
             claims.add(producer)
@@ -153,5 +159,10 @@ async def resume(
             foreign.append((first, target_next))
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
     return Resumed(
-        walk.source_next, target_next, coalesce(runs), (*told, *walk.notes()), walk.source_epoch
+        walk.source_next,
+        target_next,
+        coalesce(runs),
+        (*told, *walk.notes()),
+        walk.source_epoch,
+        target_epoch,
     )
