@@ -40,6 +40,8 @@ _STOPPED_RETRY_S: Final = 30.0
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
+_WATCH_S: Final = 30.0
+_ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 _POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
 
@@ -164,6 +166,27 @@ class Lifecycle:
             return
         self._placement.put(copy, source_node, target_node)
         if copy.phase is Phase.IDLE and (copy.needs_claim or is_short):
+            self.claim(copy)
+
+    async def watch_targets(self) -> None:
+        """Look from time to time whether targets lost what waits for nothing more to be copied."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = list(self.copies.values())
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_target(copy) for copy in some))
+
+    async def _look_at_target(self, copy: PartitionCopy) -> None:
+        if not (copy.is_idle and copy.has_position):
+            return  # what is sent, or claimed, is compared anyway
+        attempt = copy.attempt
+        try:
+            is_short = await self._is_target_short(copy)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.target, error)
+            return
+        if is_short and copy.attempt == attempt and copy.is_idle:
             self.claim(copy)
 
     async def _is_target_short(self, copy: PartitionCopy) -> bool:

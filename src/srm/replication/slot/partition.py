@@ -208,6 +208,11 @@ class PartitionCopy:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be written, and nobody finds that out."""
+        return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
+
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
         self.map.add([Run(source_offset, self.target_next, 0)])

@@ -91,7 +91,8 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
             fetched, owner = await reader.fetch(offset)
         except OutOfRangeError as error:
             if error.log_start <= offset:
-                raise
+                # It was cut off after it had been compared with the position: compare again.
+                raise UnavailableError(f"{error}: asked again") from error
             offset = error.log_start
             continue
         for batch in batches(fetched.records):
@@ -128,8 +129,7 @@ async def resume(
 
     Raises:
         IntegrityError: the position cannot be decided.
-        DataLossError: the target's log ends before the known position.
-        UnavailableError: a broker does not answer.
+        UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
     walk = SourceWalk(
         source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
@@ -158,6 +158,7 @@ async def resume(
             first = foreign.pop()[0] if adjoins else batch.base_offset
             foreign.append((first, target_next))
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    told += await _gone_unmapped(target, start, walk.source_next, found=bool(runs))
     return Resumed(
         walk.source_next,
         target_next,
@@ -166,3 +167,19 @@ async def resume(
         walk.source_epoch,
         target_epoch,
     )
+
+
+async def _gone_unmapped(
+    target: LogReader, start: Start, source_next: int, *, found: bool
+) -> list[str]:
+    """Tell what retention has taken from the target before the map could tell of it."""
+    log_start, _ = await target.wire.log_range(target.partition)
+    if log_start <= start.target_next or start.fresh:
+        return []
+    gone = (
+        f"target offsets {start.target_next} to {log_start} were deleted there before they were "
+        "in the map"
+    )
+    if found:
+        return [f"{gone}: what stood there, from source offset {start.source_next} on, is a hole"]
+    return [f"{gone}: what they held of source offsets from {source_next} on is copied again"]

@@ -162,6 +162,7 @@ class Slot:
         self._reporter.remember(before.notes)
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
+        self._spawn(self._partitions.watch_targets())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):

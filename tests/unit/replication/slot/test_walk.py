@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
 from srm.domain.topics import TopicPartition
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
@@ -182,6 +182,25 @@ def test_a_target_that_retention_shortened_is_walked_from_where_it_begins() -> N
 
     assert found.source_next == 10
     assert pairs(found) == {t: s for t, s in where.items() if t >= 6}
+
+
+def test_what_retention_took_from_the_target_before_the_map_told_of_it_is_told() -> None:
+    source = [Record(1000 + i, 1000 + i, b"k", b"%d" % i) for i in range(600)]
+    target = Log([marker(1500, OURS, 3)], log_start=1500)
+    start = Start(1000, 1000, frozenset({OURS}))
+
+    found = walked(log_of(source, [50], 1600, -1, start=1000), target, start, Comparison())
+
+    [note] = found.notes
+    assert "target offsets 1000 to 1500 were deleted there before they were in the map" in note
+    assert note.endswith("source offsets from 1000 on is copied again")
+
+
+def test_a_target_that_is_cut_off_behind_our_back_is_compared_again() -> None:
+    target = Log([marker(50, OURS, 3)])
+
+    with pytest.raises(UnavailableError, match="asked again"):
+        walked(log_of([Record(0, 1, b"k", b"v")], [1], 1, -1), target, Start(0, 60), Comparison())
 
 
 def test_records_left_out_are_a_hole_and_told() -> None:
