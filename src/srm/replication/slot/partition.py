@@ -141,6 +141,7 @@ class PartitionCopy:
         self.has_position = start.has_position
         self.has_lost_start = False
         self._fresh = start.fresh
+        self._is_unproven = False
         self._truncated = False
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
@@ -268,6 +269,7 @@ class PartitionCopy:
         self.go_back_to(source_start)
         self.target_next = target_start
         self.has_position = True
+        self._is_unproven = True
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
@@ -314,7 +316,7 @@ class PartitionCopy:
         self.target_next = resumed.target_next
         self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
         self.in_doubt = False
-        self._fresh = self._truncated = False
+        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -337,7 +339,8 @@ class PartitionCopy:
             self.target_next,
             self.map.producer_ids,
             fresh=self._fresh,
-            has_position=self.has_position,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
             truncated=self._truncated,
             target_epoch=self.target_epoch,
             written_by=self.written_by,

@@ -21,17 +21,18 @@ except for records at the very end, and those are missing on the target again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run, coalesce
-from srm.errors import UnavailableError
+from srm.errors import IntegrityError, UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import Claim
+from srm.replication.slot.find_place import NoPlace, Place, find_place
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.walk import Comparison, SourceWalk
 
@@ -51,6 +52,8 @@ class Start:
     that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
     the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
     the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
+    ``has_former`` says that records of a topic are known to have been copied that had the name
+    before.
     """
 
     source_next: int
@@ -65,6 +68,7 @@ class Start:
     truncated: bool = False
     target_epoch: int = -1
     written_by: ProducerId | None = None
+    has_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,71 @@ def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
     )
 
 
+class _OurBatches:
+    """Knows copies among the batches of the target, which it is shown in their order."""
+
+    def __init__(self, producer_ids: Collection[int]) -> None:
+        self._ids = producer_ids
+        self._claims: set[tuple[int, int]] = set()
+        self._strays: set[tuple[int, int]] = set()
+
+    def is_copy(self, batch: BatchHeader) -> bool:
+        """Whether the batch was written under a claim of ours."""
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            self._claims.add(producer)
+            self._strays.discard(producer)
+            return False
+        if batch.base_offset == 0:
+            self._strays.add(producer)
+        if producer in self._strays:
+            return False
+        claimed = producer in self._claims and not batch.is_transactional
+        return claimed or batch.producer_id in self._ids
+
+
+async def _where_logs_meet(
+    source: LogReader, target: LogReader, start: Start, claim: Claim, *, accepts_loss: bool
+) -> tuple[Start, str]:
+    """Begin where both logs hold the same, if one begins far after the other; also say so.
+
+    Records of the source are passed only if the target's log was trimmed, and those of the target
+    only if the source's was, or a topic had the name before: the others have to be proven.
+
+    Raises:
+        IntegrityError: the logs were trimmed, and hold nothing but what comes again and again.
+    """
+    source_start, _ = await source.wire.log_range(source.partition)
+    target_start, _ = await target.wire.log_range(target.partition)
+    source_from = max(start.source_next, source_start)
+    target_from = max(start.target_next, target_start)
+    ours = _OurBatches(start.producer_ids | {claim.producer.id})
+    place = await find_place(source, target, source_from, target_from, ours.is_copy)
+    if place is NoPlace.UNCLEAR:
+        if (source_start or target_start) and not accepts_loss:
+            raise IntegrityError(
+                f"{target.partition}: without a map it cannot be told where the logs meet: "
+                f"{place.value}: position undecidable, compare with 'srm verify'; "
+                "data.loss.policy=continue copies on"
+            )
+        return replace(start, fresh=start.has_former), ""
+    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+        return start, ""
+    passes_source, passes_target = (
+        place.source_next > source_from,
+        place.target_next > target_from,
+    )
+    if passes_source and not target_start:
+        return replace(start, fresh=start.has_former), ""
+    if passes_target and not (source_start or start.has_former):
+        return start, ""
+    met = replace(start, source_next=place.source_next, target_next=place.target_next, fresh=False)
+    return met, (
+        f"without a map: source offset {place.source_next} was found at target offset "
+        f"{place.target_next}; what stands before them in both logs is not in the map"
+    )
+
+
 async def resume(
     source: LogReader,
     target: LogReader,
@@ -131,34 +200,33 @@ async def resume(
         IntegrityError: the position cannot be decided.
         UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
+    known, met = start, ""
+    if start.fresh or not start.has_position:
+        start, met = await _where_logs_meet(
+            source, target, start, claim, accepts_loss=comparison.accepts_loss
+        )
     walk = SourceWalk(
         source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
     )
-    ours = start.producer_ids | {claim.producer.id}
-    claims: set[tuple[int, int]] = set()
-    strays: set[tuple[int, int]] = set()
+    ours = _OurBatches(start.producer_ids | {claim.producer.id})
     runs: list[Run] = []
     foreign: list[tuple[int, int]] = []
     target_next, target_epoch = start.target_next, -1
     async for batch in _until_marker(target, start.target_next, claim):
         target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
-        producer = batch.producer_id, batch.producer_epoch
-        if batch.is_control:
-            claims.add(producer)
-            strays.discard(producer)
-        elif batch.base_offset == 0:
-            strays.add(producer)
+        is_copy = ours.is_copy(batch)
         if batch.is_control or batch.record_count == 0:
             continue
-        claimed = producer in claims and not batch.is_transactional
-        if producer not in strays and (claimed or batch.producer_id in ours):
+        if is_copy:
             runs.extend(await walk.match(batch, start.target_next))
         else:
             adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
             first = foreign.pop()[0] if adjoins else batch.base_offset
             foreign.append((first, target_next))
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
-    told += await _gone_unmapped(target, start, walk.source_next, found=bool(runs))
+    told += [met] if met else []
+    if known.has_position and not known.fresh:
+        told += await _gone_unmapped(target, start, walk.source_next, found=bool(runs))
     return Resumed(
         walk.source_next,
         target_next,
@@ -174,7 +242,7 @@ async def _gone_unmapped(
 ) -> list[str]:
     """Tell what retention has taken from the target before the map could tell of it."""
     log_start, _ = await target.wire.log_range(target.partition)
-    if log_start <= start.target_next or start.fresh:
+    if log_start <= start.target_next:
         return []
     gone = (
         f"target offsets {start.target_next} to {log_start} were deleted there before they were "

@@ -16,6 +16,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
+from srm.replication.batches.rebuild import decode
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader
@@ -43,6 +44,16 @@ class Log:
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         del partition
         return self.start, self.end
+
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        del partition
+        found = [
+            record.offset
+            for raw in self._batches
+            for record in decode(next(batches(memoryview(raw))), self.start)
+            if record.timestamp >= time_ms
+        ]
+        return min(found, default=self.end)
 
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         del node, options
