@@ -21,7 +21,7 @@ except for records at the very end, and those are missing on the target again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,9 +33,13 @@ from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
-from srm.replication.slot.walk import Comparison, SourceWalk
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
+_TELL_EVERY_S: Final = 1.0
+_MOST_RUNS: Final = 1 << 16
+"""Runs after which they are handed out before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,32 @@ class Resumed:
     target_epoch: int = -1
 
 
-async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
-    """Yield the target's batches up to, and as the last one, the marker of the claim."""
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """How far a walk is: at target offset ``at`` of ``end``.
+
+    ``settled`` is the proven place before it, if there is one at the moment, with the runs found
+    since the last one; ``target_epoch`` is the leader epoch of the target's batch before it.
+    """
+
+    at: int
+    end: int
+    settled: Settled | None
+    target_epoch: int
+
+    @property
+    def text(self) -> str:
+        """What the status says meanwhile."""
+        return f"walking the logs: target offset {self.at} of {self.end}"
+
+
+async def _until_marker(
+    reader: LogReader, offset: int, claim: Claim, walk: SourceWalk
+) -> AsyncIterator[tuple[BatchHeader, int]]:
+    """Yield the target's batches up to, and as the last one, the marker of the claim.
+
+    With each comes the log's end.
+    """
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
@@ -94,11 +122,12 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
                 # It was cut off after it had been compared with the position: compare again.
                 raise UnavailableError(f"{error}: asked again") from error
             offset = error.log_start
+            walk.begin_target_at(offset)
             continue
         for batch in batches(fetched.records):
             if batch.last_offset < offset:
                 continue
-            yield batch
+            yield batch, fetched.high_watermark
             if _is_marker(batch, claim):
                 return
             offset = batch.last_offset + 1
@@ -108,6 +137,21 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
         f"{reader.partition}: the marker of our claim did not reach the log in "
         f"{_MARKER_DEADLINE_S:.0f} s"
     )
+
+
+def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
+    """Begin at the known position; without one, at the beginning of the target."""
+    known = start.target_next if start.has_position else 0
+    walk = SourceWalk(
+        source,
+        (start.source_next, known),
+        comparison,
+        fresh=start.fresh,
+        truncated=start.truncated,
+    )
+    if start.target_next > known:
+        walk.begin_target_at(start.target_next)
+    return walk
 
 
 def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
@@ -124,23 +168,32 @@ async def resume(
     start: Start,
     claim: Claim,
     comparison: Comparison,
+    progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
     """Walk both logs from ``start`` to the marker of the claim.
+
+    Args:
+        source: reads the source.
+        target: reads the target, uncommitted records too.
+        start: what is known.
+        claim: ours, taken already.
+        comparison: how records are compared.
+        progress: is told each second how far a long walk is; the runs that it gets are proven, and
+            not told again in the end. They may be written down at once, with the position.
 
     Raises:
         IntegrityError: the position cannot be decided.
         UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
-    walk = SourceWalk(
-        source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
-    )
+    walk = _begin_walk(source, start, comparison)
     ours = start.producer_ids | {claim.producer.id}
     claims: set[tuple[int, int]] = set()
     strays: set[tuple[int, int]] = set()
-    runs: list[Run] = []
     foreign: list[tuple[int, int]] = []
+    found: list[Run] = []
     target_next, target_epoch = start.target_next, -1
-    async for batch in _until_marker(target, start.target_next, claim):
+    told_at = now_s()
+    async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
         target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
@@ -148,23 +201,34 @@ async def resume(
             strays.discard(producer)
         elif batch.base_offset == 0:
             strays.add(producer)
-        if batch.is_control or batch.record_count == 0:
-            continue
         claimed = producer in claims and not batch.is_transactional
-        if producer not in strays and (claimed or batch.producer_id in ours):
-            runs.extend(await walk.match(batch, start.target_next))
+        if batch.is_control:
+            walk.pass_over(batch)
+        elif producer not in strays and (claimed or batch.producer_id in ours):
+            await walk.match(batch)
         else:
-            adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
-            first = foreign.pop()[0] if adjoins else batch.base_offset
-            foreign.append((first, target_next))
+            walk.pass_over(batch)
+            if batch.record_count:
+                adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
+                first = foreign.pop()[0] if adjoins else batch.base_offset
+                foreign.append((first, target_next))
+        if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
+            told_at = now_s()
+            settled = walk.settled()
+            if progress is not None:
+                progress(Walked(target_next, log_end, settled, target_epoch))
+            elif settled is not None:
+                found += settled.runs
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
-    told += await _gone_unmapped(target, start, walk.source_next, found=bool(runs))
+    place = await walk.decide()
+    found += place.runs.take()
+    told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
-        walk.source_next,
+        place.source_next,
         target_next,
-        coalesce(runs),
-        (*told, *walk.notes()),
-        walk.source_epoch,
+        coalesce(found),
+        (*told, *walk.notes(place)),
+        place.epoch if not place.copies else -1,
         target_epoch,
     )
 
