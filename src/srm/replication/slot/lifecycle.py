@@ -29,9 +29,9 @@ from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
-from srm.replication.slot.walk import Comparison
 
 logger = logging.getLogger(__name__)
 

@@ -21,22 +21,26 @@ except for records at the very end, and those are missing on the target again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run, coalesce
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import Claim
-from srm.replication.slot.find_place import NoPlace, Place, find_place
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
-from srm.replication.slot.walk import Comparison, SourceWalk
+from srm.replication.slot.meeting import OurBatches, begin_where_logs_meet
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
+_TELL_EVERY_S: Final = 1.0
+_MOST_RUNS: Final = 1 << 16
+"""Runs after which they are handed out before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,32 @@ class Resumed:
     target_epoch: int = -1
 
 
-async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
-    """Yield the target's batches up to, and as the last one, the marker of the claim."""
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """How far a walk is: at target offset ``at`` of ``end``.
+
+    ``settled`` is the proven place before it, if there is one at the moment, with the runs found
+    since the last one; ``target_epoch`` is the leader epoch of the target's batch before it.
+    """
+
+    at: int
+    end: int
+    settled: Settled | None
+    target_epoch: int
+
+    @property
+    def text(self) -> str:
+        """What the status says meanwhile."""
+        return f"walking the logs: target offset {self.at} of {self.end}"
+
+
+async def _until_marker(
+    reader: LogReader, offset: int, claim: Claim, walk: SourceWalk
+) -> AsyncIterator[tuple[BatchHeader, int]]:
+    """Yield the target's batches up to, and as the last one, the marker of the claim.
+
+    With each comes the log's end.
+    """
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
@@ -98,11 +126,12 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
                 # It was cut off after it had been compared with the position: compare again.
                 raise UnavailableError(f"{error}: asked again") from error
             offset = error.log_start
+            walk.begin_target_at(offset)
             continue
         for batch in batches(fetched.records):
             if batch.last_offset < offset:
                 continue
-            yield batch
+            yield batch, fetched.high_watermark
             if _is_marker(batch, claim):
                 return
             offset = batch.last_offset + 1
@@ -114,76 +143,26 @@ async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIt
     )
 
 
+def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
+    """Begin at the known position; without one, at the beginning of the target."""
+    known = start.target_next if start.has_position else 0
+    walk = SourceWalk(
+        source,
+        (start.source_next, known),
+        comparison,
+        fresh=start.fresh,
+        truncated=start.truncated,
+    )
+    if start.target_next > known:
+        walk.begin_target_at(start.target_next)
+    return walk
+
+
 def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id
         and batch.producer_epoch == claim.producer.epoch
-    )
-
-
-class _OurBatches:
-    """Knows copies among the batches of the target, which it is shown in their order."""
-
-    def __init__(self, producer_ids: Collection[int]) -> None:
-        self._ids = producer_ids
-        self._claims: set[tuple[int, int]] = set()
-        self._strays: set[tuple[int, int]] = set()
-
-    def is_copy(self, batch: BatchHeader) -> bool:
-        """Whether the batch was written under a claim of ours."""
-        producer = batch.producer_id, batch.producer_epoch
-        if batch.is_control:
-            self._claims.add(producer)
-            self._strays.discard(producer)
-            return False
-        if batch.base_offset == 0:
-            self._strays.add(producer)
-        if producer in self._strays:
-            return False
-        claimed = producer in self._claims and not batch.is_transactional
-        return claimed or batch.producer_id in self._ids
-
-
-async def _where_logs_meet(
-    source: LogReader, target: LogReader, start: Start, claim: Claim, *, accepts_loss: bool
-) -> tuple[Start, str]:
-    """Begin where both logs hold the same, if one begins far after the other; also say so.
-
-    Records of the source are passed only if the target's log was trimmed, and those of the target
-    only if the source's was, or a topic had the name before: the others have to be proven.
-
-    Raises:
-        IntegrityError: the logs were trimmed, and hold nothing but what comes again and again.
-    """
-    source_start, _ = await source.wire.log_range(source.partition)
-    target_start, _ = await target.wire.log_range(target.partition)
-    source_from = max(start.source_next, source_start)
-    target_from = max(start.target_next, target_start)
-    ours = _OurBatches(start.producer_ids | {claim.producer.id})
-    place = await find_place(source, target, source_from, target_from, ours.is_copy)
-    if place is NoPlace.UNCLEAR:
-        if (source_start or target_start) and not accepts_loss:
-            raise IntegrityError(
-                f"{target.partition}: without a map it cannot be told where the logs meet: "
-                f"{place.value}: position undecidable, compare with 'srm verify'; "
-                "data.loss.policy=continue copies on"
-            )
-        return replace(start, fresh=start.has_former), ""
-    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
-        return start, ""
-    passes_source, passes_target = (
-        place.source_next > source_from,
-        place.target_next > target_from,
-    )
-    if passes_source and not target_start:
-        return replace(start, fresh=start.has_former), ""
-    if passes_target and not (source_start or start.has_former):
-        return start, ""
-    met = replace(start, source_next=place.source_next, target_next=place.target_next, fresh=False)
-    return met, (
-        f"without a map: source offset {place.source_next} was found at target offset "
-        f"{place.target_next}; what stands before them in both logs is not in the map"
     )
 
 
@@ -193,46 +172,62 @@ async def resume(
     start: Start,
     claim: Claim,
     comparison: Comparison,
+    progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
     """Walk both logs from ``start`` to the marker of the claim.
+
+    Args:
+        source: reads the source.
+        target: reads the target, uncommitted records too.
+        start: what is known.
+        claim: ours, taken already.
+        comparison: how records are compared.
+        progress: is told each second how far a long walk is; the runs that it gets are proven, and
+            not told again in the end. They may be written down at once, with the position.
 
     Raises:
         IntegrityError: the position cannot be decided.
         UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
+    producer_ids = start.producer_ids | {claim.producer.id}
     known, met = start, ""
     if start.fresh or not start.has_position:
-        start, met = await _where_logs_meet(
-            source, target, start, claim, accepts_loss=comparison.accepts_loss
-        )
-    walk = SourceWalk(
-        source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
-    )
-    ours = _OurBatches(start.producer_ids | {claim.producer.id})
-    runs: list[Run] = []
+        start, met = await begin_where_logs_meet(source, target, start, producer_ids)
+    walk = _begin_walk(source, start, comparison)
+    ours = OurBatches(producer_ids)
     foreign: list[tuple[int, int]] = []
+    found: list[Run] = []
     target_next, target_epoch = start.target_next, -1
-    async for batch in _until_marker(target, start.target_next, claim):
+    told_at = now_s()
+    async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
         target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
-        is_copy = ours.is_copy(batch)
-        if batch.is_control or batch.record_count == 0:
-            continue
-        if is_copy:
-            runs.extend(await walk.match(batch, start.target_next))
+        if ours.is_copy(batch):
+            await walk.match(batch)
         else:
-            adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
-            first = foreign.pop()[0] if adjoins else batch.base_offset
-            foreign.append((first, target_next))
+            walk.pass_over(batch)
+            if batch.record_count and not batch.is_control:
+                adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
+                first = foreign.pop()[0] if adjoins else batch.base_offset
+                foreign.append((first, target_next))
+        if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
+            told_at = now_s()
+            settled = walk.settled()
+            if progress is not None:
+                progress(Walked(target_next, log_end, settled, target_epoch))
+            elif settled is not None:
+                found += settled.runs
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    place = await walk.decide()
+    found += place.runs.take()
     told += [met] if met else []
     if known.has_position and not known.fresh:
-        told += await _gone_unmapped(target, start, walk.source_next, found=bool(runs))
+        told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
-        walk.source_next,
+        place.source_next,
         target_next,
-        coalesce(runs),
-        (*told, *walk.notes()),
-        walk.source_epoch,
+        coalesce(found),
+        (*told, *walk.notes(place)),
+        place.epoch if not place.copies else -1,
         target_epoch,
     )
 
