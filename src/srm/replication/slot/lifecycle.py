@@ -277,6 +277,11 @@ class Lifecycle:
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
+    async def _judge_topic(self, copy: PartitionCopy, attempt: int, error: int) -> None:
+        verdict = await verdicts.judge_topic(copy, self._source, error)
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)
+
     def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
         match verdict:
             case verdicts.Stop():
@@ -286,6 +291,9 @@ class Lifecycle:
             case verdicts.Doubt():
                 copy.doubt()
                 self._settle_doubt(copy)
+            case verdicts.TopicUnknown(error):
+                self._placement.remove(copy)
+                self._run(copy, self._judge_topic(copy, copy.attempt, error))
             case verdicts.BlameRecord(produced):
                 self._blame_record(copy, produced)
             case verdicts.Walk(source_start):
