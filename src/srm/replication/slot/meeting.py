@@ -19,21 +19,22 @@ class OurBatches:
 
     def __init__(self, producer_ids: Collection[int]) -> None:
         self._ids = producer_ids
-        self._claims: set[tuple[int, int]] = set()
+        self.claims: set[tuple[int, int]] = set()
+        """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
 
     def is_copy(self, batch: BatchHeader) -> bool:
         """Whether the batch was written under a claim of ours."""
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
-            self._claims.add(producer)
+            self.claims.add(producer)
             self._strays.discard(producer)
             return False
         if batch.base_offset == 0:
             self._strays.add(producer)
         if producer in self._strays:
             return False
-        claimed = producer in self._claims and not batch.is_transactional
+        claimed = producer in self.claims and not batch.is_transactional
         return claimed or batch.producer_id in self._ids
 
 
@@ -64,7 +65,13 @@ async def begin_where_logs_meet(
         return replace(start, fresh=start.has_former), ""
     if passes_target and not (source_start or start.has_former):
         return start, ""
-    met = replace(start, source_next=place.source_next, target_next=place.target_next, fresh=False)
+    met = replace(
+        start,
+        source_next=place.source_next,
+        target_next=place.target_next,
+        fresh=False,
+        has_position=True,
+    )
     return met, (
         f"without a map: source offset {place.source_next} was found at target offset "
         f"{place.target_next}; what stands before them in both logs is not in the map"

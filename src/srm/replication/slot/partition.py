@@ -140,6 +140,9 @@ class PartitionCopy:
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
@@ -322,8 +325,16 @@ class PartitionCopy:
         self.reason = ""
         self.blocked = None
 
-    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+    ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
@@ -332,12 +343,22 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
         return Start(
             self.source_next,
             self.target_next,
-            self.map.producer_ids,
+            self.map.producer_ids | self._claimed_ids,
             fresh=self._fresh,
             has_position=not self._is_unproven,
             has_former=self.start.has_former,

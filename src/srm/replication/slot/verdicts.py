@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from srm.errors import FencedError, SrmError
+from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.ports import Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
@@ -22,13 +22,16 @@ class Stop:
     """Rest with a reason: for a moment if trying again may help, else for longer.
 
     ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
-    ``target``) whose leaders have to be asked for again.
+    ``target``) whose leaders have to be asked for again. ``retry_s`` is how long, where that is
+    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim.
     """
 
     reason: str
     retriable: bool = True
     blocked: tuple[int, int] | None = None
     stale_leader: str = ""
+    retry_s: float | None = None
+    is_undecidable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,11 @@ def judge_error(error: SrmError) -> Verdict:
     """Claiming, resuming or finding the leaders failed."""
     if isinstance(error, FencedError):
         return Fenced(str(error))
-    return Stop(str(error), retriable=error.retriable)
+    return Stop(
+        str(error),
+        retriable=error.retriable,
+        is_undecidable=isinstance(error, IntegrityError),
+    )
 
 
 def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdict:

@@ -72,9 +72,11 @@ class Log:
         return Fetched(0, [part], None)
 
 
-def walked(source: Log, target: Log, start: Start, comparison: Comparison) -> Resumed:
+def walked(
+    source: Log, target: Log, start: Start, comparison: Comparison, claim: Claim | None = CLAIM
+) -> Resumed:
     readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(resume(*readers, start, CLAIM, comparison))
+    return asyncio.run(resume(*readers, start, claim, comparison))
 
 
 def log_of(
