@@ -49,6 +49,7 @@ from srm.kafka.wire.leader_epochs import EpochEndRequest
 from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security_probe import refusal
+from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
 from srm.replication.ports import (
     Fetched,
@@ -171,6 +172,23 @@ class WireCluster:
             await self._offset(partition, EARLIEST),
             await self._offset(partition, LATEST),
         )
+
+    async def topic_id(self, topic: str) -> bytes | None:
+        """See the port."""
+
+        async def once() -> bytes | None:
+            error, topic_id = topic_id_of(await self._brokers.call_any(TopicIdRequest(topic)))
+            if error == codes.UNKNOWN_TOPIC:
+                return None
+            self._check(error, f"finding {topic}", on_topic("Describe", topic))
+            return topic_id
+
+        return await self._persistently(once)
+
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """See the port."""
+        found = await self._offset(partition, max(0, time_ms))
+        return found if found >= 0 else await self._offset(partition, LATEST)
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """See the port."""

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from srm.errors import UnavailableError
 from srm.replication.ports import FetchedPartition
-from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.log_reader import FETCH_BYTES, LogReader
 
 T = TypeVar("T")
 
@@ -85,9 +85,11 @@ class MeteredReader(LogReader):
 
     meter: Meter
 
-    async def fetch(self, offset: int) -> tuple[FetchedPartition, object]:
+    async def fetch(
+        self, offset: int, max_bytes: int = FETCH_BYTES
+    ) -> tuple[FetchedPartition, object]:
         """See :meth:`LogReader.fetch`."""
-        fetched, owner = await LogReader.fetch(self, offset)
+        fetched, owner = await LogReader.fetch(self, offset, max_bytes)
         self.meter.read(len(fetched.records))
         return fetched, owner
 
