@@ -176,7 +176,7 @@ class SourceWalk:
         """Match a batch by its bytes with the next one of the source."""
         [place, *others] = self._places
         ahead = self._ahead
-        if others or place.credit or place.at != ahead.opened or not batch.is_dense:
+        if others or place.credit or place.owed or place.at != ahead.opened or not batch.is_dense:
             return False
         theirs = await ahead.next_batch()
         if theirs is None or not (place.begun or self._begins_here):
@@ -252,6 +252,8 @@ class SourceWalk:
         for offset, length in ahead.stretches(place.at, count) if count else ():
             place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
             target += length
+        if place.owed:
+            place.owed.difference_update(hash(record.key) for record in piece[:count])
         self._target_next = target
         return count
 
