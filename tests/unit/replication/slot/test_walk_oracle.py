@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log, pairs, walked
+from tests.unit.replication.slot.test_walk import OURS, Log, pairs, walked
 
 from srm.errors import IntegrityError
 from srm.replication.slot.resume import Start
@@ -22,7 +22,7 @@ BEFORE = 5
 class History:
     """What happened: the source as written, where each record was copied to, what is left.
 
-    ``markers`` are target offsets of markers of ours between the copies that are left of ``claims``.
+    ``claims`` are target offsets of our markers between the copies, ``markers`` those left of them.
     """
 
     source: list[Record]
