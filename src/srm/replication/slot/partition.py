@@ -140,7 +140,11 @@ class PartitionCopy:
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
+        self._is_unproven = False
         self._truncated = False
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
@@ -268,6 +272,7 @@ class PartitionCopy:
         self.go_back_to(source_start)
         self.target_next = target_start
         self.has_position = True
+        self._is_unproven = True
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
@@ -314,14 +319,22 @@ class PartitionCopy:
         self.target_next = resumed.target_next
         self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
         self.in_doubt = False
-        self._fresh = self._truncated = False
+        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
 
-    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+    ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
@@ -330,14 +343,25 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
         return Start(
             self.source_next,
             self.target_next,
-            self.map.producer_ids,
+            self.map.producer_ids | self._claimed_ids,
             fresh=self._fresh,
-            has_position=self.has_position,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
             truncated=self._truncated,
             target_epoch=self.target_epoch,
             written_by=self.written_by,

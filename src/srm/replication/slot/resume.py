@@ -31,9 +31,10 @@ from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
-from srm.replication.slot.claim import Claim
+from srm.replication.slot.claim import LAST_EPOCH, Claim
 from srm.replication.slot.evidence import Runs
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.meeting import OurBatches, begin_where_logs_meet
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.walk import Settled, SourceWalk
 
@@ -56,6 +57,8 @@ class Start:
     that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
     the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
     the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
+    ``has_former`` says that records of a topic are known to have been copied that had the name
+    before.
     """
 
     source_next: int
@@ -70,6 +73,7 @@ class Start:
     truncated: bool = False
     target_epoch: int = -1
     written_by: ProducerId | None = None
+    has_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Resumed:
 
     ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
     none, or where less than a batch was found behind it. ``target_epoch`` is that of the marker.
+    The producer id ``has_rotated`` where the claim's is another one because the epochs of the old
+    one are used up: the marker does not shut out who still holds the last one.
     """
 
     source_next: int
@@ -86,6 +92,7 @@ class Resumed:
     notes: tuple[str, ...]
     source_epoch: int = -1
     target_epoch: int = -1
+    has_rotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +115,17 @@ class Walked:
 
 
 async def _until_marker(
-    reader: LogReader, offset: int, claim: Claim, walk: SourceWalk
+    reader: LogReader, offset: int, claim: Claim | None, walk: SourceWalk
 ) -> AsyncIterator[tuple[BatchHeader, int]]:
     """Yield the target's batches up to, and as the last one, the marker of the claim.
 
-    With each comes the log's end.
+    Without a claim up to the end that the log has now. With each comes the log's end.
     """
+    log_end = offset
+    if claim is None:
+        _, log_end = await reader.wire.log_range(reader.partition)
+        if log_end <= offset:
+            return
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
@@ -129,9 +141,9 @@ async def _until_marker(
             if batch.last_offset < offset:
                 continue
             yield batch, fetched.high_watermark
-            if _is_marker(batch, claim):
-                return
             offset = batch.last_offset + 1
+            if offset >= log_end if claim is None else _is_marker(batch, claim):
+                return
             deadline = now_s() + _MARKER_DEADLINE_S
         del owner
     raise UnavailableError(
@@ -142,15 +154,15 @@ async def _until_marker(
 
 def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
     """Begin at the known position; without one, at the beginning of the target."""
-    known = start.target_next if start.has_position else 0
+    known = (start.source_next, start.target_next) if start.has_position else (0, 0)
     walk = SourceWalk(
         source,
-        (start.source_next, known),
+        known,
         comparison,
         fresh=start.fresh,
         truncated=start.truncated,
     )
-    if start.target_next > known:
+    if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)
     return walk
 
@@ -167,7 +179,7 @@ async def resume(
     source: LogReader,
     target: LogReader,
     start: Start,
-    claim: Claim,
+    claim: Claim | None,
     comparison: Comparison,
     progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
@@ -177,7 +189,7 @@ async def resume(
         source: reads the source.
         target: reads the target, uncommitted records too.
         start: what is known.
-        claim: ours, taken already.
+        claim: ours, taken already; None to find out only whether the position can be decided.
         comparison: how records are compared.
         progress: is told each second how far a long walk is; the runs that it gets are proven, and
             not told again in the end. They may be written down at once, with the position.
@@ -186,30 +198,23 @@ async def resume(
         IntegrityError: the position cannot be decided.
         UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
+    producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
+    known, met = start, ""
+    if start.fresh or not start.has_position:
+        start, met = await begin_where_logs_meet(source, target, start, producer_ids)
     walk = _begin_walk(source, start, comparison)
-    ours = start.producer_ids | {claim.producer.id}
-    claims: set[tuple[int, int]] = set()
-    strays: set[tuple[int, int]] = set()
+    ours = OurBatches(producer_ids)
     foreign: list[tuple[int, int]] = []
     found = Runs()
     target_next, target_epoch = start.target_next, -1
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
         target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
-        producer = batch.producer_id, batch.producer_epoch
-        if batch.is_control:
-            claims.add(producer)
-            strays.discard(producer)
-        elif batch.base_offset == 0:
-            strays.add(producer)
-        claimed = producer in claims and not batch.is_transactional
-        if batch.is_control:
-            walk.pass_over(batch)
-        elif producer not in strays and (claimed or batch.producer_id in ours):
+        if ours.is_copy(batch):
             await walk.match(batch)
         else:
             walk.pass_over(batch)
-            if batch.record_count:
+            if batch.record_count and not batch.is_control:
                 adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
                 first = foreign.pop()[0] if adjoins else batch.base_offset
                 foreign.append((first, target_next))
@@ -223,14 +228,27 @@ async def resume(
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
     place = await walk.decide()
     found.extend(place.runs.take())
-    told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
+    told += [met] if met else []
+    if known.has_position and not known.fresh:
+        told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
-        place.source_next,
+        place.source_next if start.has_position else max(place.source_next, start.source_next),
         target_next,
         tuple(found.take()),
         (*told, *walk.notes(place)),
         place.epoch if not place.copies else -1,
         target_epoch,
+        claim is not None and _has_rotated(claim, known, ours),
+    )
+
+
+def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:
+    """Whether the claim has another producer id because the last epoch of the old one was used."""
+    claims = set(ours.claims)
+    if known.written_by is not None:
+        claims.add((known.written_by.id, known.written_by.epoch))
+    return any(
+        producer_id != claim.producer.id and epoch >= LAST_EPOCH for producer_id, epoch in claims
     )
 
 
@@ -239,7 +257,7 @@ async def _gone_unmapped(
 ) -> list[str]:
     """Tell what retention has taken from the target before the map could tell of it."""
     log_start, _ = await target.wire.log_range(target.partition)
-    if log_start <= start.target_next or start.fresh:
+    if log_start <= start.target_next:
         return []
     gone = (
         f"target offsets {start.target_next} to {log_start} were deleted there before they were "

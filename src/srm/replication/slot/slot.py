@@ -21,6 +21,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
@@ -111,7 +112,7 @@ class Slot:
         starts: StartReader,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
     ) -> None:
@@ -138,7 +139,7 @@ class Slot:
             target,
             reporter,
             now_ms,
-            claim_lifetime_s,
+            claim_lifetime,
             quota,
             clusters,
             assignment_is_fresh=self._assignment_is_fresh,

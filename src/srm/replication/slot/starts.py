@@ -98,9 +98,10 @@ def _start(
             last_block=last.block_key if last else None,
             target_epoch=told.target_leader_epoch if told else -1,
             written_by=_claim(told),
+            has_former=behind is not None,
         )
     if behind is not None:
-        return Start(0, behind, producer_ids, fresh=True, damaged=damaged)
+        return Start(0, behind, producer_ids, fresh=True, damaged=damaged, has_former=True)
     if producer_ids or damaged:
         return Start(0, 0, producer_ids, fresh=True, has_position=False, damaged=damaged)
     return None

@@ -119,7 +119,7 @@ def test_the_furthest_of_several_reports_counts() -> None:
 def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
 
-    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True)}
+    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True, has_former=True)}
 
 
 def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
@@ -127,7 +127,7 @@ def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
 
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [former])
 
-    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True)}
+    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True, has_former=True)}
 
 
 def test_what_is_known_of_a_former_remote_topic_says_nothing() -> None:

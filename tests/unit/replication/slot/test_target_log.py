@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
@@ -115,6 +115,7 @@ sizes = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 elections = st.lists(st.integers(0, 11), max_size=4)
 
 
+@settings(deadline=None)
 @given(sizes, elections, st.integers(0, 3))
 def test_elections_that_lose_nothing_are_no_loss(
     batch_sizes: list[int], at: list[int], markers: int
@@ -127,6 +128,7 @@ def test_elections_that_lose_nothing_are_no_loss(
     assert held(log, start).end == start.target_next
 
 
+@settings(deadline=None)
 @given(sizes, elections, st.data())
 def test_the_place_where_the_log_was_cut_is_found_however_it_grew_again(
     batch_sizes: list[int], at: list[int], data: st.DataObject

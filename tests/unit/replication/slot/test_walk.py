@@ -16,6 +16,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
+from srm.replication.batches.rebuild import decode
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader
@@ -44,6 +45,16 @@ class Log:
         del partition
         return self.start, self.end
 
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        del partition
+        found = [
+            record.offset
+            for raw in self._batches
+            for record in decode(next(batches(memoryview(raw))), self.start)
+            if record.timestamp >= time_ms
+        ]
+        return min(found, default=self.end)
+
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         del node, options
         self.fetches += 1
@@ -61,9 +72,11 @@ class Log:
         return Fetched(0, [part], None)
 
 
-def walked(source: Log, target: Log, start: Start, comparison: Comparison) -> Resumed:
+def walked(
+    source: Log, target: Log, start: Start, comparison: Comparison, claim: Claim | None = CLAIM
+) -> Resumed:
     readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(resume(*readers, start, CLAIM, comparison))
+    return asyncio.run(resume(*readers, start, claim, comparison))
 
 
 def log_of(
