@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, SrmError
+from srm.errors import DataLossError, FencedError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.clock import now_s
@@ -29,7 +29,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.resume import Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
@@ -240,7 +240,13 @@ class Lifecycle:
                 lifetime_s = await self._claim_lifetime.seconds()
                 claim = await take(self._target, self._flow, copy.target, lifetime_s)
                 copy.note_claim(claim)
-                resumed = await resume(source, target, start, claim, comparison)
+
+                def note_walk(walked: Walked) -> None:
+                    if copy.attempt != attempt:
+                        raise FencedError(f"{copy.target}: released while its logs were walked")
+                    copy.note_walk(claim, walked)
+
+                resumed = await resume(source, target, start, claim, comparison, note_walk)
         if held.end < start.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
