@@ -177,7 +177,8 @@ class WireCluster:
         """See the port."""
 
         async def once() -> bytes | None:
-            error, topic_id = topic_id_of(await self._brokers.call_any(TopicIdRequest(topic)))
+            answer = await self._brokers.call_any(TopicIdRequest(topic))
+            error, topic_id = topic_id_of(answer)
             if error == codes.UNKNOWN_TOPIC:
                 return None
             self._check(error, f"finding {topic}", on_topic("Describe", topic))

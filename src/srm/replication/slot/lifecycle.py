@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, SrmError
+from srm.errors import DataLossError, FencedError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.clock import now_s
@@ -32,7 +32,7 @@ from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, Wal
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Resumed, Start, resume
+from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
@@ -227,27 +227,28 @@ class Lifecycle:
         source_node = await self._source.leader(copy.source)
         target_node = await self._target.leader(copy.target)
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        start = copy.known_start()
         async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
+            start = copy.known_start()
             held = await held_log(target, start)
         if held.end < start.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
-        walk = partial(self._walks.walk, (source_node, target_node))
+        nodes = source_node, target_node
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
-            await walk(partial(self._resume, copy, start, None))
-        lifetime_s = await self._claim_lifetime.seconds()
+            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
         async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
             claim = await take(self._target, self._flow, copy.target, lifetime_s)
             copy.note_claim(claim)
-        await until_in_force(target, held.log_end, claim)
-        resumed = await walk(partial(self._resume, copy, start, claim))
+        await until_in_force(target, target_end, claim)
+        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
             return
         if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
@@ -257,22 +258,6 @@ class Lifecycle:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
-
-    async def _resume(
-        self, copy: PartitionCopy, start: Start, claim: Claim | None, meter: Meter
-    ) -> Resumed:
-        committed = self._read_committed
-        return await resume(
-            MeteredReader(
-                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
-            ),
-            MeteredReader(
-                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
-            ),
-            start,
-            claim,
-            Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
-        )
 
     def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
         reason = (
@@ -293,6 +278,36 @@ class Lifecycle:
         )
         self.release(copy.assigned)
         self.begin(copy.assigned, start)
+
+    async def _walk(
+        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
+    ) -> Resumed:
+        """Walk both logs from where the copy is known to stand."""
+
+        def note_walk(walked: Walked) -> None:
+            if copy.attempt != attempt:
+                raise FencedError(f"{copy.target}: released while its logs were walked")
+            if claim is not None:
+                copy.note_walk(claim, walked)
+
+        committed = self._read_committed
+        return await resume(
+            MeteredReader(
+                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+            ),
+            MeteredReader(
+                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+            ),
+            copy.known_start(),
+            claim,
+            Comparison(
+                self._records.added,
+                self._reporter.goes_on_after_loss,
+                copy.transform,
+                copy.limits.left_out,
+            ),
+            note_walk if claim is not None else None,
+        )
 
     # ----- trouble
 
