@@ -233,7 +233,10 @@ class Lifecycle:
             held = await held_log(target, start)
             if held.end == start.target_next:
                 comparison = Comparison(
-                    self._records.added, self._reporter.goes_on_after_loss, copy.transform
+                    self._records.added,
+                    self._reporter.goes_on_after_loss,
+                    copy.transform,
+                    copy.limits.left_out,
                 )
                 if copy.is_undecidable:  # a claim would change nothing, and epochs are few
                     await resume(source, target, start, None, comparison)
