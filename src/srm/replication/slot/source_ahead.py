@@ -24,9 +24,9 @@ from srm.replication.batches.transform import Transform
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of
 
-LOOK_AHEAD_RECORDS: Final = 1 << 18
 RECORD_BYTES: Final = 320
 """What an opened record takes at most, both indexes included."""
+LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
 _RUN_BYTES: Final = 1 << 18
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1

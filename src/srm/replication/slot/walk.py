@@ -176,7 +176,7 @@ class SourceWalk:
         """Match a batch by its bytes with the next one of the source."""
         [place, *others] = self._places
         ahead = self._ahead
-        if others or place.credit or place.at != ahead.opened or not batch.is_dense:
+        if others or place.credit or place.owed or place.at != ahead.opened or not batch.is_dense:
             return False
         theirs = await ahead.next_batch()
         if theirs is None or not (place.begun or self._begins_here):
@@ -210,7 +210,7 @@ class SourceWalk:
         times = array("q", [record.timestamp for record in piece]) if with_time else None
         done = 0
         while done < len(piece):
-            count = await self._match_stretch(piece[done:], contents[done:], times and times[done:])
+            count = await self._match_stretch(piece, contents, times, done)
             if not count:
                 record = piece[done]
                 self._pass_copied_holes(record.offset)
@@ -227,41 +227,43 @@ class SourceWalk:
                 self._target_next = record.offset + 1
                 count = 1
             done += count
-            await self._ahead.forget(min(place.at for place in self._places))
+        await self._ahead.forget(min(place.at for place in self._places))
 
     async def _match_stretch(
-        self, piece: Sequence[Record], contents: array[int], times: array[int] | None
+        self,
+        piece: Sequence[Record],
+        contents: array[int],
+        times: array[int] | None,
+        done: int,
     ) -> int:
         """Match records in a row where there is but one place for them; return how many."""
-        [place, *others] = self._places
-        ahead, first = self._ahead, piece[0].offset
+        place, ahead, first = self._places[0], self._ahead, piece[done].offset
         if (
-            others
+            len(self._places) > 1
             or self._lenient
-            or not (place.begun or self._begins_here)
-            or first != self._target_next
             or place.credit
-            or piece[-1].offset - first != len(piece) - 1
+            or first != self._target_next
             or not await self._opened(place.at)
+            or not (place.begun or self._begins_here)
+            or not ahead.equals(place.at, contents[done], times[done] if times else None)
             or not place.allows(ahead.offset(place.at), 0)
+            or piece[-1].offset - first != len(piece) - done - 1
         ):
             return 0
-        # Reading may have shown that the source's log begins later.
-        count = ahead.count_equal(place.at, contents, times) if self._may_match(place) else 0
+        count = ahead.count_equal(place.at, contents[done:], times and times[done:])
         target = first
-        for offset, length in ahead.stretches(place.at, count) if count else ():
+        for offset, length in ahead.stretches(place.at, count):
             place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
             target += length
+        if place.owed:
+            place.owed.difference_update(hash(record.key) for record in piece[done : done + count])
         self._target_next = target
         return count
-
-    def _may_match(self, place: Place) -> bool:
-        return place.begun or self._begins_here
 
     async def _step(self, copied: Content) -> None:
         """Advance every place over one copied record."""
         following: list[Place] = []
-        begun = any(place.begun for place in self._places)
+        begun = self._fresh and any(place.begun for place in self._places)
         for place in self._places:
             following += await self._after(place, copied, begun=begun)
             if len(following) > MOST_PLACES:
@@ -272,9 +274,13 @@ class SourceWalk:
             place.owed.discard(copied.key)
         if any(not place.begun for place in following):
             self._early.add(copied.offset, 1)
-        self._places = distinct(following) or [await self._unexplained_step(copied)]
-        if len(self._places) > 1:
+        if len(following) == 1:
+            self._places = following
+        elif following:
+            self._places = distinct(following)
             self._prune(copied)
+        else:
+            self._places = [await self._unexplained_step(copied)]
 
     async def _after(self, place: Place, copied: Content, *, begun: bool) -> list[Place]:
         """Return the places to which a copied record leads from one; it is used up by that.
@@ -328,7 +334,10 @@ class SourceWalk:
         """Leave what has become clear, and stop where too much is not."""
         if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
             self._places = [place for place in self._places if place.begun]
-        if sum(len(place.runs) for place in self._places) > MOST_RUNS:
+        if (
+            sum(len(place.runs) for place in self._places) > MOST_RUNS
+            or sum(len(place.owed) for place in self._places) > MOST_OWED
+        ):
             raise self._undecidable(copied.offset, "too much is unclear before it")
 
     async def _opened(self, index: int) -> bool:
