@@ -37,6 +37,11 @@ class Log:
         self.end = max([log_start, *self._ends])
         self.fetches = 0
 
+    def append(self, raw: bytes) -> None:
+        self._batches.append(raw)
+        self._ends.append(next(batches(memoryview(raw))).last_offset + 1)
+        self.end = self._ends[-1]
+
     async def leader(self, partition: TopicPartition) -> int:
         del partition
         return 1
