@@ -11,14 +11,18 @@ import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log
 
+from srm.domain.map_records import MapBlock
+from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 from srm.replication.slot import resume as resuming
 from srm.replication.slot import source_ahead
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.opening import Turns
+from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison, SourceAhead
+from srm.replication.slot.starts import starts
 
 BATCH = 2000
 T = TopicPartition("T", 0)
@@ -179,3 +183,32 @@ def test_nothing_is_handed_out_before_it_is_clear_which_records_were_copied(
 
     assert told
     assert not any(walked.settled for walked in told)
+
+
+def test_a_partition_whose_long_walk_was_killed_is_walked_from_what_was_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its slot has written blocks and position once, in the middle; the next owner reads them."""
+    monkeypatch.setattr(resuming, "_TELL_EVERY_S", -1.0)
+    source = many(10 * BATCH)
+    target = log_of([Record(r.offset + 1, r.timestamp, r.key, r.value) for r in source], 0, OURS)
+    assigned = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
+    copy = PartitionCopy(assigned, Start(0, 1, frozenset({OURS})))
+    copy.begin_claiming()
+    written: list[tuple[list[MapBlock], PartitionPosition, str]] = []
+
+    def write(walked: Walked) -> None:
+        copy.note_walk(CLAIM, walked)
+        if walked.at > 5 * BATCH and not written:
+            position = copy.position()
+            written.append((copy.map.changed_blocks(position.position), position, copy.reason))
+
+    asyncio.run(resume(*readers(log_of(source), target), Start(0, 1), CLAIM, Comparison(), write))
+
+    [(blocks, position, reason)] = written
+    assert reason == f"walking the logs: target offset {5 * BATCH + 1} of {target.end}"
+    report = SlotReport("0", 1, 0, (position,))
+    start = starts([assigned], blocks, [report])[assigned]
+    assert (start.source_next, start.target_next) == (5 * BATCH, 5 * BATCH + 1)
+    found = asyncio.run(resume(*readers(log_of(source), target), start, CLAIM, Comparison()))
+    assert (found.source_next, found.target_next) == (10 * BATCH, 10 * BATCH + 2)

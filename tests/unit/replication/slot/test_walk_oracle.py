@@ -198,11 +198,18 @@ sizes = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
 
 
-def outcome(history: History, kind: Kind, batch_sizes: list[int], *, joined: bool) -> str:
+def outcome(
+    history: History,
+    kind: Kind,
+    batch_sizes: list[int],
+    *,
+    joined: bool,
+    start: Start | None = None,
+) -> str:
     """Walk; return "", "undecidable", or what is wrong."""
     logs = logs_of(history, batch_sizes, log_append_time=kind.log_append_time, joined=joined)
     try:
-        found = walked(*logs, Start(0, BEFORE, frozenset({OURS})), Comparison())
+        found = walked(*logs, start or Start(0, BEFORE, frozenset({OURS})), Comparison())
     except IntegrityError as error:
         return f"undecidable: {error}"
     assert found.target_next == history.target_end + 1
@@ -233,6 +240,20 @@ def test_ordinary_logs_are_always_decided(name: str) -> None:
     @given(histories(kind), sizes, st.booleans())
     def check(history: History, batch_sizes: list[int], joined: bool) -> None:
         assert outcome(history, kind, batch_sizes, joined=joined) == ""
+
+    check()
+
+
+@pytest.mark.parametrize("name", list(ORDINARY)[:3])
+def test_a_crash_in_the_first_second_of_a_new_partition_is_decided(name: str) -> None:
+    """Nothing is known of the copy yet, and the target may have held another one before."""
+    kind = ORDINARY[name]
+
+    @RELAXED
+    @given(histories(kind), sizes)
+    def check(history: History, batch_sizes: list[int]) -> None:
+        start = Start(0, BEFORE, frozenset({OURS}), fresh=True)
+        assert outcome(history, kind, batch_sizes, joined=False, start=start) == ""
 
     check()
 
