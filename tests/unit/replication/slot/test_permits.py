@@ -135,8 +135,8 @@ async def _no_settings() -> dict[str, str]:
     return {}
 
 
-async def _no_cut(assigned: AssignedPartition, end: int) -> Start:
-    raise AssertionError(f"{assigned} at {end}")
+async def _cut(assigned: AssignedPartition, target_end: int) -> Start:
+    raise AssertionError(f"{assigned} was cut at {target_end}")
 
 
 @pytest.mark.parametrize("illness", ["no coordinator", "no marker", "no leader"])
@@ -161,7 +161,7 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             ClusterIds("", ""),
             assignment_is_fresh=_fresh,
             load_again=lambda assigned: None,
-            cut_map=_no_cut,
+            cut_map=_cut,
             spawn=spawn,
         )
         partitions = [
