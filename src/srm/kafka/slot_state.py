@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Final
 
@@ -230,7 +231,8 @@ class KafkaStartReader:
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the configs of the brokers; empty when srm has no right to see them.
 
-    Where they differ in a number, the smallest counts.
+    Where they differ in a number, the smallest counts. One that does not answer is left out, if
+    others do: it may be frozen, and is asked again soon.
 
     Raises:
         SrmError: the cluster does not answer: how long it remembers producers is not known.
@@ -238,11 +240,15 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
         nodes = admin.list_topics(timeout=_ADMIN_S).brokers
-        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node)) for node in nodes]
-        if not resources:
+        if not nodes:
             raise UnavailableError("reading broker settings: the cluster names no broker yet")
-        answers = admin.describe_configs(resources, request_timeout=_ADMIN_S).values()
-        return _smallest([answer.result() for answer in answers])
+        answers = []
+        for node in nodes:  # librdkafka takes one broker per call: each answers for itself
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
+            answers += admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
+        wait(answers)
+        heard = [answer.result() for answer in answers if answer.exception() is None]
+        return _smallest(heard or [answer.result() for answer in answers])
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
