@@ -23,35 +23,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from srm.domain.runs import Run, Runs
 from srm.errors import IntegrityError
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
-    """``count`` source records from ``source_start``, copied to ``target_start`` and on.
-
-    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy stood
-    at ``target_start``.
-    """
-
-    source_start: int
-    target_start: int
-    count: int
-
-    @property
-    def source_end(self) -> int:
-        """Source offset after the last record of the run."""
-        return self.source_start + self.count
-
-    @property
-    def target_end(self) -> int:
-        """Target offset after the last record of the run."""
-        return self.target_start + self.count
-
-    @property
-    def shift(self) -> int:
-        """Target offset minus source offset, the same for every record of the run."""
-        return self.target_start - self.source_start
+__all__ = [
+    "NoMap",
+    "NotCopiedYet",
+    "OffsetMap",
+    "Position",
+    "Run",
+    "Runs",
+    "Translated",
+    "Translation",
+    "coalesce",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
-from srm.domain.offset_map import Position, Run
+from srm.domain.offset_map import Position, Run, Runs
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.ports import ProducerId
 
@@ -127,7 +127,7 @@ class MapWriter:
             assigned.partition,
             assigned.target_topic_id,
             tuple(sorted(self._producer_ids)),
-            tuple(runs),
+            Runs.of(runs),
             open_end,
             owner,
             self._previous,
