@@ -85,6 +85,10 @@ class Stamped:
     by_broker: bool = False
 
 
+Row = tuple[bytes, bytes | None]
+"""Key and value of a record; None is a tombstone."""
+
+
 class CompactedTopic(Protocol):
     """One compacted topic as a table."""
 
@@ -101,6 +105,17 @@ class CompactedTopic(Protocol):
 
         A tombstone ends a row: what was before it is not returned. Records of transactions that
         are open, or were aborted, are not seen by any read.
+        """
+        ...
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets, scattered ones too, at little cost.
+
+        An offset where none stands (compacted away, not written yet, a marker's) is left out, as
+        all are while the topic does not exist.
+
+        Raises:
+            IntegrityError: the log is damaged there.
         """
         ...
 

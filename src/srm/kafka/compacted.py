@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -19,10 +19,12 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.engine.ports import Stamped
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.places import records_at
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES, describe
@@ -57,6 +59,10 @@ class KafkaCompactedTopic:
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
         """Return all values of each key that the log still holds, oldest first."""
         return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets; where none stands it is left out."""
+        return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
