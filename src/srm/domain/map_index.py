@@ -33,7 +33,7 @@ import numpy as np
 
 from srm.domain import columns
 from srm.domain.map_records import BlockKey, MapBlock, topic_id_bytes, topic_id_text
-from srm.domain.runs import Offsets
+from srm.domain.runs import Offsets, solid_runs
 from srm.errors import IntegrityError
 
 ENTRIES_PER_CHUNK: Final = 1024
@@ -91,16 +91,22 @@ class Entry(NamedTuple):
 
     @classmethod
     def of_block(cls, block: MapBlock, place: int) -> Entry:
-        """Return the entry of a block that stands at a place."""
-        first, last = block.runs[0], block.runs[-1]
+        """Return the entry of a block that stands at a place.
+
+        Raises:
+            IntegrityError: its runs contradict each other.
+        """
+        solid = solid_runs(block.runs)
+        held = solid if len(solid) else block.runs
+        lowest = int(block.runs.sources.min())  # from there on a cut in the block cuts others, too
         return cls(
-            first.source_start,
-            last.source_end,
-            first.target_start,
-            last.target_end,
-            block.runs.records,
+            lowest,
+            max(held[-1].source_end, lowest),
+            held[0].target_start,
+            held[-1].target_end,
+            solid.records,
             place,
-            first.target_start,
+            block.runs[0].target_start,
             *block.owner,
         )
 
@@ -154,6 +160,11 @@ class Entries:
     def slice(self, start: int, end: int | None = None) -> Entries:
         """Return the entries from one number to another."""
         return Entries([array[start:end] for array in self.arrays])
+
+    def with_records(self) -> Entries:
+        """Leave out those that hold none, but a cut."""
+        kept = self.records > 0
+        return self if kept.all() else Entries([array[kept] for array in self.arrays])
 
     def __add__(self, other: Entries) -> Entries:
         return Entries(

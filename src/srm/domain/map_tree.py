@@ -1,25 +1,16 @@
-"""From the end of a partition's map, as a report names it, to what is wanted of it. Pure, no I/O.
+"""The offset map of a partition as its newest report reaches it: last block, chunk, root.
 
-The report leads to the last block and the newest chunk, the chunk to the root, the root to the
-chunks, and those to their blocks (:mod:`srm.domain.map_index`)::
-
-    report --> last block
-       '-----> newest chunk --> root --> chunks around --> blocks around
-                                         the wanted        the wanted
-                                         offsets           offsets
-
-What is not wanted stays one entry of the index: both ends, and how many records are in it. So a
-map of any length is read in four steps, and is as small in memory as what is wanted of it.
+What the report does not reach is no part of the map: an owner that was stopped wrote it, or it was
+cut off. The places in a report may be stale, where its owner was killed between writing a newer
+version of a record and telling of it, and the log cleaner ran since: then what stands there, if
+anything, has another key, and that is told apart here from a map that has ended there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 from srm.domain.map_index import (
     Entries,
@@ -27,350 +18,176 @@ from srm.domain.map_index import (
     IndexKey,
     IndexKind,
     IndexRecord,
-    block_key,
     chunk_key,
     decode_index,
+    decode_index_key,
+    is_index_key,
 )
-from srm.domain.map_records import BlockKey, decode_block
-from srm.domain.map_wanted import Wanted
-from srm.domain.offset_map import OffsetMap, Position
+from srm.domain.map_index import block_key as block_key_of
+from srm.domain.map_records import BlockKey, MapBlock, decode_block, decode_block_key
 from srm.domain.replication_records import CopyId, MapEnd
-from srm.domain.runs import Offsets, Run, Runs
-from srm.domain.spans import Cuts
 from srm.errors import IntegrityError
 
-_FAR: Final = 2**63 - 1
-_KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key
-_HELP: Final = "it is found again in the logs when the partition is claimed: restart the replicator"
-_Mask = npt.NDArray[np.bool_]
-_T = TypeVar("_T")
+Rows = Mapping[int, tuple[bytes, bytes | None]]
+"""Records of one partition of the map topic by their places: key and value."""
+
+NO_ENTRIES: Final = Entries.of(())
 
 
-class Need(NamedTuple):
-    """A record of the map topic: where it stood when that was told, and how its key begins."""
-
-    place: int
-    prefixes: tuple[bytes, ...]
-
-    def matches(self, key: bytes) -> bool:
-        """Whether a record with this key is meant."""
-        return key.startswith(self.prefixes)
-
-
-Answers = Mapping[Need, tuple[bytes, bytes] | None]
-"""Key and value of what was needed; None for what is not in the topic any more."""
+class StalePlaceError(IntegrityError):
+    """A record does not stand where it is said to: its place is stale, or it is lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedMap:
-    """A map around what was wanted; ``gap`` says what of it is lost, if anything.
+class MapTree:
+    """The newest records of a partition's map, with their places; empty without any.
 
-    Without its last block a map has no position: nobody knows what is before that.
+    Blocks before the last one have their entries in the chunk, chunks before it theirs in the root.
     """
 
-    offset_map: OffsetMap
-    gap: str = ""
+    last: MapBlock | None = None
+    last_place: int = -1
+    chunk: IndexRecord | None = None
+    chunk_place: int = -1
+    root: IndexRecord | None = None
+
+    @property
+    def root_place(self) -> int:
+        """Place of the root, -1 where there is none."""
+        return self.chunk.root_place if self.chunk else -1
+
+    @property
+    def end(self) -> MapEnd | None:
+        """What a report says of it."""
+        if self.last is None:
+            return None
+        key = self.last.block_key
+        return MapEnd(key.target_start, key.owner, self.last_place, self.chunk_place)
+
+    @property
+    def chunks(self) -> Entries:
+        """Entries of the full chunks that are in use."""
+        return self.root.entries.slice(self.root.deleted) if self.root else NO_ENTRIES
+
+    @property
+    def blocks(self) -> Entries:
+        """Entries of the newest chunk that are in use."""
+        return self.chunk.entries.slice(self.chunk.deleted) if self.chunk else NO_ENTRIES
+
+    def entries(self, chunks: Mapping[int, IndexRecord] | None = None) -> Entries:
+        """Return the entries of the whole map in order, the last block included.
+
+        Args:
+            chunks: the full chunks that are loaded, by the number of their entry in
+                :attr:`chunks`; in place of the others stands that entry.
+        """
+        loaded = chunks or {}
+        found, done, full = NO_ENTRIES, 0, self.chunks
+        for number in sorted(loaded):
+            chunk = loaded[number]
+            found = found + full.slice(done, number) + chunk.entries.slice(chunk.deleted)
+            done = number + 1
+        found = found + full.slice(done) + self.blocks
+        if self.last is None:
+            return found
+        return found + Entries.of([Entry.of_block(self.last, self.last_place)])
 
 
-Steps = Generator[list[Need], Answers, LoadedMap]
-"""Yields what to read next and is sent the answers, until it returns the map."""
+def first_places(ends: Iterable[MapEnd]) -> set[int]:
+    """Return the places of last blocks and newest chunks, which have to be read first."""
+    found = {place for end in ends for place in (end.place, end.index_place)}
+    return found - {-1}
 
 
-class StaleIndexError(IntegrityError):
-    """The index of a map is not where the report says: the blocks themselves have to be read."""
-
-
-def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -> Steps:
-    """Load the map of a copy around what is wanted.
+def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
+    """Return the tree without its root, from the records at :func:`first_places`.
 
     Raises:
-        StaleIndexError: the index cannot be found, or read.
-        IntegrityError: what was loaded contradicts itself.
+        StalePlaceError: a record is not where the report says.
+        IntegrityError: a record is damaged.
     """
-    last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
-    last_need = Need(end.place, (last_key.encode(),))
-    index_need = Need(end.index_place, _of_copy(copy, IndexKind.CHUNK, IndexKind.ROOT))
-    answers = yield [last_need, index_need] if end.index_place >= 0 else [last_need]
-    lost: list[str] = []
-    what = f"the last block, from target offset {end.target_start} on,"
-    last = _read(decode_block, answers[last_need], lost, what)
-    chunk = root = None
-    if end.index_place >= 0:
-        chunk = _index(answers[index_need])
-        if chunk.key.kind is IndexKind.ROOT:
-            chunk, root = None, chunk
-        elif chunk.root_place >= 0:
-            root_need = Need(chunk.root_place, _of_copy(copy, IndexKind.ROOT))
-            root = _index((yield [root_need])[root_need])
-    tables = [_chunks(root, chunk), _full_blocks(chunk, last_key)]
-    if last is not None:
-        tables.append(_Table(Entries.of([Entry.of_block(last, end.place)])))
-    sought = _Sought.of(wanted)
-    rows = yield from _expand(_rows(tables, sought), sought, lost)
-    loaded = yield from _runs(rows, lost)
-    if last is not None:
-        loaded[len(rows) - 1] = last.runs
-    found = OffsetMap.window(
-        Entries.of(row.entry for row in rows),
-        loaded,
-        position if last else None,
-        open_end=last is not None and last.open_end,
+    topic_id, partition, target_id = copy_id
+    last = block_at(BlockKey(topic_id, partition, end.target_start, end.owner), end.place, rows)
+    if last.target_topic_id != target_id:
+        raise StalePlaceError(f"place {end.place} of the offset map is that of another topic")
+    if end.index_place < 0:
+        return MapTree(last, end.place)
+    chunk = _index_at(copy_id, IndexKind.CHUNK, end.index_place, rows)
+    return MapTree(last, end.place, chunk, end.index_place)
+
+
+def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
+    """Return the tree with its root, from the record at :attr:`MapTree.root_place`.
+
+    Raises:
+        StalePlaceError: the record is not where the chunk says.
+        IntegrityError: it is damaged.
+    """
+    if tree.root_place < 0:
+        return tree
+    root = _index_at(copy_id, IndexKind.ROOT, tree.root_place, rows)
+    return MapTree(tree.last, tree.last_place, tree.chunk, tree.chunk_place, root)
+
+
+def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
+    """Return a full chunk, by the number of its entry in the root.
+
+    Raises:
+        StalePlaceError: the record is not where the root says.
+        IntegrityError: it is damaged.
+    """
+    place = root.entries[number].place
+    key, value = _row(place, rows)
+    if not is_index_key(key) or decode_index_key(key) != chunk_key(root, number):
+        raise _stale(place)
+    return decode_index(key, value)
+
+
+def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
+    """Return the block that an entry of a chunk stands for.
+
+    Raises:
+        StalePlaceError: the record is not where the entry says.
+        IntegrityError: it is damaged.
+    """
+    return block_at(block_key_of(chunk, number), chunk.entries[number].place, rows)
+
+
+def block_at(wanted: BlockKey, place: int, rows: Rows) -> MapBlock:
+    """Return the block with a key that stands at a place.
+
+    Raises:
+        StalePlaceError: another record stands there, or none.
+        IntegrityError: it is damaged.
+    """
+    key, value = _row(place, rows)
+    if is_index_key(key) or decode_block_key(key) != wanted:
+        raise _stale(place)
+    return decode_block(key, value)
+
+
+def _index_at(copy_id: CopyId, kind: IndexKind, place: int, rows: Rows) -> IndexRecord:
+    key, value = _row(place, rows)
+    if not is_index_key(key):
+        raise _stale(place)
+    found: IndexKey = decode_index_key(key)
+    if (
+        found.topic_id,
+        found.partition,
+        found.target_topic_id,
+    ) != copy_id or found.kind is not kind:
+        raise _stale(place)
+    return decode_index(key, value)
+
+
+def _row(place: int, rows: Rows) -> tuple[bytes, bytes]:
+    key, value = rows.get(place, (b"", None))
+    if value is None:
+        raise _stale(place)
+    return key, value
+
+
+def _stale(place: int) -> StalePlaceError:
+    return StalePlaceError(
+        f"what stands at place {place} of the offset map topic is something else"
     )
-    return LoadedMap(found, "; ".join(lost))
-
-
-class _Row(NamedTuple):
-    """One row of the map to be: ``need`` is read for it, ``run`` is all that it holds.
-
-    ``limits`` are the first offsets of both sides that later rows have taken from it, ``floors``
-    the last ones that earlier rows have reached.
-    """
-
-    entry: Entry
-    need: Need | None = None
-    run: Run | None = None
-    is_chunk: bool = False
-    limits: tuple[int, int] = (_FAR, _FAR)
-    floors: tuple[int, int] = (-1, -1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Entries in the order of the map: ``need`` reads one of them; the last block was read."""
-
-    entries: Entries
-    need: Callable[[int], Need] | None = None
-    is_chunks: bool = False
-
-    def row(
-        self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
-    ) -> _Row:
-        """Return the row of an entry that is not joined with its neighbours."""
-        entry = self.entries[number]
-        if not needed or self.need is None:
-            return _Row(entry)
-        records = entry.records
-        if (
-            entry.source_end - entry.source_start
-            == records
-            == entry.target_end - entry.target_start
-        ):
-            return _Row(entry, run=Run(entry.source_start, entry.target_start, records))
-        return _Row(entry, self.need(number), None, self.is_chunks, limits, floors)
-
-
-def _chunks(root: IndexRecord | None, newest: IndexRecord | None) -> _Table:
-    """Return the full chunks; a root that is newer than the report may list the newest one, too."""
-    if root is None:
-        return _Table(Entries.of(()))
-    entries = root.entries
-    stop = len(entries)
-    if newest is not None:
-        same = (entries.key_start == newest.key.number) & _owned(entries, newest.key.owner)
-        stop = int(np.flatnonzero(same)[0]) if same.any() else stop
-    first = min(root.deleted, stop)
-    table = entries.slice(first, stop)
-    places = table.place
-
-    def need(number: int) -> Need:
-        return Need(int(places[number]), (chunk_key(root, first + number).encode(),))
-
-    return _Table(table, need, is_chunks=True)
-
-
-def _full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> _Table:
-    """Return the blocks of a chunk but for the last one of all, which was read already."""
-    if chunk is None:
-        return _Table(Entries.of(()))
-    entries = chunk.entries
-    stop = len(entries)
-    if last is not None:
-        same = (entries.key_start == last.target_start) & _owned(entries, last.owner)
-        stop = int(np.flatnonzero(same)[0]) if same.any() else stop
-    first = min(chunk.deleted, stop)
-    table = entries.slice(first, stop)
-    places = table.place
-
-    def need(number: int) -> Need:
-        return Need(int(places[number]), (block_key(chunk, first + number).encode(),))
-
-    return _Table(table, need)
-
-
-def _owned(entries: Entries, owner: tuple[int, int]) -> _Mask:
-    return np.asarray((entries.owner_id == owner[0]) & (entries.owner_epoch == owner[1]))
-
-
-def _runs(rows: Sequence[_Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
-    """Read the blocks that are needed; return what is known of rows by their numbers."""
-    known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
-    needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
-    if needs:
-        answers = yield list(needs.values())
-        for number, need in needs.items():
-            what = f"the block from target offset {rows[number].entry.target_start} on"
-            block = _read(decode_block, answers[need], lost, what)
-            if block is not None:
-                known[number] = block.runs
-    return known
-
-
-def _expand(
-    rows: Sequence[_Row], sought: _Sought, lost: list[str]
-) -> Generator[list[Need], Answers, list[_Row]]:
-    """Read the chunks that are needed and put the rows of their blocks in their places."""
-    needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
-    if not needs:
-        return list(rows)
-    answers = yield list(needs.values())
-    expanded: list[_Row] = []
-    for number, row in enumerate(rows):
-        need = needs.get(number)
-        chunk = None
-        if need is not None:
-            what = f"the index of the blocks from target offset {row.entry.target_start} on"
-            chunk = _read(decode_index, answers[need], lost, what)
-        if chunk is None:
-            expanded.append(row)
-        else:
-            expanded += _rows([_full_blocks(chunk)], sought, row.limits, row.floors)
-    return expanded
-
-
-def _rows(
-    tables: Sequence[_Table],
-    sought: _Sought,
-    limits: tuple[int, int] = (_FAR, _FAR),
-    floors: tuple[int, int] = (-1, -1),
-) -> list[_Row]:
-    """Choose what is read of tables in a row; neighbours of which nothing is become one row.
-
-    What later rows cut is always read, and what cuts: an index does not tell where in it that is.
-    """
-    together = _point(floors)
-    for table in tables:
-        together += table.entries
-    together += _point(limits)
-    cuts = Cuts.between(together)
-    floor = _reached(together.source_end), _reached(together.target_end)
-    gone, needed = _numbered(cuts.gone, len(together)), _numbered(cuts.cut, len(together))
-    needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
-    needed |= sought.within(together, cuts, gone)
-    rows: list[_Row] = []
-    base = 1
-    for table in tables:
-        entries, at = table.entries, 0
-        own = slice(base, base + len(entries))
-        alone = needed[own] | gone[own] | (entries.records <= 0)
-        for number in np.flatnonzero(alone).tolist():
-            rows += _joined(entries, at, number)
-            at = number + 1
-            place = base + number
-            if not gone[place]:
-                bounds = (
-                    (int(cuts.sources[place]), int(cuts.targets[place])),
-                    (int(floor[0][place]), int(floor[1][place])),
-                )
-                rows.append(table.row(number, *bounds, needed=bool(needed[place])))
-        rows += _joined(entries, at, len(entries))
-        base += len(entries)
-    return rows
-
-
-def _joined(entries: Entries, first: int, stop: int) -> list[_Row]:
-    """Return one row for entries of which nothing is wanted."""
-    if first == stop:
-        return []
-    start, end = entries[first], entries[stop - 1]
-    whole = start._replace(
-        source_end=end.source_end,
-        target_end=end.target_end,
-        records=int(entries.records[first:stop].sum()),
-    )
-    return [_Row(whole)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sought:
-    """What is wanted, sorted."""
-
-    sources: Offsets
-    targets: Offsets
-    source_ranges: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> _Sought:
-        return cls(
-            np.array(sorted(wanted.sources), np.int64),
-            np.array(sorted(wanted.targets), np.int64),
-            wanted.source_ranges,
-        )
-
-    def within(self, entries: Entries, cuts: Cuts, gone: _Mask) -> _Mask:
-        """Tell in which entries something is wanted that their ends do not tell."""
-        kept = np.flatnonzero(~gone)
-        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
-        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
-        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
-        found = np.zeros(len(kept), bool)
-        at = np.searchsorted(source_end, self.sources, "right")
-        known = at < len(kept)
-        at = at[known]
-        found[at[source_start[at] < self.sources[known]]] = True
-        at = np.searchsorted(target_start, self.targets, "left") - 1
-        known = at >= 0
-        at = at[known]
-        found[at[self.targets[known] < target_end[at]]] = True
-        for start, end in self.source_ranges:
-            found |= (source_start < end) & (source_end > start)
-        whole = np.zeros(len(gone), bool)
-        whole[kept[found]] = True
-        return whole
-
-
-def _point(place: tuple[int, int]) -> Entries:
-    source, target = place
-    return Entries.of([Entry(source, source, target, target, 0, 0, 0, 0, 0)])
-
-
-def _reached(ends: Offsets) -> Offsets:
-    """Return how far the entries before each one reach."""
-    before = np.full(len(ends), -1, np.int64)
-    np.maximum.accumulate(ends[:-1], out=before[1:])
-    return before
-
-
-def _numbered(numbers: frozenset[int], size: int) -> _Mask:
-    mask = np.zeros(size, bool)
-    mask[list(numbers)] = True
-    return mask
-
-
-def _of_copy(copy: CopyId, *kinds: IndexKind) -> tuple[bytes, ...]:
-    """Return how the keys of a copy's index records begin, whoever wrote them."""
-    return tuple(IndexKey(kind, *copy, (0, 0)).encode()[:_KEY_OF_COPY] for kind in kinds)
-
-
-def _index(answer: tuple[bytes, bytes] | None) -> IndexRecord:
-    if answer is None:
-        raise StaleIndexError("the index of the offset map is not where the report says")
-    try:
-        return decode_index(*answer)
-    except IntegrityError as error:
-        raise StaleIndexError(str(error)) from error
-
-
-def _read(
-    decode: Callable[[bytes, bytes], _T],
-    answer: tuple[bytes, bytes] | None,
-    lost: list[str],
-    what: str,
-) -> _T | None:
-    """Decode what was read; note what cannot be, and what brings it back."""
-    try:
-        if answer is not None:
-            return decode(*answer)
-        lost.append(f"{what} is missing; {_HELP}")
-    except IntegrityError as error:
-        lost.append(f"{what} cannot be read ({error}); {_HELP}")
-    return None

@@ -13,6 +13,8 @@ from typing import Final, overload
 import numpy as np
 import numpy.typing as npt
 
+from srm.errors import IntegrityError
+
 Offsets = npt.NDArray[np.int64]
 
 _EMPTY: Final[Offsets] = np.empty(0, np.int64)
@@ -143,3 +145,75 @@ class Runs(Sequence[Run]):
         counts = kept.counts.copy()
         counts[-1] = count
         return Runs(kept.sources, kept.targets, counts)
+
+    def with_records(self) -> Runs:
+        """Leave out cuts, which hold none."""
+        kept = self.counts > 0
+        if kept.all():
+            return self
+        return Runs(self.sources[kept], self.targets[kept], self.counts[kept])
+
+    def grow(self) -> bool:
+        """Whether both sides only grow, as those of a map do and facts about one may not."""
+        return bool(
+            (self.sources[1:] >= self.source_ends[:-1]).all()
+            and (self.targets[1:] >= self.target_ends[:-1]).all()
+        )
+
+
+def solid_runs(facts: Runs) -> Runs:
+    """Return what facts in any order say together, see :func:`coalesce`.
+
+    Raises:
+        IntegrityError: two runs put different records at one target offset.
+    """
+    solid = facts.with_records()
+    if len(solid) == len(facts) and facts.grow():
+        shifts = facts.targets - facts.sources
+        joins = (facts.targets[1:] == facts.target_ends[:-1]) & (shifts[1:] == shifts[:-1])
+        if not joins.any():
+            return facts
+        starts = np.concatenate(([0], np.flatnonzero(~joins) + 1))
+        counts = np.add.reduceat(facts.counts, starts)
+        return Runs(facts.sources[starts], facts.targets[starts], counts)
+    return Runs.of(coalesce(facts))
+
+
+def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Sort facts about one partition, and join or cut what they say of the same records.
+
+    The same stretch may be reported twice (by an owner that was stopped, and by its successor that
+    found the records in the log), so overlapping runs are fine while they agree.
+
+    A source that was truncated gives other records the same offsets. So a cut, or a run, that
+    stands later on the target and begins at a lower source offset cuts the earlier ones: what they
+    held from there on has no source counterpart any more, and is a hole.
+
+    Raises:
+        IntegrityError: two runs put different records at one target offset.
+    """
+    joined: list[Run] = []
+    for run in sorted(runs, key=lambda r: (r.target_start, r.count > 0, -r.count)):
+        if run.count <= 0:
+            _cut(joined, run.source_start)
+            continue
+        last = joined[-1] if joined else None
+        if last is not None and run.target_start <= last.target_end and run.shift == last.shift:
+            end = max(last.target_end, run.target_end)
+            joined[-1] = Run(last.source_start, last.target_start, end - last.target_start)
+        elif last is not None and run.target_start < last.target_end:
+            raise IntegrityError(f"offset map contradicts itself: {last} and {run}")
+        else:
+            _cut(joined, run.source_start)
+            joined.append(run)
+    return tuple(joined)
+
+
+def _cut(runs: list[Run], source_offset: int) -> None:
+    """Take away what runs in order hold from a source offset on."""
+    while runs and runs[-1].source_end > source_offset:
+        last = runs.pop()
+        if last.source_start < source_offset:
+            runs.append(
+                Run(last.source_start, last.target_start, source_offset - last.source_start)
+            )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,9 +16,7 @@ numbers = st.integers(0, 3) | st.integers(0, 300) | st.integers(0, 2 * columns.L
 stretches = st.lists(
     st.tuples(numbers, st.integers(1, 20)).map(lambda s: [s[0]] * s[1]), max_size=12
 )
-tables = st.lists(
-    stretches.map(lambda parts: [value for part in parts for value in part]), max_size=4
-)
+tables = st.lists(stretches.map(lambda parts: [*chain(*parts)]), max_size=4)
 
 
 @given(tables)

@@ -100,9 +100,7 @@ def former_value(block: MapBlock, value_format: int) -> bytes:
                 len(name),
             ),
             name,
-            struct.pack(
-                f">H{len(block.producer_ids)}q", len(block.producer_ids), *block.producer_ids
-            ),
+            struct.pack(f">H{len(ids)}q", len(ids), *ids),
             struct.pack(f">i{len(numbers)}q", len(block.runs), *numbers),
             struct.pack(">Bqqq", *end) if value_format > 1 else b"",
             struct.pack(">i", block.source_epoch) if value_format > 2 else b"",
