@@ -229,6 +229,8 @@ def _expand(
             what = f"the index of the blocks from target offset {row.entry.target_start} on"
             chunk = _read(decode_index, answers[need], lost, what)
         if chunk is None:
+            if need is not None and row.entry.records <= 0:
+                raise StaleIndexError(lost[-1])
             expanded.append(row)
         else:
             expanded += _rows([_full_blocks(chunk)], sought, row.limits, row.floors)
@@ -259,6 +261,8 @@ def _rows(
     for table in tables:
         entries, at = table.entries, 0
         own = slice(base, base + len(entries))
+        if table.is_chunks:  # one without records stands for blocks that cut each other
+            needed[own] |= entries.records <= 0
         alone = needed[own] | gone[own] | (entries.records <= 0)
         for number in np.flatnonzero(alone).tolist():
             rows += _joined(entries, at, number)
