@@ -255,7 +255,8 @@ def _rows(
     floor = _reached(together.source_end), _reached(together.target_end)
     gone, needed = _numbered(cuts.gone, len(together)), _numbered(cuts.cut, len(together))
     needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
-    needed |= sought.within(together, cuts, gone)
+    apart, inside = sought.find(together, cuts, gone)
+    needed |= inside
     rows: list[_Row] = []
     base = 1
     for table in tables:
@@ -263,7 +264,7 @@ def _rows(
         own = slice(base, base + len(entries))
         if table.is_chunks:  # one without records stands for blocks that cut each other
             needed[own] |= entries.records <= 0
-        alone = needed[own] | gone[own] | (entries.records <= 0)
+        alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
         for number in np.flatnonzero(alone).tolist():
             rows += _joined(entries, at, number)
             at = number + 1
@@ -308,26 +309,26 @@ class _Sought:
             wanted.source_ranges,
         )
 
-    def within(self, entries: Entries, cuts: Cuts, gone: _Mask) -> _Mask:
-        """Tell in which entries something is wanted that their ends do not tell."""
+    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
+        """Tell which entries must be apart from others, and which hold inside what is wanted."""
         kept = np.flatnonzero(~gone)
         source_start, target_start = entries.source_start[kept], entries.target_start[kept]
         source_end = np.minimum(entries.source_end, cuts.sources)[kept]
         target_end = np.minimum(entries.target_end, cuts.targets)[kept]
-        found = np.zeros(len(kept), bool)
-        at = np.searchsorted(source_end, self.sources, "right")
+        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+        at = np.searchsorted(source_end, self.sources, "right")  # the first that ends after it
         known = at < len(kept)
         at = at[known]
-        found[at[source_start[at] < self.sources[known]]] = True
-        at = np.searchsorted(target_start, self.targets, "left") - 1
+        apart[kept[at]] = True
+        inside[kept[at[source_start[at] < self.sources[known]]]] = True
+        at = np.searchsorted(target_start, self.targets, "left") - 1  # the last before it
         known = at >= 0
         at = at[known]
-        found[at[self.targets[known] < target_end[at]]] = True
+        apart[kept[at]] = True
+        inside[kept[at[self.targets[known] < target_end[at]]]] = True
         for start, end in self.source_ranges:
-            found |= (source_start < end) & (source_end > start)
-        whole = np.zeros(len(gone), bool)
-        whole[kept[found]] = True
-        return whole
+            inside[kept[(source_start < end) & (source_end > start)]] = True
+        return apart, inside
 
 
 def _point(place: tuple[int, int]) -> Entries:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.map_topics import MapTopic
 from tests.unit.domain.plain_map import PlainMap, agree
@@ -53,6 +53,7 @@ def around(
     return found.offset_map, read
 
 
+@settings(deadline=None)
 @given(histories(), st.integers(1, 3), st.sets(st.integers(-1, 60)), st.sets(st.integers(-1, 60)))
 def test_a_window_answers_what_was_wanted_as_the_whole_map_does(
     history: tuple[list[MapBlock], list[Run], Position],
@@ -83,6 +84,7 @@ def test_a_window_answers_what_was_wanted_as_the_whole_map_does(
             assert found.records_between(offset, other) == plain.targets_between(offset, other)
 
 
+@settings(deadline=None)
 @given(histories(), st.integers(1, 3))
 def test_all_runs_are_the_whole_map(
     history: tuple[list[MapBlock], list[Run], Position], per_chunk: int
