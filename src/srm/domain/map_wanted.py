@@ -31,6 +31,14 @@ class Wanted:
             frozenset(offset for offset in targets if offset is not None),
         )
 
+    def covers(self, other: Wanted) -> bool:
+        """Whether whoever has this has the other."""
+        return (
+            self.sources >= other.sources
+            and self.targets >= other.targets
+            and set(self.source_ranges) >= set(other.source_ranges)
+        )
+
     def __or__(self, other: Wanted) -> Wanted:
         return Wanted(
             self.sources | other.sources,

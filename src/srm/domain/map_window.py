@@ -76,6 +76,14 @@ Steps = Generator[list[Need], Answers, LoadedMap]
 """Yields what to read next and is sent the answers, until it returns the map."""
 
 
+def unread(position: Position) -> OffsetMap:
+    """Return a map of which only the position is known: it cannot translate what is before that."""
+    source, target = position.source_next, position.target_next
+    # More records than offsets: nobody takes it for a run.
+    everything = Entry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
+    return OffsetMap.window(Entries.of([everything]), {}, position, open_end=False)
+
+
 class StaleIndexError(IntegrityError):
     """The index of a map is not where the report says: the blocks themselves have to be read."""
 
