@@ -277,12 +277,13 @@ def _rows(
             rows += _joined(entries, at, number)
             at = number + 1
             place = base + number
-            if not gone[place]:
-                bounds = (
-                    (int(cuts.sources[place]), int(cuts.targets[place])),
-                    (int(floor[0][place]), int(floor[1][place])),
-                )
-                rows.append(table.row(number, *bounds, needed=bool(needed[place])))
+            bounds = (
+                (int(cuts.sources[place]), int(cuts.targets[place])),
+                (int(floor[0][place]), int(floor[1][place])),
+            )
+            # One that is gone still tells what it cuts itself.
+            wanted = bool(needed[place]) and not gone[place]
+            rows.append(table.row(number, *bounds, needed=wanted))
         rows += _joined(entries, at, len(entries))
         base += len(entries)
     return rows
