@@ -62,9 +62,21 @@ class IndexWriter:
         self._dying: set[bytes] | None = None
 
     @property
-    def end(self) -> MapEnd | None:
+    def end(self) -> MapEnd:
         """What a report says of the map, once nothing is due."""
         return self._end
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is to be written, or would be after a report."""
+        return bool(
+            self._leaving or self._chunk_due or self._root_due or len(self._later) or self.waiting
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many blocks wait to be acknowledged."""
+        return sum(place < 0 for _, place in self._blocks.values())
 
     @property
     def _claimed(self) -> bool:
@@ -186,13 +198,13 @@ class IndexWriter:
         self._later = self._later.slice(count)
         self._chunk_due = True
 
-    def _reached(self) -> MapEnd | None:
+    def _reached(self) -> MapEnd:
         if self._blocks:
             block, place = next(reversed(self._blocks.values()))
             key = block.block_key
             return MapEnd(key.target_start, key.owner, place, self._chunk_place)
         end = self._end
-        return end and MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
+        return MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
 
     def _deleted_keys(self) -> set[bytes]:
         deleted = self._chunk.slice(0, self._chunk_deleted)
