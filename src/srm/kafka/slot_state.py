@@ -23,6 +23,7 @@ from srm.domain.map_records import (
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
+    SlotReport,
 )
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
@@ -32,6 +33,7 @@ from srm.kafka.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
+from srm.replication.slot.map_cut import cut_state
 from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor
 from srm.replication.slot.starts import starts
@@ -176,6 +178,27 @@ class KafkaStartReader:
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
         """See the port."""
+        return starts(partitions, *self._read(partitions))
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """See the port."""
+        blocks, reports, damaged = self._read([assigned])
+        state = cut_state(assigned, blocks, reports, target_end)
+        number = map_partition(assigned.topic, assigned.partition)
+        map_topic = internal_topics.offset_map(self._flow.source)
+        table = self._target.compacted(map_topic, number)
+        # Deleted from the end on: a crash in between leaves a map that is whole as far as it goes.
+        for key in sorted(state.removed, key=lambda key: key.target_start, reverse=True):
+            table.write({key.encode(): None})
+        if state.changed:
+            table.write({block.key(): block.value() for block in state.changed})
+        former = [b for b in blocks if b.topic_id != assigned.topic_id]
+        found = starts([assigned], [*former, *state.blocks], state.reports, damaged)
+        return found.get(assigned) or Start(0, 0, has_position=False)
+
+    def _read(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> tuple[list[MapBlock], Sequence[SlotReport], list[BlockKey]]:
         source = self._flow.source
         state = self._target.compacted(internal_topics.replication(source)).read()
         reports = decode_state(state).reports
@@ -192,7 +215,7 @@ class KafkaStartReader:
                     logger.warning("resume finds again what is in the logs: %s", error)
                     with suppress(IntegrityError):
                         damaged.append(decode_block_key(key))
-        return starts(partitions, blocks, reports, damaged)
+        return blocks, reports, damaged
 
     def predecessor(self, slot: str) -> Predecessor:
         """See the port."""

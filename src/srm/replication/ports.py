@@ -157,6 +157,10 @@ class Wire(Protocol):
         """Return log start and log end (high watermark) of a partition."""
         ...
 
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """Return the first offset whose record has this time or a later one, else the log end."""
+        ...
+
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """Return where the log continues under a later leader epoch, or ends (KIP-320).
 
