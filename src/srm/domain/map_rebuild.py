@@ -7,7 +7,7 @@ left behind by a process that was killed. Everything here is what the topic hold
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from srm.domain.map_index import (
     Entries,
@@ -15,18 +15,21 @@ from srm.domain.map_index import (
     IndexKey,
     IndexKind,
     IndexRecord,
+    block_key,
+    chunk_key,
     decode_index,
     decode_index_key,
     is_index_key,
 )
-from srm.domain.map_reach import MapTree
+from srm.domain.map_reach import NO_BLOCKS, MapTree
 from srm.domain.map_records import (
+    NO_OWNER,
     BlockKey,
     MapBlock,
     decode_block,
     decode_block_key,
 )
-from srm.domain.replication_records import MapEnd
+from srm.domain.replication_records import CopyId, MapEnd
 from srm.errors import IntegrityError
 
 
@@ -40,31 +43,36 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What is left of a map, as a tree; with ``rewrite`` no index leads to its blocks.
+    """What is left of a map, as a tree; with ``rewrite`` no index on the log leads to its blocks.
 
     ``missing`` is the first block that it lacks, which is not there, or cannot be read: what came
-    after it is not in the tree. ``garbage`` are blocks that are not in the tree.
+    after it is not in the tree. ``garbage`` are blocks that are not in the tree. ``producer_ids``
+    are those that any block names.
     """
 
-    tree: MapTree = MapTree()  # noqa: RUF009 - immutable
+    tree: MapTree = field(default_factory=MapTree)
     rewrite: bool = False
     missing: BlockKey | None = None
     garbage: tuple[BlockKey, ...] = ()
+    producer_ids: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class MapTable:
     """All records of one copy's map; what cannot be read is in ``damaged``."""
 
+    topic_id: str
+    partition: int
     blocks: dict[BlockKey, tuple[MapBlock, int]] = field(default_factory=dict)
     index: dict[IndexKey, tuple[IndexRecord, int]] = field(default_factory=dict)
     damaged: set[BlockKey] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, records: Mapping[bytes, Placed], target_topic_id: str) -> MapTable:
-        """Decode what can be decoded of one source topic id and partition."""
-        found = cls()
+    def of(cls, copy_id: CopyId, records: Mapping[bytes, Placed]) -> MapTable:
+        """Decode what can be decoded of the records of one source topic id and partition."""
+        topic_id, partition, target_topic_id = copy_id
+        found = cls(topic_id, partition)
         for key, record in records.items():
             try:
                 found._add(key, record, target_topic_id)
@@ -87,29 +95,33 @@ class MapTable:
 
 def rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
     """Put a map together; ``end`` is what the newest report says of it, if anything."""
+    ids = frozenset(pid for block, _ in table.blocks.values() for pid in block.producer_ids)
+    return replace(_rebuild(table, end), producer_ids=ids)
+
+
+def _rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
+    if end == NO_BLOCKS:
+        return Rebuilt(garbage=(*table.blocks, *table.damaged))
     last = _last(table, end)
     if isinstance(last, BlockKey):
-        return _without_last(table, last)
+        return _without(table, last)
     if last is None:
         damaged = min(table.damaged, key=lambda key: key.target_start, default=None)
         return Rebuilt(missing=damaged, garbage=tuple(table.damaged))
     block, place = last
-    indexed = _indexed(table, block, place)
-    if indexed is not None:
-        return Rebuilt(indexed, garbage=_garbage(table, indexed))
-    return _chained(table, block)
+    if block.previous is None and not _unchained(table, block):
+        return _seen(table, MapTree(block, place))
+    return _indexed(table, block, place) or _chained(table, block)
 
 
 def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKey | None:
     """Return the last block; its key only if it is known to be missing."""
-    if end is not None and end.place >= 0:
-        for key, found in table.blocks.items():
-            if (key.target_start, key.owner) == (end.target_start, end.owner):
-                return found
-        for some in (*table.blocks, *table.damaged):
-            return BlockKey(some.topic_id, some.partition, end.target_start, end.owner)
-        return None
-    return newest_head(table.blocks.values())
+    if end is None:
+        return newest_head(table.blocks.values())
+    for key, found in table.blocks.items():
+        if (key.target_start, key.owner) == (end.target_start, end.owner):
+            return found
+    return BlockKey(table.topic_id, table.partition, end.target_start, end.owner)
 
 
 def newest_head(
@@ -139,49 +151,93 @@ def _reach(block: MapBlock) -> int:
     return int(block.runs.target_ends.max())
 
 
-def _indexed(table: MapTable, last: MapBlock, place: int) -> MapTree | None:
-    """Return the tree whose chunk ends before the last block, if there is one."""
-    if last.previous is None:
-        return MapTree(last, place)
+def _indexed(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
+    """Return the tree whose index holds all blocks before the last one, if there is one."""
     before = last.previous
-    chunks = [
-        found
-        for key, found in table.index.items()
-        if key.kind is IndexKind.CHUNK
-        and _last_key(found[0]) == (before.target_start, before.owner)
-    ]
-    for chunk, chunk_place in sorted(chunks, key=lambda found: found[1], reverse=True):
-        if not _holds(table, chunk):
+    if before is None:
+        return None
+    for chunk, chunk_place in _chunks(table):
+        known = _numbers(chunk)
+        number = known.get((before.target_start, before.owner))
+        if number is None:
             continue
-        if chunk.root_place < 0:
-            return MapTree(last, place, chunk, chunk_place)
-        for key, (root, root_place) in table.index.items():
-            if key.kind is IndexKind.ROOT and root_place == chunk.root_place:
-                return MapTree(last, place, chunk, chunk_place, root)
+        found = _whole(table, chunk, chunk_place, number + 1)
+        if found is not None:
+            return _seen(table, replace(found, last=last, last_place=place))
     return None
 
 
-def _last_key(chunk: IndexRecord) -> tuple[int, tuple[int, int]] | None:
-    if not len(chunk.entries):
+def _seen(table: MapTable, tree: MapTree) -> Rebuilt:
+    """Return a tree that the index of the topic holds, perhaps with more behind it."""
+    chunk = tree.chunk
+    stored = table.index.get(chunk.key) if chunk else None
+    later = tree.last.block_key.target_start if tree.last else -1
+    garbage = (key for key in (*table.blocks, *table.damaged) if key.target_start > later)
+    return Rebuilt(tree, rewrite=stored is not None and stored[0] != chunk, garbage=tuple(garbage))
+
+
+def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
+    """Return all chunks, the newest first."""
+    found = [known for key, known in table.index.items() if key.kind is IndexKind.CHUNK]
+    return sorted(found, key=lambda known: known[1], reverse=True)
+
+
+def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
+    """Return the numbers of the entries that are in use, by the ends of their keys."""
+    return {
+        (entry.key_start, entry.owner): number
+        for number in range(record.deleted, len(record.entries))
+        for entry in (record.entries[number],)
+    }
+
+
+def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTree | None:
+    """Return the tree up to an entry of a chunk, if all blocks and chunks before stand there."""
+    cut = replace(chunk, entries=chunk.entries.slice(0, count), deleted=min(chunk.deleted, count))
+    if not _holds(table, cut):
         return None
-    entry = chunk.entries[len(chunk.entries) - 1]
-    return entry.key_start, entry.owner
+    if chunk.root_place < 0:
+        return MapTree(chunk=cut, chunk_place=place)
+    for key, (root, root_place) in table.index.items():
+        if key.kind is not IndexKind.ROOT:
+            continue
+        own = _numbers(root).get((chunk.key.number, chunk.key.owner))
+        if own is None and root_place != chunk.root_place:
+            continue
+        kept = replace(root, entries=root.entries.slice(0, own))
+        if all(_holds_chunk(table, kept, n) for n in range(kept.deleted, len(kept.entries))):
+            return MapTree(None, -1, replace(cut, root_place=root_place), place, kept)
+    return None
+
+
+def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
+    found = table.index.get(chunk_key(root, number))
+    return found is not None and found[1] == root.entries[number].place and _holds(table, found[0])
 
 
 def _holds(table: MapTable, chunk: IndexRecord) -> bool:
     """Whether all blocks of a chunk stand where it says."""
     for number in range(chunk.deleted, len(chunk.entries)):
-        entry = chunk.entries[number]
-        key = BlockKey(chunk.key.topic_id, chunk.key.partition, entry.key_start, entry.owner)
-        found = table.blocks.get(key)
-        if found is None or found[1] != entry.place:
+        found = table.blocks.get(block_key(chunk, number))
+        if found is None or found[1] != chunk.entries[number].place:
             return False
     return True
 
 
+def _unchained(table: MapTable, first: MapBlock) -> list[tuple[MapBlock, int]]:
+    """Return blocks of the first format, in which none names the one before, that come before."""
+    start = first.block_key.target_start
+    found = [
+        known
+        for key, known in table.blocks.items()
+        if known[0].previous is None and key.target_start < start
+    ]
+    return sorted(found, key=lambda known: int(known[0].runs.targets[0]))
+
+
 def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
-    """Follow the chain of blocks back, and those of the first format, which is none."""
-    chain: list[tuple[MapBlock, int]] = [table.blocks[last.block_key]]
+    """Follow the chain of blocks back, and take what comes before it."""
+    chain = [table.blocks[last.block_key]]
     seen = {last.block_key}
     before = last.previous
     while before is not None and before not in seen:
@@ -192,57 +248,45 @@ def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
         chain.append(found)
         before = found[0].previous
     chain.reverse()
-    first = int(chain[0][0].runs.targets[0])
-    unchained = sorted(
-        (
-            found
-            for key, found in table.blocks.items()
-            if found[0].previous is None and key not in seen and key.target_start < first
-        ),
-        key=lambda found: int(found[0].runs.targets[0]),
-    )
-    damaged = [key for key in table.damaged if key.target_start < last.block_key.target_start]
+    end = last.block_key.target_start
+    damaged = [key for key in table.damaged if key.target_start < end]
     if damaged:
         return _without(table, min(damaged, key=lambda key: key.target_start))
-    return _tree(table, [*unchained, *chain], None)
-
-
-def _without_last(table: MapTable, missing: BlockKey) -> Rebuilt:
-    """The last block is not there: take the longest chain that ends before it."""
-    return _without(table, missing)
+    return _tree(table, [*_unchained(table, chain[0][0]), *chain], None)
 
 
 def _without(table: MapTable, missing: BlockKey) -> Rebuilt:
     """Return what comes before a block that is missing, and misses nothing itself."""
     lost = min((missing, *table.damaged), key=lambda key: key.target_start)
+    for chunk, place in _chunks(table):
+        known = _numbers(chunk)
+        before = [n for (start, _), n in known.items() if start < lost.target_start]
+        for number in sorted(before, reverse=True):
+            tree = _whole(table, chunk, place, number)
+            last = table.blocks.get(block_key(chunk, number))
+            if tree is not None and last is not None:
+                found = replace(tree, last=last[0], last_place=last[1])
+                return replace(_seen(table, found), missing=lost)
     whole: list[tuple[MapBlock, int]] = []
     kept: set[BlockKey | None] = {None}
-    for key, found in sorted(table.blocks.items(), key=lambda item: item[0].target_start):
-        if key.target_start < lost.target_start and found[0].previous in kept:
-            whole.append(found)
+    for key, found_block in sorted(table.blocks.items(), key=lambda item: item[0].target_start):
+        if key.target_start < lost.target_start and found_block[0].previous in kept:
+            whole.append(found_block)
             kept.add(key)
     return _tree(table, whole, lost)
 
 
 def _tree(table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None) -> Rebuilt:
+    """Return a tree of blocks in order that is in no index."""
     if not blocks:
         return Rebuilt(missing=missing, garbage=(*table.blocks, *table.damaged))
     last, place = blocks[-1]
     entries = Entries.of(Entry.of_block(block, at) for block, at in blocks[:-1])
-    key = IndexKey(
-        IndexKind.CHUNK, last.topic_id, last.partition, last.target_topic_id, (-1, -1), -1
-    )
-    chunk = IndexRecord(key, entries) if len(entries) else None
+    ids = last.topic_id, last.partition, last.target_topic_id
+    chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *ids, NO_OWNER, -1), entries)
     kept = {block.block_key for block, _ in blocks}
-    garbage = (*(k for k in table.blocks if k not in kept), *table.damaged)
-    return Rebuilt(MapTree(last, place, chunk), chunk is not None, missing, garbage)
-
-
-def _garbage(table: MapTable, tree: MapTree) -> tuple[BlockKey, ...]:
-    """Return blocks behind the map's last one, which it does not reach."""
-    if tree.last is None:
-        return ()
-    kept = tree.last.block_key
-    return tuple(
-        key for key in (*table.blocks, *table.damaged) if key.target_start > kept.target_start
-    )
+    garbage = (*(key for key in table.blocks if key not in kept), *table.damaged)
+    if not len(entries):
+        return Rebuilt(MapTree(last, place), missing=missing, garbage=garbage)
+    tree = MapTree(last, place, chunk)
+    return Rebuilt(tree, rewrite=True, missing=missing, garbage=garbage)
