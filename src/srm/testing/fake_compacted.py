@@ -39,6 +39,11 @@ class FakePartition:
                 found[offset] = key, value
         return found
 
+    def rows(self) -> list[tuple[int, bytes, bytes | None]]:
+        """Return the keyed records that the log still holds, with their offsets."""
+        pairs = zip(self.places, self.records, strict=True)
+        return [(place, key, value) for place, (key, value, _) in pairs if place >= self.start]
+
     def compact(self) -> None:
         """Let only the latest record of each key stand, where it is; the last one of all stays."""
         latest = {key: index for index, (key, _, _) in enumerate(self.records)}
@@ -92,6 +97,12 @@ class FakeCompactedTopic:
             if value is not None:
                 table[key] = (*rows, Stamped(value, timestamp_ms, by_broker=self._stamped))
         return table
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records; no topic has none."""
+        partition = self._find(f"reading {self._name}")
+        for place, key, value in partition.rows() if partition else ():
+            visit(place, key, value)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
         """Return the records that stand at these offsets; where none stands it is left out."""
