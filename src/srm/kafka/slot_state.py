@@ -6,37 +6,27 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from srm.domain import internal_topics
-from srm.domain.map_records import (
-    BlockKey,
-    MapBlock,
-    decode_block,
-    decode_block_key,
-    map_partition,
-)
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
-    SlotReport,
 )
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
-from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.map_starts import MapStarts
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
-from srm.replication.slot.map_cut import cut_state
 from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor
-from srm.replication.slot.starts import starts
 
 logger = logging.getLogger(__name__)
 
@@ -173,49 +163,21 @@ class KafkaStartReader:
     def __init__(self, flow: Flow, target: Cluster) -> None:
         self._flow = flow
         self._target = target
+        self._starts = MapStarts(flow, target)
 
     def load(
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
         """See the port."""
-        return starts(partitions, *self._read(partitions))
+        return self._starts.load(partitions)
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """See the port."""
+        return self._starts.load_again(assigned)
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
         """See the port."""
-        blocks, reports, damaged = self._read([assigned])
-        state = cut_state(assigned, blocks, reports, target_end)
-        number = map_partition(assigned.topic, assigned.partition)
-        map_topic = internal_topics.offset_map(self._flow.source)
-        table = self._target.compacted(map_topic, number)
-        # Deleted from the end on: a crash in between leaves a map that is whole as far as it goes.
-        for key in sorted(state.removed, key=lambda key: key.target_start, reverse=True):
-            table.write({key.encode(): None})
-        if state.changed:
-            table.write({block.key(): block.value() for block in state.changed})
-        former = [b for b in blocks if b.topic_id != assigned.topic_id]
-        found = starts([assigned], [*former, *state.blocks], state.reports, damaged)
-        return found.get(assigned) or Start(0, 0, has_position=False)
-
-    def _read(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> tuple[list[MapBlock], Sequence[SlotReport], list[BlockKey]]:
-        source = self._flow.source
-        state = self._target.compacted(internal_topics.replication(source)).read()
-        reports = decode_state(state).reports
-        # Reports first: a position is written after its blocks, so it has to be read before them.
-        map_topic = internal_topics.offset_map(source)
-        blocks: list[MapBlock] = []
-        damaged: list[BlockKey] = []
-        for number in sorted({map_partition(p.topic, p.partition) for p in partitions}):
-            table = self._target.compacted(map_topic, number).read()
-            for key, value in table.items():
-                try:
-                    blocks.append(decode_block(key, value))
-                except IntegrityError as error:
-                    logger.warning("resume finds again what is in the logs: %s", error)
-                    with suppress(IntegrityError):
-                        damaged.append(decode_block_key(key))
-        return blocks, reports, damaged
+        return self._starts.cut(assigned, target_end)
 
     def predecessor(self, slot: str) -> Predecessor:
         """See the port."""

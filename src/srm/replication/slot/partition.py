@@ -129,11 +129,14 @@ class PartitionCopy:
         self.map = MapWriter(
             assigned,
             start.producer_ids,
+            start.tree,
             start.found,
-            start.damaged,
-            start.last_block,
+            start.garbage,
             start.source_epoch,
+            rewrite_index=start.rewrite_index,
         )
+        if start.cut:
+            self.map.cut(start.source_next, start.target_next)
         self.fetch_offset = self.source_next = start.source_next
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
@@ -216,7 +219,7 @@ class PartitionCopy:
 
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
-        self.map.add([Run(source_offset, self.target_next, 0)])
+        self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
         self._truncated = True
 

@@ -22,9 +22,10 @@ except for records at the very end, and those are missing on the target again.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run, coalesce
 from srm.errors import UnavailableError
@@ -51,8 +52,10 @@ class Start:
     ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
     It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
     of a topic that had the name before. Without a position (``has_position``) both logs are walked
-    from their starts. ``damaged`` are map blocks to write again; ``last_block`` is the one behind
-    which the map goes on. After the source was ``truncated`` at ``source_next``, records of ours
+    from their starts. ``tree`` is the end of the map as it is on the log; with ``rewrite_index``
+    its index is not there. ``garbage`` are blocks that count no more. If it is ``cut``, the map is
+    to end at this position, whatever it holds. After the source was ``truncated`` at
+    ``source_next``, records of ours
     that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
     the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
     the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
@@ -67,8 +70,10 @@ class Start:
     source_epoch: int = -1
     fresh: bool = False
     has_position: bool = True
-    damaged: tuple[BlockKey, ...] = ()
-    last_block: BlockKey | None = None
+    tree: MapTree = field(default_factory=MapTree)
+    garbage: tuple[BlockKey, ...] = ()
+    rewrite_index: bool = False
+    cut: bool = False
     truncated: bool = False
     target_epoch: int = -1
     written_by: ProducerId | None = None
