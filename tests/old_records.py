@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from dataclasses import asdict
 
 from srm.domain.map_records import topic_id_bytes
+from srm.domain.metrics import RawMetric
 from srm.domain.replication_records import PartitionPosition, SlotReport
 
 
@@ -37,3 +40,8 @@ def _entry(entry: PartitionPosition, version: int) -> bytes:
             *(struct.pack(">qi", *stretch) for stretch in tail),
         )
     )
+
+
+def old_raw_metric(metric: RawMetric) -> bytes:
+    """Return the value of a raw metrics record of one partition."""
+    return json.dumps(asdict(metric), separators=(",", ":")).encode()

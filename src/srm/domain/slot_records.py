@@ -205,7 +205,8 @@ def _map_end(entry: PartitionPosition) -> tuple[int, ...]:
 
 def _tail(entry: PartitionPosition) -> list[int]:
     """Return the last stretches as distances: each from the end of the one before it."""
-    numbers, at = [], entry.position.source_next
+    numbers: list[int] = []
+    at = entry.position.source_next
     for first, count in entry.tail[-255:]:
         numbers += (first - at, count)
         at = first + count

@@ -25,8 +25,7 @@ class CopiedTopic:
     Written before anything is, and deleted after everything is: so a driver knows what to look for,
     by name too, as brokers hide a topic that they do not let srm see. ``source_cluster`` and
     ``target_cluster`` are Kafka's ids of the clusters: a topic is not gone because an address leads
-    to another cluster. ``cleared``: the source's topic is gone, and what was only about it is
-    deleted.
+    to another cluster.
     """
 
     topic: str
@@ -35,7 +34,6 @@ class CopiedTopic:
     target_topic_id: str
     source_cluster: str
     target_cluster: str
-    cleared: bool = False
 
     def key(self) -> bytes:
         """Encode the record key."""

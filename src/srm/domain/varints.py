@@ -1,4 +1,4 @@
-"""Whole numbers in few bytes: seven bits a byte, lowest first, all but the last with the highest bit.
+"""Whole numbers in few bytes: seven bits a byte, lowest first, the highest bit says "more".
 
 Numbers of either sign are folded before: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 """
@@ -27,7 +27,7 @@ def decode_numbers(written: bytes) -> list[int]:
     Raises:
         ValueError: the last one is cut short.
     """
-    numbers = []
+    numbers: list[int] = []
     append = numbers.append
     value = shift = 0
     for byte in written:

@@ -13,6 +13,7 @@ from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
 from srm.engine.map_assembly import assemble, newest_topic_ids
 from srm.engine.ports import Cluster, FlowMaps, TopicDescription
+from srm.engine.state_topic import StateTopic
 from srm.errors import UnavailableError
 
 _SOURCE_RETRY_S: Final = 30.0
@@ -41,9 +42,7 @@ class KafkaMapReader:
         source = self._source_topics()
         target_ids = {found.topic_id for found in self._target.topics().values()}
         # The state comes first: a position never speaks of runs that the blocks do not have yet.
-        state = decode_state(
-            self._target.compacted(internal_topics.replication(self._flow.source)).read()
-        )
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
         if source is None:
             blocks = self._blocks(range(MAP_PARTITIONS))
             ids = newest_topic_ids(wanted, state, blocks, target_ids)
