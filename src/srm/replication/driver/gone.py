@@ -51,9 +51,7 @@ class GoneWatch:
             self._gone("source", sources, source), self._gone("target", targets, target)
         )
 
-    def _gone(
-        self, name: str, known: Mapping[str, tuple[str, str]], side: Side
-    ) -> frozenset[str]:
+    def _gone(self, name: str, known: Mapping[str, tuple[str, str]], side: Side) -> frozenset[str]:
         now = self._clock()
         present = {topic.topic_id for topic in side.topics.values()}
         gone = set()

@@ -18,6 +18,7 @@ from srm.domain.replication_records import (
 from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
+from srm.replication.driver.state_book import Key
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class ProgressBook:
         self._lock = threading.Lock()
         self._alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
-        self._told: dict[CopyId, dict[bytes, PartitionPosition]] = {}
-        self._tellers: dict[bytes, set[CopyId]] = {}
+        self._told: dict[CopyId, dict[Key, PartitionPosition]] = {}
+        self._tellers: dict[Key, set[CopyId]] = {}
         self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
@@ -101,7 +102,7 @@ class ProgressBook:
         with self._lock:
             self._alive = len(slots)
 
-    def positions(self, key: bytes, positions: Collection[PartitionPosition]) -> None:
+    def positions(self, key: Key, positions: Collection[PartitionPosition]) -> None:
         """Take in the positions that one record holds now; none for one that is deleted.
 
         A position counts only if no other record has a newer one of its partition.

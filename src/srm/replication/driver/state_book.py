@@ -86,24 +86,43 @@ class StateBook:
             case PartitionNotes():
                 self._notes[key] = record.topic_id
 
-    def tells_of(self, topic: CopiedTopic) -> bool:
-        """Whether any position of a copied topic is left."""
-        ids = (topic.topic_id, topic.target_topic_id)
-        return any(
-            (entry.topic_id, entry.target_topic_id) == ids
+    def finished(self, copied: Collection[CopiedTopic], gone: GoneTopics) -> list[CopiedTopic]:
+        """Return the topics that are gone and of which no position is left, nor of any use.
+
+        While the remote topic of a gone one stands, its next self has to know where the copy ends.
+        """
+        ended = [
+            topic
+            for topic in copied
+            if topic.topic_id in gone.source or topic.target_topic_id in gone.target
+        ]
+        if not ended:
+            return []
+        told = {
+            (entry.topic_id, entry.target_topic_id)
             for group in self._groups.values()
             for entry in group.positions
-        )
+        }
+        inherited = {
+            entry.target_topic_id
+            for group in self._groups.values()
+            if self._is_live(group)
+            for entry in group.positions
+            if entry.producer_id >= 0 and entry.topic_id not in gone.source
+        }
+        return [
+            topic
+            for topic in ended
+            if (topic.topic_id, topic.target_topic_id) not in told
+            and (topic.target_topic_id in gone.target or topic.target_topic_id in inherited)
+        ]
 
     def superseded(self, gone: GoneTopics) -> list[Key]:
         """Return the records of processes of the past that are of no more use."""
         closed = {key: group for key, group in self._groups.items() if not self._is_live(group)}
-        left = self._without_use(closed, gone) if closed else []
-        written = {
-            (group.slot, group.incarnation)
-            for key, group in self._groups.items()
-            if key not in left
-        }
+        left = self._without_use(closed, gone) if closed else set()
+        kept = (group for key, group in self._groups.items() if key not in left)
+        written = {(group.slot, group.incarnation) for group in kept}
         old = [
             key
             for key, beat in self._heartbeats.items()
@@ -123,7 +142,7 @@ class StateBook:
     def _is_live(self, group: PositionGroup) -> bool:
         return not group.left and self._is_newest(group.slot, group.incarnation)
 
-    def _without_use(self, closed: dict[Key, PositionGroup], gone: GoneTopics) -> list[Key]:
+    def _without_use(self, closed: dict[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
         wanted = {entry.copy_id for group in closed.values() for entry in group.positions}
         heirs = {(number, target) for _, number, target in wanted}
         live = defaultdict[CopyId, list[PartitionPosition]](list)
@@ -137,11 +156,11 @@ class StateBook:
                 place = entry.partition, entry.target_topic_id
                 if place in heirs:
                     successors[place].append(entry)
-        return [
+        return {
             key
             for key, group in closed.items()
             if all(is_superseded(entry, live, gone, successors) for entry in group.positions)
-        ]
+        }
 
     def _written_again(self) -> list[Key]:
         """Return what an earlier version wrote beside the commands, and this one has replaced."""
