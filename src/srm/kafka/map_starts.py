@@ -13,6 +13,7 @@ from srm.domain.replication_state import decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import Cluster, CompactedTopic
+from srm.engine.state_topic import StateTopic
 from srm.errors import IntegrityError, SrmError
 from srm.replication.slot.known_maps import KnownMap, known_maps, translate_back
 from srm.replication.slot.resume import Start
@@ -54,8 +55,8 @@ class MapStarts:
         self, partitions: Sequence[AssignedPartition], *, thorough: bool
     ) -> dict[AssignedPartition, Start | SrmError]:
         # Reports first: a position is written after its blocks, so it has to be read before them.
-        state = self._target.compacted(internal_topics.replication(self._flow.source)).read()
-        reported = positions_by_copy(decode_state(state).reports)
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = positions_by_copy(state.reports)
         wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
         for assigned in self._copied(partitions, reported):
             newest = newest_position(reported.get(assigned.copy_id, ()))

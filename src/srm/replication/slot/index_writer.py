@@ -72,7 +72,14 @@ class IndexWriter:
     def has_news(self) -> bool:
         """Whether something is to be written, or would be after a report."""
         return bool(
-            self._leaving or self._chunk_due or self._root_due or len(self._later) or self.waiting
+            self._leaving
+            or self._superseded
+            or self._chunk_due
+            or self._root_due
+            or len(self._later)
+            or len(self._blocks) > 1
+            or self.waiting
+            or (self._rewrite and self._newest != self._owner)
         )
 
     @property

@@ -31,8 +31,9 @@ class MapLog:
     """The maps of a slot's partitions, for one writer at a time."""
 
     def __init__(self) -> None:
-        self._writers: dict[IndexWriter, None] = {}
-        self._untold: dict[IndexWriter, None] = {}
+        self._current: dict[CopyId, IndexWriter] = {}
+        self._writers: dict[CopyId, IndexWriter] = {}
+        self._untold: dict[CopyId, IndexWriter] = {}
         self._ends: dict[CopyId, MapEnd] = {}
         self._late: frozenset[int] = frozenset()
 
@@ -40,10 +41,13 @@ class MapLog:
         """Take over what has changed, between two steps of the event loop."""
         blocks, replaced = maps.changed_blocks(position), maps.replaced_blocks()
         index = maps.index
-        if blocks or replaced:
-            index.take(blocks, replaced)
-        if blocks or replaced or index.copy_id not in self._ends or index.has_news:
-            self._writers[index] = None
+        index.take(blocks, replaced)
+        is_new = self._current.get(index.copy_id) is not index
+        if is_new:  # a former life of the partition here has said all that counts
+            self._current[index.copy_id] = index
+            self._untold.pop(index.copy_id, None)
+        if is_new or index.has_news:
+            self._writers[index.copy_id] = index
 
     def write(self, send: Send) -> frozenset[int]:
         """Write step by step what is due.
@@ -56,7 +60,7 @@ class MapLog:
         while True:
             due = {
                 index: records
-                for index in self._writers
+                for index in self._writers.values()
                 if index.partition not in late and (records := index.due())
             }
             if not due:
@@ -69,10 +73,11 @@ class MapLog:
             for index, records in due.items():
                 known = places.get(index.partition, {})
                 index.written({key: known[key] for key, _ in records if key in known})
-        for index in [index for index in self._writers if index.partition not in late]:
+        done = [index for index in self._writers.values() if index.partition not in late]
+        for index in done:
             self._ends[index.copy_id] = index.end
-            self._untold[index] = None
-            del self._writers[index]
+            self._untold[index.copy_id] = index
+            del self._writers[index.copy_id]
         self._late = frozenset(late)
         return self._late
 
@@ -83,14 +88,14 @@ class MapLog:
     def reported(self) -> None:
         """All positions that rest on what was written are acknowledged."""
         untold, self._untold = self._untold, {}
-        for index in untold:
+        for copy_id, index in untold.items():
             index.reported()
             if index.has_news:
-                self._writers[index] = None
+                self._writers[copy_id] = index
 
     def is_full(self, partition: int) -> bool:
         """Whether so much waits that no more should be copied into this partition's maps."""
         if partition not in self._late:
             return False
-        waiting = sum(index.waiting for index in self._writers if index.partition == partition)
-        return waiting > MOST_BLOCKS
+        writers = (index for index in self._writers.values() if index.partition == partition)
+        return sum(index.waiting for index in writers) > MOST_BLOCKS

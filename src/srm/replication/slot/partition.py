@@ -35,6 +35,7 @@ from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.traffic import Traffic
 
 QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -48,29 +49,6 @@ class Phase(Enum):
     COPYING = "copying"
     FENCED = "fenced"
     STOPPED = "stopped"
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What was copied since the last metrics record; latencies are those of whole batches."""
-
-    records: int = 0
-    bytes: int = 0
-    latency_ms_min: int = 0
-    latency_ms_max: int = 0
-    latency_ms_sum: int = 0
-    latency_count: int = 0
-
-    def add(self, outgoing: BatchToSend, now_ms: int) -> None:
-        """Count an acknowledged batch."""
-        latency = max(0, now_ms - outgoing.max_timestamp)
-        first = self.latency_count == 0
-        self.records += outgoing.count
-        self.bytes += len(outgoing.view)
-        self.latency_ms_min = latency if first else min(self.latency_ms_min, latency)
-        self.latency_ms_max = max(self.latency_ms_max, latency)
-        self.latency_ms_sum += latency * outgoing.count
-        self.latency_count += outgoing.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +69,8 @@ class PartitionCopy:
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
     and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
     the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
-    marker was written.
+    marker was written. While it is ``held_back``, its map cannot be written, and no more is
+    fetched.
     """
 
     assigned: AssignedPartition
@@ -116,6 +95,7 @@ class PartitionCopy:
     run_start: RunStart | None = None
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
+    held_back: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -154,7 +134,7 @@ class PartitionCopy:
     @property
     def wants_data(self) -> bool:
         """Whether a fetch should include the partition."""
-        if self.in_doubt:
+        if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
@@ -255,7 +235,9 @@ class PartitionCopy:
         self.failures = 0
         if self.limits.knows_something:
             self.limits.accepted(len(outgoing.view), self.source_next)
-        self.traffic.add(outgoing, now_ms)
+        self.traffic.add(
+            outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
+        )
         return True
 
     @property
@@ -292,10 +274,9 @@ class PartitionCopy:
         """Remember that both logs were walked after retention had passed the position."""
         self.checked = self.source_next, log_start
 
-    def take_traffic(self) -> Traffic:
-        """Return what was copied since the last call."""
-        traffic, self.traffic = self.traffic, Traffic()
-        return traffic
+    def hold_back(self, *, held: bool) -> None:
+        """Fetch no more until what was copied can be written down, or fetch again."""
+        self.held_back = held
 
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""
