@@ -32,6 +32,8 @@ Rows = Mapping[int, tuple[bytes, bytes | None]]
 """Records of one partition of the map topic by their places: key and value."""
 
 NO_ENTRIES: Final = Entries.of(())
+NO_BLOCKS: Final = MapEnd(-1, (-1, -1))
+"""What a report says of a map without blocks; without any MapEnd nothing is known of the map."""
 
 
 class StalePlaceError(IntegrityError):
@@ -57,10 +59,10 @@ class MapTree:
         return self.chunk.root_place if self.chunk else -1
 
     @property
-    def end(self) -> MapEnd | None:
+    def end(self) -> MapEnd:
         """What a report says of it."""
         if self.last is None:
-            return None
+            return NO_BLOCKS
         key = self.last.block_key
         return MapEnd(key.target_start, key.owner, self.last_place, self.chunk_place)
 
@@ -107,6 +109,8 @@ def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
         IntegrityError: a record is damaged.
     """
     topic_id, partition, target_id = copy_id
+    if end == NO_BLOCKS:
+        return MapTree()
     last = block_at(BlockKey(topic_id, partition, end.target_start, end.owner), end.place, rows)
     if last.target_topic_id != target_id:
         raise StalePlaceError(f"place {end.place} of the offset map is that of another topic")

@@ -47,7 +47,7 @@ _OPEN, _HAS_PREVIOUS = 1, 2
 
 _KEY = struct.Struct(">B16siqqq")
 _KEY_1 = struct.Struct(">B16siq")
-_NO_OWNER = (-1, -1)
+NO_OWNER = (-1, -1)
 _HEAD = struct.Struct(">BB16sH")
 _IDS = struct.Struct(">H")
 _PREVIOUS = struct.Struct(">qqq")
@@ -112,7 +112,7 @@ class MapBlock:
     producer_ids: tuple[int, ...]
     runs: Runs
     open_end: bool = True
-    owner: tuple[int, int] = _NO_OWNER
+    owner: tuple[int, int] = NO_OWNER
     previous: BlockKey | None = None
     source_epoch: int = _UNKNOWN_EPOCH
 
@@ -163,7 +163,7 @@ def decode_block_key(key: bytes) -> BlockKey:
     try:
         if len(key) == _KEY_1.size:
             key_format, topic_id, partition, start = _KEY_1.unpack(key)
-            owner, known = _NO_OWNER, 1
+            owner, known = NO_OWNER, 1
         else:
             key_format, topic_id, partition, start, *claim = _KEY.unpack(key)
             owner, known = (claim[0], claim[1]), KEY_FORMAT

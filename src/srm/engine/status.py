@@ -268,7 +268,7 @@ def _topic_state(states: Mapping[str, int], remaining: int, *, all_reported: boo
 
 
 def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
-    records = state_topic(context).read()
+    records = state_topic(context).read_commands()
     value = records.get(DRIVER_KEY)
     if value is None:
         return None, {}

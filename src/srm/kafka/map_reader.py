@@ -33,6 +33,7 @@ from srm.engine.map_assembly import (
 )
 from srm.engine.map_places import MapPlaces
 from srm.engine.ports import Cluster, FlowMaps, TopicDescription
+from srm.engine.state_topic import StateTopic
 from srm.errors import IntegrityError, UnavailableError
 
 _SOURCE_RETRY_S: Final = 30.0
@@ -94,8 +95,7 @@ class KafkaMapReader:
         return flow_maps(ids, state, look.maps | maps, look.errors | errors, look.gaps)
 
     def _state(self) -> ReplicationState:
-        topic = internal_topics.replication(self._flow.source)
-        return decode_state(self._target.compacted(topic).read())
+        return decode_state(StateTopic(self._target, self._flow.source).read())
 
     def _source_topics(self) -> Mapping[str, TopicDescription] | None:
         """Describe the source's topics; None while it does not answer.

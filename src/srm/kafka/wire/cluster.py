@@ -203,6 +203,11 @@ class WireCluster:
             await self._offset(partition, LATEST),
         )
 
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """See the port."""
+        found = await self._offset(partition, max(0, time_ms))
+        return found if found >= 0 else await self._offset(partition, LATEST)
+
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """See the port."""
 

@@ -36,13 +36,14 @@ class IndexWriter:
         Args:
             assigned: the partition.
             tree: where the map ends.
-            rewrite: the entries of the tree's chunk, however many, are in no index yet.
+            rewrite: the records of the tree's index are not on the log as they are here; what has
+                no number yet is not there at all, and may have any number of entries.
         """
         self.copy_id = assigned.copy_id
         self.partition = map_partition(assigned.topic, assigned.partition)
         chunk, root = tree.chunk, tree.root
         self._later = NO_ENTRIES
-        if chunk and rewrite:
+        if chunk and chunk.key.number < 0:
             self._later, chunk, root = chunk.entries, None, None
         self._owner = chunk.key.owner if chunk else (-1, -1)
         self._number = chunk.key.number if chunk else -1
@@ -54,17 +55,37 @@ class IndexWriter:
         self._root_place = tree.root_place if root else -1
         self._chunk_due = self._root_due = False
         self._blocks: dict[bytes, tuple[MapBlock, int]] = {}
-        self._newest = (-1, len(self._later)) if rewrite else self._owner
+        self._newest = (-1, tree.last_place) if rewrite else self._owner
         self._end = tree.end
+        self._rewrite = rewrite
         self._former: set[bytes] = set()
         self._superseded: set[bytes] = set()
         self._leaving: set[bytes] = set()
         self._dying: set[bytes] | None = None
 
     @property
-    def end(self) -> MapEnd | None:
+    def end(self) -> MapEnd:
         """What a report says of the map, once nothing is due."""
         return self._end
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is to be written, or would be after a report."""
+        return bool(
+            self._leaving
+            or self._superseded
+            or self._chunk_due
+            or self._root_due
+            or len(self._later)
+            or len(self._blocks) > 1
+            or self.waiting
+            or (self._rewrite and self._newest != self._owner)
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many blocks wait to be acknowledged."""
+        return sum(place < 0 for _, place in self._blocks.values())
 
     @property
     def _claimed(self) -> bool:
@@ -104,7 +125,7 @@ class IndexWriter:
         if records:
             return records
         self._collect()
-        if self._claimed or len(self._later):
+        if self._newest != self._owner and (self._claimed or len(self._later) or self._rewrite):
             self._own_index()
         if len(self._later) and not (self._root_due or self._chunk_due):
             self._grow()
@@ -144,14 +165,13 @@ class IndexWriter:
 
     def _own_index(self) -> None:
         """Write chunk and root under the claim of the newest block from now on."""
-        if self._newest != self._owner:
-            if self._chunk_place >= 0:
-                self._former.add(self._key(IndexKind.CHUNK).encode())
-            if self._root_place >= 0:
-                self._former.add(self._key(IndexKind.ROOT).encode())
-            self._owner = self._newest
-            self._chunk_due = len(self._chunk) > 0
-            self._root_due = len(self._root) > 0
+        if self._chunk_place >= 0:
+            self._former.add(self._key(IndexKind.CHUNK).encode())
+        if self._root_place >= 0:
+            self._former.add(self._key(IndexKind.ROOT).encode())
+        self._owner = self._newest
+        self._chunk_due = len(self._chunk) > 0
+        self._root_due = len(self._root) > 0
         if self._claimed:  # until then a former owner may still be at work
             self._superseded |= self._former
             self._former = set()
@@ -186,13 +206,13 @@ class IndexWriter:
         self._later = self._later.slice(count)
         self._chunk_due = True
 
-    def _reached(self) -> MapEnd | None:
+    def _reached(self) -> MapEnd:
         if self._blocks:
             block, place = next(reversed(self._blocks.values()))
             key = block.block_key
             return MapEnd(key.target_start, key.owner, place, self._chunk_place)
         end = self._end
-        return end and MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
+        return MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
 
     def _deleted_keys(self) -> set[bytes]:
         deleted = self._chunk.slice(0, self._chunk_deleted)

@@ -29,8 +29,9 @@ from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
-from srm.replication.slot.walk import Comparison
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ _STOPPED_RETRY_S: Final = 30.0
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
+_WATCH_S: Final = 30.0
+_ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 _POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
 
@@ -59,6 +62,7 @@ class Lifecycle:
         *,
         assignment_is_fresh: Callable[[], Awaitable[None]],
         load_again: Callable[[AssignedPartition], None],
+        cut_map: Callable[[AssignedPartition, int], Awaitable[Start]],
         spawn: Spawn,
     ) -> None:
         """Hold no partition yet.
@@ -74,6 +78,7 @@ class Lifecycle:
             clusters: ids of both clusters, for records' provenance.
             assignment_is_fresh: waits until the assignment was heard of a moment ago.
             load_again: asks for the start of a partition, and for :meth:`begin` with it.
+            cut_map: cuts the map of a partition at a target offset; returns where that leaves it.
             spawn: runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
@@ -87,6 +92,7 @@ class Lifecycle:
         self._read_committed = config.isolation_level == "read_committed"
         self._assignment_is_fresh = assignment_is_fresh
         self._load_again = load_again
+        self._cut_map = cut_map
         self._spawn = spawn
         self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
         self._placement = Placement(
@@ -124,6 +130,13 @@ class Lifecycle:
         copy.leave()
         return copy
 
+    def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
+        """Fetch no more for a partition whose map cannot be written, or fetch again."""
+        if copy.held_back != held:
+            copy.hold_back(held=held)
+            if not held:
+                self._placement.fetch_on(copy)
+
     def retry_fenced(self) -> None:
         """Take up what was fenced: the assignment is newer than that."""
         for copy in self.copies.values():
@@ -155,11 +168,38 @@ class Lifecycle:
         source_node = await self._source.leader(copy.source)
         target_node = await self._target.leader(copy.target)
         await self._target.connect(target_node)
+        is_short = copy.phase is Phase.IDLE and await self._is_target_short(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
         self._placement.put(copy, source_node, target_node)
-        if copy.phase is Phase.IDLE and copy.needs_claim:
+        if copy.phase is Phase.IDLE and (copy.needs_claim or is_short):
             self.claim(copy)
+
+    async def watch_targets(self) -> None:
+        """Look from time to time whether targets lost what waits for nothing more to be copied."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = list(self.copies.values())
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_target(copy) for copy in some))
+
+    async def _look_at_target(self, copy: PartitionCopy) -> None:
+        if not (copy.is_idle and copy.has_position):
+            return  # what is sent, or claimed, is compared anyway
+        attempt = copy.attempt
+        try:
+            is_short = await self._is_target_short(copy)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.target, error)
+            return
+        if is_short and copy.attempt == attempt and copy.is_idle:
+            self.claim(copy)
+
+    async def _is_target_short(self, copy: PartitionCopy) -> bool:
+        """Whether the target's log ends before the known position: then nothing waits for data."""
+        _, log_end = await self._target.log_range(copy.target)
+        return log_end < copy.target_next
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""
@@ -188,22 +228,40 @@ class Lifecycle:
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
-            resumed = await resume(
-                LogReader(
-                    self._source, copy.source, copy.source_id, read_committed=self._read_committed
-                ),
-                LogReader(self._target, copy.target, copy.target_id, read_committed=False),
-                copy.known_start(),
-                claim,
-                Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+            source = LogReader(
+                self._source, copy.source, copy.source_id, read_committed=self._read_committed
             )
+            target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+            start = copy.known_start()
+            held = await held_log(target, start)
+            if held.end == start.target_next:
+                claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
+                comparison = Comparison(
+                    self._records.added, self._reporter.goes_on_after_loss, copy.transform
+                )
+                resumed = await resume(source, target, start, claim, comparison)
+        if held.end < start.target_next:
+            await self._begin_at_cut(copy, attempt, held.end)
+            return
         if copy.attempt != attempt:
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
+        """The target lost the end of its log: cut the map there, and copy again from there on."""
+        start = await self._cut_map(copy.assigned, target_end)
+        if copy.attempt != attempt:
+            return
+        self._reporter.strange(
+            copy,
+            f"the log of {copy.target} lost its end: offsets {target_end} to {copy.target_next} "
+            f"are gone or not ours; copied again from source offset {start.source_next}",
+        )
+        self.release(copy.assigned)
+        self.begin(copy.assigned, start)
 
     # ----- trouble
 

@@ -31,10 +31,11 @@ from srm.replication.batches.batch import epoch_of, next_sequence, rewrite
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import BatchToSend, batches_to_send
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.traffic import Traffic
 
 QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -48,29 +49,6 @@ class Phase(Enum):
     COPYING = "copying"
     FENCED = "fenced"
     STOPPED = "stopped"
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What was copied since the last metrics record; latencies are those of whole batches."""
-
-    records: int = 0
-    bytes: int = 0
-    latency_ms_min: int = 0
-    latency_ms_max: int = 0
-    latency_ms_sum: int = 0
-    latency_count: int = 0
-
-    def add(self, outgoing: BatchToSend, now_ms: int) -> None:
-        """Count an acknowledged batch."""
-        latency = max(0, now_ms - outgoing.max_timestamp)
-        first = self.latency_count == 0
-        self.records += outgoing.count
-        self.bytes += len(outgoing.view)
-        self.latency_ms_min = latency if first else min(self.latency_ms_min, latency)
-        self.latency_ms_max = max(self.latency_ms_max, latency)
-        self.latency_ms_sum += latency * outgoing.count
-        self.latency_count += outgoing.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +67,10 @@ class PartitionCopy:
     offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked.
+    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
+    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
+    marker was written. While it is ``held_back``, its map cannot be written, and no more is
+    fetched.
     """
 
     assigned: AssignedPartition
@@ -106,12 +87,15 @@ class PartitionCopy:
     source_epoch: int = -1
     source_end: int = 0
     target_next: int = 0
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
     claim: Claim | None = None
     failures: int = 0
     traffic: Traffic = field(default_factory=Traffic)
     run_start: RunStart | None = None
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
+    held_back: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -125,17 +109,22 @@ class PartitionCopy:
         self.map = MapWriter(
             assigned,
             start.producer_ids,
+            start.tree,
             start.found,
-            start.damaged,
-            start.last_block,
+            start.garbage,
             start.source_epoch,
+            rewrite_index=start.rewrite_index,
         )
+        if start.cut:
+            self.map.cut(start.source_next, start.target_next)
         self.fetch_offset = self.source_next = start.source_next
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
+        self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
         self._fresh = start.fresh
+        self._is_unproven = False
         self._truncated = False
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
@@ -145,7 +134,7 @@ class PartitionCopy:
     @property
     def wants_data(self) -> bool:
         """Whether a fetch should include the partition."""
-        if self.in_doubt:
+        if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
@@ -203,9 +192,14 @@ class PartitionCopy:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be written, and nobody finds that out."""
+        return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
+
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
-        self.map.add([Run(source_offset, self.target_next, 0)])
+        self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
         self._truncated = True
 
@@ -241,7 +235,9 @@ class PartitionCopy:
         self.failures = 0
         if self.limits.knows_something:
             self.limits.accepted(len(outgoing.view), self.source_next)
-        self.traffic.add(outgoing, now_ms)
+        self.traffic.add(
+            outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
+        )
         return True
 
     @property
@@ -258,6 +254,7 @@ class PartitionCopy:
         self.go_back_to(source_start)
         self.target_next = target_start
         self.has_position = True
+        self._is_unproven = True
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
@@ -277,10 +274,9 @@ class PartitionCopy:
         """Remember that both logs were walked after retention had passed the position."""
         self.checked = self.source_next, log_start
 
-    def take_traffic(self) -> Traffic:
-        """Return what was copied since the last call."""
-        traffic, self.traffic = self.traffic, Traffic()
-        return traffic
+    def hold_back(self, *, held: bool) -> None:
+        """Fetch no more until what was copied can be written down, or fetch again."""
+        self.held_back = held
 
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""
@@ -302,8 +298,9 @@ class PartitionCopy:
         if resumed.source_next != self.source_next:
             self.go_back_to(resumed.source_next, resumed.source_epoch)
         self.target_next = resumed.target_next
+        self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
         self.in_doubt = False
-        self._fresh = self._truncated = False
+        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -326,19 +323,25 @@ class PartitionCopy:
             self.target_next,
             self.map.producer_ids,
             fresh=self._fresh,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
             truncated=self._truncated,
+            target_epoch=self.target_epoch,
+            written_by=self.written_by,
         )
 
     def position(self) -> PartitionPosition:
         """Return the position for the slot's report."""
+        written_by = self.written_by
         return PartitionPosition(
             self.assigned.topic_id,
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
             self.source_epoch,
-            self.claim.producer.id if self.claim else -1,
-            self.claim.producer.epoch if self.claim else -1,
+            written_by.id if written_by else -1,
+            written_by.epoch if written_by else -1,
+            self.target_epoch,
         )
 
     def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:

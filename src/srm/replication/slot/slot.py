@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
-from srm.errors import SrmError, UnavailableError
+from srm.domain.replication_records import AssignedPartition, Assignment, Incarnation
+from srm.domain.silence import HEARTBEAT_S
+from srm.domain.slot_records import next_incarnation
+from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
@@ -34,6 +36,7 @@ _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.5
 _FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
 _LOAD_RETRY_S: Final = 1.0
+_CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,9 @@ class AssignmentFeed(Protocol):
 
 
 class Predecessor(NamedTuple):
-    """What the predecessor of a slot has left behind."""
+    """What the processes that were this slot before have left behind."""
 
-    positions: tuple[PartitionPosition, ...]
+    incarnations: tuple[Incarnation, ...]
     notes: tuple[PartitionNotes, ...]
 
 
@@ -83,8 +86,18 @@ class StartReader(Protocol):
         """
         ...
 
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map at what the target's log still holds, and return where to copy again from.
+
+        Without a position where nothing of the map is left.
+
+        Raises:
+            SrmError: the state cannot be read or written now, or contradicts itself.
+        """
+        ...
+
     def predecessor(self, slot: str) -> Predecessor:
-        """Return what a slot of that name reported last, and has ever noted."""
+        """Return who was a slot of that name, and what they have ever noted."""
         ...
 
 
@@ -111,12 +124,15 @@ class Slot:
         self._wanted: set[AssignedPartition] = set()
         self._loading: set[AssignedPartition] = set()
         self._leaving: list[PartitionCopy] = []
-        self._kept: dict[tuple[str, int], PartitionPosition] = {}
+        self._incarnation = next_incarnation(())
         self._generation = -1
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
+        self._reports_begun = 0
+        self._reports_written = 0
+        self._written = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="srm-slot")
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="srm-slot")
         self._failure: BaseException | None = None
         self._partitions = Lifecycle(
             config,
@@ -129,6 +145,7 @@ class Slot:
             clusters,
             assignment_is_fresh=self._assignment_is_fresh,
             load_again=lambda assigned: self._load([assigned]),
+            cut_map=self._cut_map,
             spawn=self._spawn,
         )
 
@@ -139,14 +156,15 @@ class Slot:
             SrmError: an internal task failed; the Spark job is started again.
         """
         loop = asyncio.get_running_loop()
-        # Our first report replaces the last one of our predecessor, so it has to tell the same.
         before = await loop.run_in_executor(
             self._threads, self._starts.predecessor, self._reporter.slot
         )
-        self._kept = {(entry.topic_id, entry.partition): entry for entry in before.positions}
-        self._reporter.remember(before.notes)
+        self._incarnation = next_incarnation(before.incarnations)
+        self._reporter.begin(self._incarnation, before.notes)
+        self._spawn(self._beat())
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
+        self._spawn(self._partitions.watch_targets())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
@@ -159,7 +177,7 @@ class Slot:
         if self._failure is not None:
             raise self._failure
         copies = list(self._partitions.copies.values())
-        self._reporter.report(self._generation, copies, self._leaving, self._kept.values())
+        self._reporter.report(copies, self._leaving)
 
     # ----- assignments
 
@@ -175,14 +193,17 @@ class Slot:
                 self._apply(newest)
 
     def _apply(self, assignment: Assignment) -> None:
+        meant = assignment.incarnation
+        if meant is not None and meant > self._incarnation:
+            raise FencedError(
+                f"slot {assignment.slot} is another process now ({meant}): this one "
+                f"({self._incarnation}) leaves its partitions alone and ends"
+            )
+        self._reporter.tell_everything()
         self._wanted = set(assignment.partitions)
         held = self._partitions.copies
         for assigned in [a for a in held if a not in self._wanted]:
-            copy = self._partitions.release(assigned)
-            self._leaving.append(copy)
-            if copy.has_position:
-                position = copy.position()
-                self._kept[position.topic_id, position.partition] = position
+            self._leaving.append(self._partitions.release(assigned))
         self._partitions.retry_fenced()
         self._generation = assignment.generation
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
@@ -208,6 +229,22 @@ class Slot:
             if assigned in self._wanted:
                 self._partitions.begin(assigned, starts.get(assigned))
 
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map of a partition, once all that is known of it here is written down.
+
+        Raises:
+            SrmError: the state cannot be read or written.
+        """
+        known = self._reports_begun
+        try:
+            async with asyncio.timeout(_CUT_S):
+                while self._reports_written <= known:
+                    await self._written.wait()
+        except TimeoutError as error:
+            raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
+
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
         while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
@@ -220,9 +257,24 @@ class Slot:
         while True:
             leaving, self._leaving = self._leaving, []
             copies = list(self._partitions.copies.values())
-            write = self._reporter.prepare(self._generation, copies, leaving, self._kept.values())
+            write = self._reporter.prepare(copies, leaving)
+            self._reports_begun += 1
             await loop.run_in_executor(self._threads, write)
+            if self._reporter.is_written:
+                self._reports_written = self._reports_begun
+                self._written.set()
+                self._written.clear()
+            for copy in copies:
+                self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
+
+    async def _beat(self) -> None:
+        """Give a sign of life each second, however long a report takes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            held = len(self._partitions.copies)
+            await loop.run_in_executor(self._threads, self._reporter.beat, self._generation, held)
+            await asyncio.sleep(HEARTBEAT_S)  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the slot; its failure ends the slot."""
