@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, Self
 
 from bench.clusters import PROJECT, Site
-from bench.errors import BenchError
+from bench.errors import BenchError, wait
 from bench.map_probe import FLOW, GROUP, OFFSETS
 from bench.map_topic import Copied, check, write_maps
 from bench.results import Result
@@ -29,6 +29,7 @@ _LONG_RUNS: Final = 315_000_000
 _MANY: Final = 1000
 _MANY_RUNS: Final = 1_000_000
 _PROBE_S: Final = 300.0
+_SEEN_S: Final = 60.0
 _SLOT: Final = Incarnation(1, "bench")
 _AS_WRITTEN: Final = {**COMPACTED_CONFIGS, "min.cleanable.dirty.ratio": "0.99"}
 
@@ -109,9 +110,11 @@ class _Maps:
         )
 
     def _copies(self) -> list[Copied]:
+        names = self._topic, f"P.{self._topic}"
         with self._cluster() as cluster:
+            wait(lambda: {*names} <= cluster.topics().keys(), _SEEN_S, "the topics are there", 0.2)
             described = cluster.topics()
-        source, target = described[self._topic], described[f"P.{self._topic}"]
+        source, target = described[names[0]], described[names[1]]
         return [
             Copied(self._topic, source.topic_id, number, target.topic_id)
             for number in range(self._partitions)
