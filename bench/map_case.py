@@ -66,7 +66,7 @@ class _Maps:
         began = time.monotonic()
         map_topic = internal_topics.offset_map(FLOW.source)
         self._site.create(self._topic, self._partitions)
-        self._site.create(f"P.{self._topic}", self._partitions)
+        self._site.create(f"P.{self._topic}", 1)  # of the copy only the id matters
         self._site.create(map_topic, MAP_PARTITIONS, _AS_WRITTEN)
         self._site.create(internal_topics.replication(FLOW.source), 2, COMPACTED_CONFIGS)
         by_number: dict[int, list[Copied]] = defaultdict(list)
