@@ -61,6 +61,7 @@ class MapWriter:
         if found is not None:
             self._take_over()
             self.add([found], source_epoch)
+            self._changed = True
 
     @property
     def producer_ids(self) -> frozenset[int]:

@@ -108,8 +108,11 @@ class World:
     def blocks(self, tree: MapTree) -> list[MapBlock]:
         found = []
         for chunk in [*self.chunks(tree).values(), *([tree.chunk] if tree.chunk else [])]:
-            for n in range(chunk.deleted, len(chunk.entries)):
-                found.append(entry_block(chunk, n, self.rows([chunk.entries[n].place])))
+            places = chunk.entries.place.tolist()
+            found += [
+                entry_block(chunk, n, self.rows([places[n]]))
+                for n in range(chunk.deleted, len(places))
+            ]
         return [*found, *([tree.last] if tree.last else [])]
 
     def live_blocks(self) -> list[MapBlock]:
