@@ -12,7 +12,8 @@ from tests.integration.copying import CopyLab
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
-from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog
+from srm.kafka.slot_state import KafkaStartReader
+from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.ports import FetchFrom, Produced
 from srm.replication.slot import claim as claims

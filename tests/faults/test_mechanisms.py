@@ -21,7 +21,8 @@ from tests.integration.copying import CopyLab
 from srm.domain.map_records import MapBlock, topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog, broker_configs
+from srm.kafka.slot_state import KafkaStartReader, broker_configs
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication import codes
 from srm.replication.slot import claim as claims
 from srm.replication.slot import partition, reporting

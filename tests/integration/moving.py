@@ -24,7 +24,7 @@ from srm.engine.move.control import Change
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.slot_state import KafkaStateLog
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
