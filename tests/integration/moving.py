@@ -17,7 +17,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route, next_generation
-from srm.domain.replication_records import AssignedPartition, Assignment
+from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition, Assignment
 from srm.domain.topics import Flow
 from srm.engine.move import MoveContext
 from srm.engine.move.control import Change
@@ -76,7 +76,7 @@ class Site:
                     *(TopicSpec(f"{other}.{name}", PARTITIONS, 1, {}) for name in self.topics),
                     TopicSpec(internal_topics.offset_syncs(other), 1, 1, compact),
                     TopicSpec(internal_topics.offset_map(other), 8, 1, compact),
-                    TopicSpec(internal_topics.replication(other), 1, 1, compact),
+                    TopicSpec(internal_topics.replication(other), STATE_PARTITIONS, 1, compact),
                     TopicSpec(internal_topics.raw_metrics(other), 1, 1, {}),
                 ]
             )

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain import internal_topics
-from srm.domain.replication_records import DriverHeartbeat, PartitionStatus
+from srm.domain.replication_records import REPORTS, DriverHeartbeat, PartitionStatus
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
@@ -195,7 +195,7 @@ def copy(srm: Srm, world: World) -> str:
     reasons: list[str] = []
 
     def stopped(context: FlowContext) -> bool:
-        table = context.target.compacted(internal_topics.replication("P")).read()
+        table = context.target.compacted(internal_topics.replication("P"), REPORTS).read()
         status = PartitionStatus.decode(table[f"status:{TOPIC}-0".encode()])
         reasons.append(status.reason)
         return status.state == "stopped" and status.time_ms >= began

@@ -203,9 +203,8 @@ def test_of_a_slot_the_process_that_started_last_is_shown_and_all_positions_coun
     key, value = old_report(old)
     first = replace(reported(Position(2, 2, 2)), incarnation=Incarnation(1, "ff"))
     second = replace(reported(Position(3, 3, 3)), time_ms=9, incarnation=Incarnation(2, "aa"))
-    left = PositionGroup.of_left(
-        second.slot, second.incarnation, 0, reported(Position(4, 4, 4)).positions
-    )
+    moved = reported(Position(4, 4, 4)).positions
+    left = PositionGroup.of_left(second.slot, Incarnation(2, "aa"), 0, moved)
 
     table = {key: value, **records_of(first), **records_of(second), left.key(): left.value()}
     [report] = decode_state(table).reports
