@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,8 +21,10 @@ from tests.integration.copying import CopyLab
 from srm.domain.map_records import MapBlock, topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog, broker_configs
+from srm.kafka.slot_state import KafkaStartReader, broker_configs
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication import codes
+from srm.replication.ports import Place
 from srm.replication.slot import claim as claims
 from srm.replication.slot import partition, reporting
 from srm.replication.slot.claim import Claim
@@ -173,14 +175,14 @@ async def _a_crash_in_the_middle_of_a_report(bench: Bench, monkeypatch: Patch) -
         crashed = bench.owner()
         await crashed.claim()  # its marker begins another run, which is in the block to come
         await crashed.copy_all()
-        flush = KafkaStateLog.flush
+        settle = KafkaStateLog.settle
 
-        def crash(self: KafkaStateLog, timeout_s: float) -> None:
-            flush(self, timeout_s)
+        def crash(self: KafkaStateLog, places: Collection[Place], timeout_s: float) -> None:
+            settle(self, places, timeout_s)
             raise _CrashError
 
         with monkeypatch.context() as during:
-            during.setattr(KafkaStateLog, "flush", crash)
+            during.setattr(KafkaStateLog, "settle", crash)
             with pytest.raises(_CrashError):
                 crashed.report()
         bench.write(10)

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
+from srm.domain.replication_records import REPORTS
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
@@ -248,7 +249,7 @@ def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab)
     """A killed slot had copied more than it told of, and the source has deleted it since."""
     [p] = lab.topic()
     source = lab.flow.source
-    state = lab.target.compacted(internal_topics.replication(source))
+    state = lab.target.compacted(internal_topics.replication(source), REPORTS)
     blocks = lab.target.compacted(internal_topics.offset_map(source), map_partition(p.topic, 0))
     lab.assign("0", [p])
     _fill(lab.producer(), p.topic, 50)

@@ -18,7 +18,7 @@ from srm.kafka import slot_state, tail
 from srm.kafka.clients import Clients, is_stranded
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.compacted import KafkaCompactedTopic
-from srm.kafka.slot_state import KafkaStateLog
+from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.tail import KafkaTopicTail
 from srm.stack.kafka import KafkaBroker
 

@@ -31,6 +31,7 @@ from srm.domain.map_index import (
     chunk_key,
     decode_index,
 )
+from srm.domain.map_reach import NO_BLOCKS
 from srm.domain.map_records import BlockKey, decode_block
 from srm.domain.map_wanted import Wanted
 from srm.domain.offset_map import OffsetMap, Position
@@ -95,6 +96,8 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
         StaleIndexError: the index cannot be found, or read.
         IntegrityError: what was loaded contradicts itself.
     """
+    if end == NO_BLOCKS:
+        return LoadedMap(OffsetMap((), position))
     last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
     last_need = Need(end.place, last_key.encode())
     index_need = Need(end.index_place, _of_copy(copy, IndexKind.CHUNK))

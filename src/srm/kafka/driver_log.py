@@ -18,10 +18,12 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain import internal_topics
 from srm.domain.replication_records import COMMANDS, STATE_PARTITIONS
+from srm.domain.superseded import CopiedTopic
 from srm.domain.topics import Flow
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.map_cleaner import KafkaMapCleaner
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic, on_transactional_id
 from srm.replication.driver.driver_log import LogRecord
@@ -167,6 +169,11 @@ class KafkaDriverLog:
         except KafkaException as error:
             self._drop_producer()
             raise self._failure(error, "writing") from error
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete all that the map topic holds of topics; with clients of its own."""
+        cleaner = KafkaMapCleaner(self._flow, self._consumer_props, self._producer_props)
+        cleaner.clear(topics)
 
     def close(self) -> None:
         """Close both clients."""

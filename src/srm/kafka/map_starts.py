@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from srm.domain import internal_topics
+from srm.domain.map_index import IndexRecord
 from srm.domain.map_records import map_partition
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import AssignedPartition, CopyId, MapEnd, PartitionPosition
@@ -15,7 +16,13 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import Cluster, CompactedTopic
 from srm.engine.state_topic import StateTopic
 from srm.errors import IntegrityError, SrmError
-from srm.replication.slot.known_maps import KnownMap, known_maps, translate_back
+from srm.replication.slot.known_maps import (
+    KnownMap,
+    is_whole,
+    known_maps,
+    read_chunk,
+    translate_back,
+)
 from srm.replication.slot.resume import Start
 from srm.replication.slot.starts import cut_start, start_of
 
@@ -46,10 +53,28 @@ class MapStarts:
         start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
         if isinstance(start, SrmError):
             raise start
-        topic = self._map_topic(map_partition(assigned.topic, assigned.partition))
+        topic = self._map_of(assigned)
         position = Position(start.source_next, start.target_next, start.source_next)
         before = translate_back(assigned.copy_id, start.tree, position, target_end, topic)
         return cut_start(start, before, target_end)
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Read a full chunk of a partition's map, None if it is lost; see the slot's port."""
+        return read_chunk(root, number, self._map_of(assigned))
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Tell whether every block of a chunk is there; see the slot's port."""
+        return is_whole(chunk, self._map_of(assigned))
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets of targets' logs; see the slot's port."""
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+        starts = self._target.log_starts(list(places.values()))
+        return {p: starts[place] for p, place in places.items() if place in starts}
 
     def _load(
         self, partitions: Sequence[AssignedPartition], *, thorough: bool
@@ -80,6 +105,9 @@ class MapStarts:
         ends = self._target.high_watermarks(list(places.values())) if places else {}
         never = {p for p, place in places.items() if ends.get(place) == 0}
         return [p for p in partitions if p not in never]
+
+    def _map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+        return self._map_topic(map_partition(assigned.topic, assigned.partition))
 
     def _map_topic(self, number: int) -> CompactedTopic:
         return self._target.compacted(internal_topics.offset_map(self._flow.source), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -15,7 +15,6 @@ from srm.domain import internal_topics
 from srm.domain.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
-    AssignedPartition,
     Assignment,
 )
 from srm.domain.replication_state import decode_state
@@ -28,7 +27,6 @@ from srm.kafka.errors import translate
 from srm.kafka.map_starts import MapStarts
 from srm.kafka.rights import on_cluster
 from srm.kafka.tail import KafkaTopicTail
-from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor
 
 logger = logging.getLogger(__name__)
@@ -78,27 +76,13 @@ class KafkaAssignmentFeed:
         self._tail.close()
 
 
-class KafkaStartReader:
-    """Reads where partitions were left from the offset map (implements StartReader)."""
+class KafkaStartReader(MapStarts):
+    """Reads what a flow's target knows of slots and their partitions (implements StartReader)."""
 
     def __init__(self, flow: Flow, target: Cluster) -> None:
+        super().__init__(flow, target)
         self._flow = flow
         self._target = target
-        self._starts = MapStarts(flow, target)
-
-    def load(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """See the port."""
-        return self._starts.load(partitions)
-
-    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
-        """See the port."""
-        return self._starts.load_again(assigned)
-
-    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """See the port."""
-        return self._starts.cut(assigned, target_end)
 
     def predecessor(self, slot: str) -> Predecessor:
         """See the port."""

@@ -39,7 +39,6 @@ from srm.engine.ports import FlowContext
 from srm.engine.supervision import standing_request
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.kafka.map_cleaner import KafkaMapCleaner
 from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
@@ -218,12 +217,11 @@ class Replicator:
         source = config.cluster_clients(flow.source, flow)
         target = config.cluster_clients(flow.target, flow)
         log = KafkaDriverLog(flow, target.consumer, target.producer)
-        maps = KafkaMapCleaner(flow, target.consumer, target.producer)
         refresh_s = flow_config.refresh_topics_interval.total_seconds()
         driver = FlowDriver(
             flow,
             log,
-            Discovery(context, flow_config, maps),
+            Discovery(context, flow_config),
             slots=slots,
             identity=self._identity,
             started_after=standing_request(context),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from srm.domain.replication_records import COMMANDS
 from srm.domain.superseded import CopiedTopic, GoneTopics
@@ -14,18 +14,6 @@ from srm.replication.driver.state_book import Key, StateBook
 
 _EVERY_S: Final = 5.0
 _AT_ONCE: Final = 1000
-
-
-class Looks(Protocol):
-    """What is asked of discovery."""
-
-    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
-        """Return which of the topics are gone."""
-        ...
-
-    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete their offset maps."""
-        ...
 
 
 @dataclass
@@ -52,19 +40,27 @@ class Cleaning:
         with self._lock:
             self._copied[topic.key()] = topic
 
-    def look(self, looks: Looks) -> None:
+    def look(
+        self,
+        find_gone: Callable[[Collection[CopiedTopic]], GoneTopics],
+        clear_maps: Callable[[Collection[CopiedTopic]], None],
+    ) -> None:
         """See what is gone, and delete maps that nobody needs any more.
+
+        Args:
+            find_gone: returns which of the topics are gone.
+            clear_maps: deletes their maps.
 
         Raises:
             SrmError: a cluster does not answer.
         """
         with self._lock:
             copied, finished = tuple(self._copied.values()), self._finished
-        gone = looks.gone(copied)
+        gone = find_gone(copied)
         with self._lock:
             self._gone = gone
         if finished:
-            looks.clear_maps(finished)
+            clear_maps(finished)
             with self._lock:
                 self._cleared |= {topic.key() for topic in finished}
                 self._finished = ()

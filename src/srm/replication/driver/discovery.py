@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
@@ -63,18 +63,6 @@ class Discovered:
     target_cluster: str = ""
 
 
-class MapCleaner(Protocol):
-    """Deletes offset maps; srm.kafka.map_cleaner fulfils it."""
-
-    def clear(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete all that the map topic holds of the topics; again is harmless.
-
-        Raises:
-            SrmError: the target does not answer, or does not let srm write.
-        """
-        ...
-
-
 class Discovery:
     """Discovery of one flow."""
 
@@ -82,7 +70,6 @@ class Discovery:
         self,
         context: FlowContext,
         configured: FlowConfig,
-        maps: MapCleaner,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Remember the flow.
@@ -91,7 +78,6 @@ class Discovery:
             context: the flow's clusters.
             configured: its settings as the file has them; each round adds the control lists of the
                 moment, so that srm-control takes effect while the flow runs.
-            maps: deletes the maps of topics that are gone.
             clock: monotonic seconds.
         """
         self._context = context
@@ -103,7 +89,6 @@ class Discovery:
         self._seen: _Seen | None = None
         self._found = Discovered()
         self._look_closely_at = 0.0
-        self._maps = maps
         self._watch = GoneWatch(clock)
         self._sides: tuple[Side, Side] | None = None
         self._gone = GoneTopics()
@@ -159,10 +144,6 @@ class Discovery:
             self._gone = self._watch.look(copied, *self._sides)
             self._sides = None  # each look counts once
         return self._gone
-
-    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete what the map topic holds of topics that are gone."""
-        self._maps.clear(topics)
 
     def target_ends(
         self, partitions: Collection[AssignedPartition]

@@ -72,10 +72,6 @@ class DiscoveryRounds(Protocol):
         """Return which of the topics are gone, as far as is known up to now."""
         ...
 
-    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete the offset maps of topics that are gone."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -269,7 +265,7 @@ class FlowDriver:
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
-                self._cleaning.look(self._discovery)
+                self._cleaning.look(self._discovery.gone, self._log.clear_maps)
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
             ended.wait(wait)

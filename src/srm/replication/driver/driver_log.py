@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from srm.domain.superseded import CopiedTopic
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -53,6 +55,13 @@ class DriverLog(Protocol):
 
         Raises:
             FencedError: a newer driver has taken over.
+        """
+        ...
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete all that the map topic holds of topics that are gone; again is harmless.
+
+        May take long, and may be called from another thread.
         """
         ...
 

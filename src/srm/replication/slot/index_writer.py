@@ -62,6 +62,8 @@ class IndexWriter:
         self._superseded: set[bytes] = set()
         self._leaving: set[bytes] = set()
         self._dying: set[bytes] | None = None
+        self._droppable: IndexRecord | None = None
+        self._dying_chunk: set[bytes] | None = None
 
     @property
     def end(self) -> MapEnd:
@@ -79,6 +81,7 @@ class IndexWriter:
             or len(self._later)
             or len(self._blocks) > 1
             or self.waiting
+            or (self._droppable is not None and self._claimed)
             or (self._rewrite and self._newest != self._owner)
         )
 
@@ -86,6 +89,12 @@ class IndexWriter:
     def waiting(self) -> int:
         """How many blocks wait to be acknowledged."""
         return sum(place < 0 for _, place in self._blocks.values())
+
+    @property
+    def records(self) -> tuple[IndexRecord, IndexRecord]:
+        """Root and newest chunk as they are now, perhaps not on the log yet."""
+        root = IndexRecord(self._key(IndexKind.ROOT), self._root, self._root_deleted)
+        return root, IndexRecord(self._key(IndexKind.CHUNK), self._chunk, self._chunk_deleted)
 
     @property
     def _claimed(self) -> bool:
@@ -114,6 +123,13 @@ class IndexWriter:
         if below > self._chunk_deleted and self._dying is None:
             self._chunk_deleted, self._chunk_due = below, True
 
+    def drop_chunk(self, chunk: IndexRecord) -> None:
+        """Delete the oldest full chunk, which lies below the starts of both logs.
+
+        Of another thread than everything else.
+        """
+        self._droppable = chunk
+
     # ----- step by step
 
     def due(self) -> list[Record]:
@@ -125,6 +141,7 @@ class IndexWriter:
         if records:
             return records
         self._collect()
+        self._mark_chunk()
         if self._newest != self._owner and (self._claimed or len(self._later) or self._rewrite):
             self._own_index()
         if len(self._later) and not (self._root_due or self._chunk_due):
@@ -152,6 +169,10 @@ class IndexWriter:
             self._chunk = self._chunk.slice(self._chunk_deleted)
             self._chunk_deleted, self._dying = 0, None
             self._chunk_due = len(self._chunk) > 0
+        if self._dying_chunk is not None and not self._dying_chunk & self._leaving:
+            self._root = self._root.slice(1)
+            self._root_deleted, self._dying_chunk = 0, None
+            self._root_due = True
 
     def reported(self) -> None:
         """A report that names :attr:`end` is acknowledged: what it does not reach can go."""
@@ -160,6 +181,11 @@ class IndexWriter:
         if self._chunk_deleted and self._claimed and self._dying is None:
             self._dying = self._deleted_keys()
             self._leaving |= self._dying
+        if self._root_deleted and self._droppable is not None and self._dying_chunk is None:
+            keys = self._keys(self._droppable.entries)
+            self._dying_chunk = keys | {self._droppable.key.encode()}
+            self._leaving |= self._dying_chunk
+            self._droppable = None
 
     # ----- inside
 
@@ -214,12 +240,25 @@ class IndexWriter:
         end = self._end
         return MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
 
+    def _mark_chunk(self) -> None:
+        """Mark the oldest chunk if its blocks are to be deleted."""
+        chunk = self._droppable
+        if chunk is None or self._root_deleted or not self._claimed or self._root_due:
+            return
+        first = self._root[0] if len(self._root) else None
+        if first is None or (first.key_start, first.owner) != (chunk.key.number, chunk.key.owner):
+            self._droppable = None
+            return
+        self._root_deleted, self._root_due = 1, True
+
     def _deleted_keys(self) -> set[bytes]:
-        deleted = self._chunk.slice(0, self._chunk_deleted)
+        return self._keys(self._chunk.slice(0, self._chunk_deleted))
+
+    def _keys(self, entries: Entries) -> set[bytes]:
         topic_id, partition, _ = self.copy_id
         return {
             BlockKey(topic_id, partition, entry.key_start, entry.owner).encode()
-            for entry in (deleted[number] for number in range(len(deleted)))
+            for entry in (entries[number] for number in range(len(entries)))
         }
 
     def _key(self, kind: IndexKind) -> IndexKey:

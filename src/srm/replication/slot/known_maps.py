@@ -20,6 +20,7 @@ from srm.domain.map_reach import (
     Rows,
     block_at,
     chunk_at,
+    entry_block,
     first_places,
     reach,
     with_root,
@@ -170,6 +171,27 @@ def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, 
             ends.append(int(head[0].runs.target_ends.max()))
             ids.update(pid for block, _ in blocks for pid in block.producer_ids)
     return max(ends, default=None), frozenset(ids)
+
+
+def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
+    """Whether every block that a chunk has in use stands where it says, and can be read."""
+    rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
+    try:
+        for number in range(chunk.deleted, len(chunk.entries)):
+            entry_block(chunk, number, rows)
+    except IntegrityError as error:
+        logger.warning("the map of %s-%s: %s", chunk.key.topic_id, chunk.key.partition, error)
+        return False
+    return True
+
+
+def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord | None:
+    """Return a full chunk by the number of its entry in the root, None if it is lost."""
+    try:
+        return chunk_at(root, number, topic.at([root.entries[number].place]))
+    except IntegrityError as error:
+        logger.warning("the map of %s-%s: %s", root.key.topic_id, root.key.partition, error)
+        return None
 
 
 def translate_back(

@@ -42,6 +42,7 @@ class MapLog:
         blocks, replaced = maps.changed_blocks(position), maps.replaced_blocks()
         index = maps.index
         index.take(blocks, replaced)
+        index.forget_below(maps.source_log_start, maps.target_log_start)
         is_new = self._current.get(index.copy_id) is not index
         if is_new:  # a former life of the partition here has said all that counts
             self._current[index.copy_id] = index

@@ -30,7 +30,8 @@ class MapWriter:
     once, because our own report replaces that one. ``garbage`` are blocks that count no more: those
     that cannot be read, or come after one that is missing, and what was cut off; resume walks over
     what they held, so they go once ours are told of. ``source_epoch`` is the source's leader epoch
-    at the end of the map.
+    at the end of the map. ``source_log_start`` and ``target_log_start`` are those of both logs,
+    as far as they are known: what lies below both of the map is deleted.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class MapWriter:
     ) -> None:
         tree = tree or MapTree()
         self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
+        self.source_log_start = self.target_log_start = 0
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._replaced = list(garbage)
@@ -61,6 +63,7 @@ class MapWriter:
         if found is not None:
             self._take_over()
             self.add([found], source_epoch)
+            self._changed = True
 
     @property
     def producer_ids(self) -> frozenset[int]:

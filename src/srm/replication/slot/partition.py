@@ -167,6 +167,7 @@ class PartitionCopy:
             IntegrityError: a batch cannot be read.
         """
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -24,6 +24,7 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
 from srm.replication.slot.lifecycle import Lifecycle
+from srm.replication.slot.map_scrub import MapChecker, MapScrub
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
@@ -71,7 +72,7 @@ class Predecessor(NamedTuple):
     notes: tuple[PartitionNotes, ...]
 
 
-class StartReader(Protocol):
+class StartReader(MapChecker, Protocol):
     """Reads from the offset map where partitions were left. Calls block."""
 
     def load(
@@ -80,6 +81,14 @@ class StartReader(Protocol):
         """Return where to start each partition, or why that is not known.
 
         One that was never copied is left out.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost.
 
         Raises:
             UnavailableError: the state cannot be read now.
@@ -148,6 +157,12 @@ class Slot:
             cut_map=self._cut_map,
             spawn=self._spawn,
         )
+        self._scrub = MapScrub(
+            lambda: list(self._partitions.copies.values()),
+            starts,
+            self._run_in_thread,
+            self._begin_before_loss,
+        )
 
     async def run(self, stop: threading.Event) -> None:
         """Copy until ``stop`` is set, then write the last positions.
@@ -165,6 +180,7 @@ class Slot:
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
         self._spawn(self._partitions.watch_targets())
+        self._spawn(self._scrub.work())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
@@ -244,6 +260,18 @@ class Slot:
             raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
+
+    async def _begin_before_loss(self, copy: PartitionCopy) -> None:
+        """Have a partition begin again before the first block of its map that is lost."""
+        loop = asyncio.get_running_loop()
+        assigned = copy.assigned
+        start = await loop.run_in_executor(self._threads, self._starts.load_again, assigned)
+        if self._partitions.copies.get(assigned) is copy:
+            self._partitions.release(assigned)
+            self._partitions.begin(assigned, start)
+
+    async def _run_in_thread(self, work: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from srm.domain.map_index import is_index_key
@@ -66,6 +66,15 @@ class World:
             if newest[key] == place and value is not None
         }
 
+    def at(self, offsets: Collection[int]) -> Rows:
+        """Read places, as a start does."""
+        return self.rows(offsets)
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Read everything, as a start does."""
+        for place, (key, value) in sorted(self.records.items()):
+            visit(place, key, value)
+
     def rows(self, places: Iterable[int]) -> Rows:
         return {place: self.records[place] for place in places if place in self.records}
 
@@ -99,13 +108,16 @@ class World:
     def blocks(self, tree: MapTree) -> list[MapBlock]:
         found = []
         for chunk in [*self.chunks(tree).values(), *([tree.chunk] if tree.chunk else [])]:
-            for n in range(chunk.deleted, len(chunk.entries)):
-                found.append(entry_block(chunk, n, self.rows([chunk.entries[n].place])))
+            places = chunk.entries.place.tolist()
+            found += [
+                entry_block(chunk, n, self.rows([places[n]]))
+                for n in range(chunk.deleted, len(places))
+            ]
         return [*found, *([tree.last] if tree.last else [])]
 
     def live_blocks(self) -> list[MapBlock]:
         """Return all blocks of the topic, whatever the report reaches."""
-        newest = {key: value for key, value in self.records.values()}
+        newest = dict(self.records.values())
         return [
             decode_block(key, value)
             for key, value in newest.items()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from srm.domain.map_reach import StalePlaceError
-from srm.domain.offset_map import Position, Run
-from srm.replication.ports import ProducerId
-from srm.replication.slot import index_writer, map_writer
-from srm.replication.slot.map_writer import MapWriter
 from tests.unit.replication.slot.map_world import (
     ASSIGNED,
     KilledError,
@@ -20,6 +15,16 @@ from tests.unit.replication.slot.map_world import (
     runs_of,
     write_out,
 )
+
+from srm.domain.map_reach import StalePlaceError
+from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import PartitionPosition
+from srm.replication.ports import ProducerId
+from srm.replication.slot import index_writer, map_writer
+from srm.replication.slot.known_maps import known_maps
+from srm.replication.slot.map_writer import MapWriter
+from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import start_of
 
 small = st.integers(0, 2)
 Step = tuple[str, int, int, int]
@@ -33,7 +38,8 @@ steps = st.lists(
     min_size=1,
     max_size=30,
 )
-lives = st.lists(st.tuples(steps, st.integers(0, 25), st.booleans()), min_size=1, max_size=4)
+quiet_steps = steps.map(lambda found: [step for step in found if not step[0].startswith("cut")])
+lives = st.lists(st.tuples(quiet_steps, st.integers(0, 25), st.booleans()), min_size=1, max_size=4)
 
 
 @pytest.fixture(autouse=True)
@@ -46,25 +52,32 @@ def _small_records() -> object:
         yield
 
 
+def start(world: World, *, thorough: bool = False) -> Start:
+    """Find out where to start, as a slot does."""
+    end = world.report[1] if world.report else None
+    known = known_maps({ASSIGNED: end}, world, [ASSIGNED] if thorough else [])[ASSIGNED]
+    position = world.report[0] if world.report else Position(0, 0, 0)
+    told = PartitionPosition(*ASSIGNED.copy_id, position, -1, 7, 0, -1, end)
+    return start_of(known, [told] if world.report else []) or Start(0, 0)
+
+
 class Process:
     """A slot that copies one partition until it is killed."""
 
     def __init__(self, world: World, epoch: int) -> None:
         self.world, self.epoch = world, epoch
-        tree = world.tree()
-        position = world.report[0] if world.report else Position(0, 0, 0)
-        known = runs_of([p for p in world.pairs if p[1] < position.target_next])
-        found = None
-        if tree.last is not None and tree.last.open_end and tree.last.runs[-1].count:
-            last = tree.last.runs[-1]
-            count = position.target_next - last.target_end
-            if count > 0 and position.source_next - last.source_end == count:
-                found = Run(last.source_end, last.target_end, count)
-        self.writer = MapWriter(ASSIGNED, (7,), tree, found)
-        self.source, self.target = position.source_next, position.target_next
-        # What was copied after the report is found again by the walk.
-        self.lost = runs_of([p for p in world.pairs if p[1] >= position.target_next])
-        del known
+        known = start(world)
+        self.writer = MapWriter(
+            ASSIGNED,
+            known.producer_ids | {7},
+            known.tree,
+            known.found,
+            known.garbage,
+            rewrite_index=known.rewrite_index,
+        )
+        self.source, self.target = known.source_next, known.target_next
+        # What was copied after that is found again by the walk.
+        self.lost = runs_of([p for p in world.pairs if p[1] >= known.target_next])
         self.claimed = False
 
     def claim(self) -> None:
@@ -114,7 +127,7 @@ def check(world: World) -> None:
 
 
 @given(steps)
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_after_each_report_its_map_has_exactly_what_was_copied(history: list[Step]) -> None:
     world = World()
     process = Process(world, 0)
@@ -123,3 +136,33 @@ def test_after_each_report_its_map_has_exactly_what_was_copied(history: list[Ste
         if step[0] == "report":
             world.compact()
             check(world)
+
+
+@given(lives)
+@settings(max_examples=300, deadline=None)
+def test_whatever_record_a_process_is_killed_at_its_successor_knows_all_that_was_reported(
+    history: list[tuple[list[Step], int, bool]],
+) -> None:
+    """Readers see the map of the last report, or that a place is stale, and nothing else."""
+    world, epoch = World(), 0
+    for life, killed_after, cleaned in history:
+        process = Process(world, epoch)
+        world.lives = world.appended + killed_after
+        with suppress(KilledError):
+            for step in life:
+                process.step(step)
+        epoch = process.epoch
+        world.lives = 10**9
+        if world.report is not None:
+            check(world)
+        if cleaned:
+            world.compact()
+            if world.report is not None:
+                with suppress(StalePlaceError):
+                    check(world)
+    process = Process(world, epoch)
+    for step in (("claim", 0, 0, 1), ("copy", 0, 0, 2), ("report", 0, 0, 1), ("report", 0, 0, 1)):
+        process.step(step)
+    world.compact()
+    check(world)
+    assert len(world.pairs) == world.read().records
