@@ -29,7 +29,7 @@ _LONG_RUNS: Final = 315_000_000
 _MANY: Final = 1000
 _MANY_RUNS: Final = 1_000_000
 _PROBE_S: Final = 300.0
-_SEEN_S: Final = 60.0
+_SEEN_S: Final = 180.0
 _SLOT: Final = Incarnation(1, "bench")
 _AS_WRITTEN: Final = {**COMPACTED_CONFIGS, "min.cleanable.dirty.ratio": "0.99"}
 
