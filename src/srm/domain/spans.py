@@ -91,7 +91,7 @@ class Spans:
         Raises:
             NotLoadedError: the record is in a stretch that is not loaded.
         """
-        at = int(np.searchsorted(self.source_end, source_offset, "right"))
+        at = int(self.source_end.searchsorted(source_offset, "right"))
         if at == len(self):
             return None
         inside = max(0, source_offset - int(self.source_start[at]))
@@ -105,7 +105,7 @@ class Spans:
         Raises:
             NotLoadedError: the record is in a stretch that is not loaded.
         """
-        at = int(np.searchsorted(self.target_start, target_offset, "left")) - 1
+        at = int(self.target_start.searchsorted(target_offset, "left")) - 1
         if at < 0:
             return None
         if target_offset >= int(self.target_end[at]):
@@ -115,12 +115,12 @@ class Spans:
 
     def before_source(self, offset: int) -> int:
         """Count the records before a source offset."""
-        at = int(np.searchsorted(self.source_start, offset, "left")) - 1
+        at = int(self.source_start.searchsorted(offset, "left")) - 1
         return self._before(at, offset, self.source_start, self.source_end)
 
     def before_target(self, offset: int) -> int:
         """Count the records before a target offset."""
-        at = int(np.searchsorted(self.target_start, offset, "left")) - 1
+        at = int(self.target_start.searchsorted(offset, "left")) - 1
         return self._before(at, offset, self.target_start, self.target_end)
 
     def _before(self, at: int, offset: int, starts: Offsets, ends: Offsets) -> int:

@@ -315,6 +315,8 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
     count = known.records_between if forward else known.source_records_between
     dropped = count(first, log.start)
     refused, uncopied = _never_copied(facts, start)
+    if offset >= log.start and not (dropped or refused or uncopied):
+        return found
     parts = (
         found.reason,
         f"{amount(dropped, 'record')} already deleted by retention" if dropped else "",
