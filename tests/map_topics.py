@@ -74,7 +74,7 @@ def _entry_of(blocks: Sequence[Entry], place: int, number: int, owner: tuple[int
     return Entry(
         min(entry.source_start for entry in blocks),
         max(entry.source_end for entry in blocks),
-        blocks[0].target_start,
+        min(entry.target_start for entry in blocks),
         max(entry.target_end for entry in blocks),
         0 if cuts.cut or cuts.gone else sum(entry.records for entry in blocks),
         place,

@@ -50,4 +50,4 @@ class Wanted:
 WantedOffsets = Mapping[TopicPartition, Wanted]
 """By source partition; of others only the position is wanted."""
 
-ALL_RUNS = Wanted(source_ranges=((0, 2**63 - 1),))
+ALL_RUNS = Wanted(source_ranges=((-1, 2**63 - 1),))

@@ -116,11 +116,12 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
         tables.append(_Table(Entries.of([Entry.of_block(last, end.place)])))
     sought = _Sought.of(wanted)
     rows = yield from _expand(_rows(tables, sought), sought, lost)
-    loaded = yield from _runs(rows, lost)
+    known = yield from _runs(rows, lost)
     if last is not None:
-        loaded[len(rows) - 1] = last.runs
+        known[len(rows) - 1] = last.runs
+    entries, loaded = _narrow(rows, known, sought)
     found = OffsetMap.window(
-        Entries.of(row.entry for row in rows),
+        Entries.of(entries),
         loaded,
         position if last else None,
         open_end=last is not None and last.open_end,
@@ -142,6 +143,17 @@ class _Row(NamedTuple):
     limits: tuple[int, int] = (_FAR, _FAR)
     floors: tuple[int, int] = (-1, -1)
 
+    @property
+    def is_in_cut(self) -> bool:
+        """Whether later rows take something from it, or it from earlier ones."""
+        entry = self.entry
+        return (
+            entry.source_end > self.limits[0]
+            or entry.target_end > self.limits[1]
+            or entry.source_start < self.floors[0]
+            or entry.target_start < self.floors[1]
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
@@ -157,7 +169,7 @@ class _Table:
         """Return the row of an entry that is not joined with its neighbours."""
         entry = self.entries[number]
         if not needed or self.need is None:
-            return _Row(entry)
+            return _Row(entry, limits=limits, floors=floors)
         records = entry.records
         if (
             entry.source_end - entry.source_start
@@ -224,6 +236,57 @@ def _runs(rows: Sequence[_Row], lost: list[str]) -> Generator[list[Need], Answer
     return known
 
 
+def _narrow(
+    rows: Sequence[_Row], known: Mapping[int, Runs], sought: _Sought
+) -> tuple[list[Entry], dict[int, Runs]]:
+    """Keep of the blocks only the runs at what is wanted, and the last one of all.
+
+    A run needs nothing but its entry; where blocks cut each other, all of them stays.
+    """
+    entries: list[Entry] = []
+    loaded: dict[int, Runs] = {}
+    for number, row in enumerate(rows):
+        runs = known.get(number)
+        if runs is None:
+            entries.append(row.entry)
+        elif sought.source_ranges or row.is_in_cut or not _grows(runs):
+            loaded[len(entries)] = runs
+            entries.append(row.entry)
+        else:
+            entries += _condensed(runs, sought.runs_at(runs))
+            loaded[len(entries) - 1] = runs[-1:]
+    return entries, loaded
+
+
+def _grows(runs: Runs) -> bool:
+    """Whether each run has records and begins behind the one before it, on both sides."""
+    return bool(
+        (runs.counts > 0).all()
+        and (runs.sources[1:] >= runs.source_ends[:-1]).all()
+        and (runs.targets[1:] >= runs.target_ends[:-1]).all()
+    )
+
+
+def _condensed(runs: Runs, kept: Sequence[int]) -> list[Entry]:
+    """Return an entry for each of these runs, and one for all between them."""
+    found: list[Entry] = []
+    at = 0
+    for number in kept:
+        if number > at:
+            found.append(_entry(runs[at:number]))
+        found.append(_entry(runs[number : number + 1]))
+        at = number + 1
+    return found
+
+
+def _entry(runs: Runs) -> Entry:
+    first, last = runs[0], runs[-1]
+    return Entry(
+        *(first.source_start, last.source_end, first.target_start, last.target_end, runs.records),
+        *(-1, 0, 0, 0),
+    )
+
+
 def _expand(
     rows: Sequence[_Row], sought: _Sought, lost: list[str]
 ) -> Generator[list[Need], Answers, list[_Row]]:
@@ -280,12 +343,13 @@ def _rows(
             rows += _joined(entries, at, number)
             at = number + 1
             place = base + number
-            if not gone[place]:
-                bounds = (
-                    (int(cuts.sources[place]), int(cuts.targets[place])),
-                    (int(floor[0][place]), int(floor[1][place])),
-                )
-                rows.append(table.row(number, *bounds, needed=bool(needed[place])))
+            bounds = (
+                (int(cuts.sources[place]), int(cuts.targets[place])),
+                (int(floor[0][place]), int(floor[1][place])),
+            )
+            # One that is gone still tells what it cuts itself.
+            wanted = bool(needed[place]) and not gone[place]
+            rows.append(table.row(number, *bounds, needed=wanted))
         rows += _joined(entries, at, len(entries))
         base += len(entries)
     return rows
@@ -319,6 +383,16 @@ class _Sought:
             np.array(sorted(wanted.targets), np.int64),
             wanted.source_ranges,
         )
+
+    def runs_at(self, runs: Runs) -> list[int]:
+        """Return the numbers of the runs at what is wanted, in order, and of the last one."""
+        first, last = runs[0], runs[-1]
+        low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
+        by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
+        low, high = np.searchsorted(self.targets, (first.target_start, last.target_end + 1))
+        by_target = np.searchsorted(runs.targets, self.targets[low:high], "left") - 1
+        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
+        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
 
     def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
         """Tell which entries must be apart from others, and which hold inside what is wanted."""

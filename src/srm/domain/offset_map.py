@@ -165,9 +165,20 @@ class OffsetMap:
         return self._runs
 
     @property
+    def known_runs(self) -> Runs:
+        """The runs that are loaded, all of them if the map is whole."""
+        return self._spans.runs if self._runs is None else self._runs
+
+    @property
     def records(self) -> int:
         """How many copied records the map knows of."""
         return self._spans.records
+
+    @property
+    def first(self) -> tuple[int, int] | None:
+        """Source and target offset of the first record that the map knows of, None without any."""
+        spans = self._spans
+        return (int(spans.source_start[0]), int(spans.target_start[0])) if len(spans) else None
 
     @property
     def first_source(self) -> int | None:

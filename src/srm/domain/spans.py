@@ -76,6 +76,15 @@ class Spans:
         """How many records all spans hold."""
         return int(self.before[-1])
 
+    @property
+    def runs(self) -> Runs:
+        """The spans that are runs."""
+        counts = np.diff(self.before)
+        own = (self.source_end - self.source_start == counts) & (
+            self.target_end - self.target_start == counts
+        )
+        return Runs(self.source_start[own], self.target_start[own], counts[own])
+
     def forward(self, source_offset: int) -> int | None:
         """Return the target offset of the first record at or after a source offset, if any.
 
