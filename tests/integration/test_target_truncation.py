@@ -75,9 +75,11 @@ def test_a_target_that_lost_its_end_gets_it_again(
     assert _told(lab, p, end)
 
 
+@pytest.mark.parametrize("more", [True, False])
 def test_the_slot_that_copied_notices_that_the_target_lost_its_end(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, more: bool
 ) -> None:
+    """Soon where there is more to copy; within half a minute where there is not."""
     target = broker_factory("B")
     lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
     [p] = lab.topic()
@@ -85,7 +87,8 @@ def test_the_slot_that_copied_notices_that_the_target_lost_its_end(
     with lab.running():
         _copy_one_by_one(lab, p)
         end = _lose(target, p, 3, state=True)
-        _send(lab, p, b"one more")
+        if more:
+            _send(lab, p, b"one more")
         eventually(lambda: _told(lab, p, end), "the loss is told")
         lab.wait_until_copied([p])
 

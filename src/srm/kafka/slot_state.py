@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.replication_records import (
@@ -96,22 +96,37 @@ class KafkaStartReader(MapStarts):
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of one broker; empty when srm has no right to see them.
+    """Return the configs of the brokers; empty when srm has no right to see them.
+
+    Where they differ in a number, the smallest counts.
 
     Raises:
         SrmError: the cluster does not answer: how long it remembers producers is not known.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
-        node = next(iter(admin.list_topics(timeout=_ADMIN_S).brokers))
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-        [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
-        return {name: entry.value for name, entry in answer.result().items() if entry.value}
+        nodes = admin.list_topics(timeout=_ADMIN_S).brokers
+        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node)) for node in nodes]
+        if not resources:
+            raise UnavailableError("reading broker settings: the cluster names no broker yet")
+        answers = admin.describe_configs(resources, request_timeout=_ADMIN_S).values()
+        return _smallest([answer.result() for answer in answers])
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
             raise reason from error
         logger.warning("assuming Kafka's defaults: %s", reason)
-    except StopIteration:
-        raise UnavailableError("reading broker settings: the cluster names no broker yet") from None
     return {}
+
+
+def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entries in brokers:
+        for name, entry in entries.items():
+            value = entry.value
+            if not value:
+                continue
+            known = found.get(name, value)
+            both_numbers = known.isdecimal() and value.isdecimal()
+            found[name] = min(known, value, key=int) if both_numbers else known
+    return found

@@ -13,30 +13,36 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, SrmError
+from srm.errors import DataLossError, FencedError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
-from srm.replication.slot.claim import take
+from srm.replication.slot.claim import Claim, ClaimLifetime, take
 from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.marker import until_in_force
 from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
 
-_CLAIMS_AT_ONCE: Final = 16
 _STOPPED_RETRY_S: Final = 30.0
+_STOPPED_LONG_RETRY_S: Final = 300.0
+_OFTEN: Final = 120
+"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
@@ -56,7 +62,7 @@ class Lifecycle:
         target: Wire,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
         *,
@@ -73,7 +79,7 @@ class Lifecycle:
             target: hot path to the target.
             reporter: is told of losses and strange logs.
             now_ms: epoch milliseconds.
-            claim_lifetime_s: how long a claim may be used.
+            claim_lifetime: how long a claim may be used.
             quota: of the slot.
             clusters: ids of both clusters, for records' provenance.
             assignment_is_fresh: waits until the assignment was heard of a moment ago.
@@ -86,7 +92,7 @@ class Lifecycle:
         self._source = source
         self._target = target
         self._reporter = reporter
-        self._claim_lifetime_s = claim_lifetime_s
+        self._claim_lifetime = claim_lifetime
         self._records = config.records
         self._clusters = clusters
         self._read_committed = config.isolation_level == "read_committed"
@@ -94,7 +100,8 @@ class Lifecycle:
         self._load_again = load_again
         self._cut_map = cut_map
         self._spawn = spawn
-        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._claims = ClaimPermits()
+        self._walks = WalkPermits()
         self._placement = Placement(
             source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
         )
@@ -224,31 +231,47 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        async with self._claiming:
+        source_node = await self._source.leader(copy.source)
+        target_node = await self._target.leader(copy.target)
+        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            source = LogReader(
-                self._source, copy.source, copy.source_id, read_committed=self._read_committed
-            )
-            target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
             start = copy.known_start()
             held = await held_log(target, start)
-            if held.end == start.target_next:
-                claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
-                comparison = Comparison(
-                    self._records.added, self._reporter.goes_on_after_loss, copy.transform
-                )
-                resumed = await resume(source, target, start, claim, comparison)
         if held.end < start.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
+        nodes = source_node, target_node
+        if copy.is_undecidable:  # a claim would change nothing, and epochs are few
+            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
+        async with self._claims.hold(target_node):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
+            return
+        if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
+            self._wait_for_old_id(copy, until - now_s())
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
+        reason = (
+            f"{copy.target}: the producer id of its claims has changed; who held the last claim "
+            f"under the old one may write for {wait_s:.0f} s yet"
+        )
+        self._stop(copy, verdicts.Stop(reason, retriable=False, retry_s=wait_s))
 
     async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
         """The target lost the end of its log: cut the map there, and copy again from there on."""
@@ -262,6 +285,36 @@ class Lifecycle:
         )
         self.release(copy.assigned)
         self.begin(copy.assigned, start)
+
+    async def _walk(
+        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
+    ) -> Resumed:
+        """Walk both logs from where the copy is known to stand."""
+
+        def note_walk(walked: Walked) -> None:
+            if copy.attempt != attempt:
+                raise FencedError(f"{copy.target}: released while its logs were walked")
+            if claim is not None:
+                copy.note_walk(claim, walked)
+
+        committed = self._read_committed
+        return await resume(
+            MeteredReader(
+                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+            ),
+            MeteredReader(
+                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+            ),
+            copy.known_start(),
+            claim,
+            Comparison(
+                self._records.added,
+                self._reporter.goes_on_after_loss,
+                copy.transform,
+                copy.limits.left_out,
+            ),
+            note_walk if claim is not None else None,
+        )
 
     # ----- trouble
 
@@ -284,6 +337,11 @@ class Lifecycle:
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
+    async def _judge_topic(self, copy: PartitionCopy, attempt: int, error: int) -> None:
+        verdict = await verdicts.judge_topic(copy, self._source, error)
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)
+
     def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
         match verdict:
             case verdicts.Stop():
@@ -293,6 +351,9 @@ class Lifecycle:
             case verdicts.Doubt():
                 copy.doubt()
                 self._settle_doubt(copy)
+            case verdicts.TopicUnknown(error):
+                self._placement.remove(copy)
+                self._run(copy, self._judge_topic(copy, copy.attempt, error))
             case verdicts.BlameRecord(produced):
                 self._blame_record(copy, produced)
             case verdicts.Walk(source_start):
@@ -349,11 +410,13 @@ class Lifecycle:
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
-        back_off = _STOPPED_RETRY_S
+        back_off = _STOPPED_RETRY_S if copy.failures < _OFTEN else _STOPPED_LONG_RETRY_S
         if stop.retriable:
             back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
             back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
-        copy.rest(Phase.STOPPED, stop.reason, stop.blocked)
+        if stop.retry_s is not None:
+            back_off = stop.retry_s
+        copy.rest(Phase.STOPPED, stop.reason, stop.blocked, is_undecidable=stop.is_undecidable)
         logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
 

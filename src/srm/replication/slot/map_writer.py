@@ -76,7 +76,9 @@ class MapWriter:
         return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:
-        """Take the last block over, and begin one of our own after it, or in its place."""
+        """Take the last block over, once, and begin one of our own after it, or in its place."""
+        if self._owner == (producer.id, producer.epoch):
+            return
         self._producer_ids.add(producer.id)
         self._take_over()
         if self._written is not None:

@@ -19,21 +19,22 @@ class OurBatches:
 
     def __init__(self, producer_ids: Collection[int]) -> None:
         self._ids = producer_ids
-        self._claims: set[tuple[int, int]] = set()
+        self.claims: set[tuple[int, int]] = set()
+        """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
 
     def is_copy(self, batch: BatchHeader) -> bool:
         """Whether the batch was written under a claim of ours."""
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
-            self._claims.add(producer)
+            self.claims.add(producer)
             self._strays.discard(producer)
             return False
         if batch.base_offset == 0:
             self._strays.add(producer)
         if producer in self._strays:
             return False
-        claimed = producer in self._claims and not batch.is_transactional
+        claimed = producer in self.claims and not batch.is_transactional
         return claimed or batch.producer_id in self._ids
 
 
@@ -44,7 +45,8 @@ async def begin_where_logs_meet(
 
     Records of the source are passed only if the target's log was trimmed, and those of the target
     only if the source's was, or a topic had the name before: the others have to be proven.
-    Where it is not clear, no record is taken for one of a former topic unless there was one.
+    Copies without an equal are taken for those of a former topic only where there was one, or where
+    the source still has all it ever held.
     """
     source_start, _ = await source.wire.log_range(source.partition)
     target_start, _ = await target.wire.log_range(target.partition)
@@ -54,7 +56,10 @@ async def begin_where_logs_meet(
     place = await find_place(source, target, source_from, target_from, ours.is_copy)
     if place is NoPlace.UNCLEAR:
         return replace(start, fresh=start.has_former), ""
-    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+    if isinstance(place, NoPlace):
+        # A source that has lost nothing yet does not hold the copies: they are of another topic.
+        return replace(start, fresh=start.has_former or not source_start), ""
+    if place == Place(source_from, target_from):
         return start, ""
     passes_source, passes_target = (
         place.source_next > source_from,
@@ -64,7 +69,13 @@ async def begin_where_logs_meet(
         return replace(start, fresh=start.has_former), ""
     if passes_target and not (source_start or start.has_former):
         return start, ""
-    met = replace(start, source_next=place.source_next, target_next=place.target_next, fresh=False)
+    met = replace(
+        start,
+        source_next=place.source_next,
+        target_next=place.target_next,
+        fresh=False,
+        has_position=True,
+    )
     return met, (
         f"without a map: source offset {place.source_next} was found at target offset "
         f"{place.target_next}; what stands before them in both logs is not in the map"

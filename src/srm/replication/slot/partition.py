@@ -34,8 +34,9 @@ from srm.replication.batches.transform import Transform
 from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
-from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.traffic import Traffic
+from srm.replication.slot.walk import Settled
 
 QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -123,6 +124,9 @@ class PartitionCopy:
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
@@ -290,25 +294,54 @@ class PartitionCopy:
         self.attempt += 1
         self._forget()
 
+    def note_walk(self, claim: Claim, walked: Walked) -> None:
+        """Take over what a walk that is still under way has proven, and say how far it is.
+
+        Written under the new claim: its marker comes later, but nothing before it will change.
+        """
+        self.reason = walked.text
+        settled = walked.settled
+        if settled is not None:
+            self._stand_at(claim, settled, settled.runs, walked.target_epoch)
+
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Go on from the proven position."""
         self.claim = claim
-        self.map.begin_claim(claim.producer)
-        if resumed.runs:
-            self._mapped(resumed.runs, resumed.source_epoch)
-        if resumed.source_next != self.source_next:
-            self.go_back_to(resumed.source_next, resumed.source_epoch)
-        self.target_next = resumed.target_next
-        self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
+        self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
-        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
 
-    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+    def _stand_at(
+        self,
+        claim: Claim,
+        place: Settled | Resumed,
+        runs: Sequence[Run],
+        target_epoch: int,
+    ) -> None:
+        """Stand at a proven place, with what was found before it."""
+        self.map.begin_claim(claim.producer)
+        if runs:
+            self._mapped(runs, place.source_epoch)
+        if place.source_next != self.source_next:
+            self.go_back_to(place.source_next, place.source_epoch)
+        self.target_next = place.target_next
+        self.target_epoch, self.written_by = target_epoch, claim.producer
+        self.has_position = True
+        self._fresh = self._truncated = self._is_unproven = False
+
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+    ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
@@ -317,12 +350,22 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
         return Start(
             self.source_next,
             self.target_next,
-            self.map.producer_ids,
+            self.map.producer_ids | self._claimed_ids,
             fresh=self._fresh,
             has_position=not self._is_unproven,
             has_former=self.start.has_former,

@@ -27,12 +27,13 @@ from typing import Final
 
 from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey
-from srm.domain.offset_map import Run, coalesce
+from srm.domain.offset_map import Run
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
-from srm.replication.slot.claim import Claim
+from srm.replication.slot.claim import LAST_EPOCH, Claim
+from srm.replication.slot.evidence import Runs
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.meeting import OurBatches, begin_where_logs_meet
 from srm.replication.slot.source_ahead import Comparison
@@ -40,7 +41,7 @@ from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
 _TELL_EVERY_S: Final = 1.0
-_MOST_RUNS: Final = 1 << 16
+_MOST_RUNS: Final = 1 << 12
 """Runs after which they are handed out before that."""
 
 
@@ -86,6 +87,8 @@ class Resumed:
 
     ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
     none, or where less than a batch was found behind it. ``target_epoch`` is that of the marker.
+    The producer id ``has_rotated`` where the claim's is another one because the epochs of the old
+    one are used up: the marker does not shut out who still holds the last one.
     """
 
     source_next: int
@@ -94,6 +97,7 @@ class Resumed:
     notes: tuple[str, ...]
     source_epoch: int = -1
     target_epoch: int = -1
+    has_rotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +120,17 @@ class Walked:
 
 
 async def _until_marker(
-    reader: LogReader, offset: int, claim: Claim, walk: SourceWalk
+    reader: LogReader, offset: int, claim: Claim | None, walk: SourceWalk
 ) -> AsyncIterator[tuple[BatchHeader, int]]:
     """Yield the target's batches up to, and as the last one, the marker of the claim.
 
-    With each comes the log's end.
+    Without a claim up to the end that the log has now. With each comes the log's end.
     """
+    log_end = offset
+    if claim is None:
+        _, log_end = await reader.wire.log_range(reader.partition)
+        if log_end <= offset:
+            return
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
@@ -137,9 +146,9 @@ async def _until_marker(
             if batch.last_offset < offset:
                 continue
             yield batch, fetched.high_watermark
-            if _is_marker(batch, claim):
-                return
             offset = batch.last_offset + 1
+            if offset >= log_end if claim is None else is_marker(batch, claim):
+                return
             deadline = now_s() + _MARKER_DEADLINE_S
         del owner
     raise UnavailableError(
@@ -150,20 +159,21 @@ async def _until_marker(
 
 def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
     """Begin at the known position; without one, at the beginning of the target."""
-    known = start.target_next if start.has_position else 0
+    known = (start.source_next, start.target_next) if start.has_position else (0, 0)
     walk = SourceWalk(
         source,
-        (start.source_next, known),
+        known,
         comparison,
         fresh=start.fresh,
         truncated=start.truncated,
     )
-    if start.target_next > known:
+    if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)
     return walk
 
 
-def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id
@@ -175,7 +185,7 @@ async def resume(
     source: LogReader,
     target: LogReader,
     start: Start,
-    claim: Claim,
+    claim: Claim | None,
     comparison: Comparison,
     progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
@@ -185,7 +195,7 @@ async def resume(
         source: reads the source.
         target: reads the target, uncommitted records too.
         start: what is known.
-        claim: ours, taken already.
+        claim: ours, taken already; None to find out only whether the position can be decided.
         comparison: how records are compared.
         progress: is told each second how far a long walk is; the runs that it gets are proven, and
             not told again in the end. They may be written down at once, with the position.
@@ -194,14 +204,14 @@ async def resume(
         IntegrityError: the position cannot be decided.
         UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
-    producer_ids = start.producer_ids | {claim.producer.id}
+    producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
     if start.fresh or not start.has_position:
         start, met = await begin_where_logs_meet(source, target, start, producer_ids)
     walk = _begin_walk(source, start, comparison)
     ours = OurBatches(producer_ids)
     foreign: list[tuple[int, int]] = []
-    found: list[Run] = []
+    found = Runs()
     target_next, target_epoch = start.target_next, -1
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
@@ -220,20 +230,31 @@ async def resume(
             if progress is not None:
                 progress(Walked(target_next, log_end, settled, target_epoch))
             elif settled is not None:
-                found += settled.runs
+                found.extend(settled.runs)
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
     place = await walk.decide()
-    found += place.runs.take()
+    found.extend(place.runs.take())
     told += [met] if met else []
     if known.has_position and not known.fresh:
         told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
-        place.source_next,
+        place.source_next if start.has_position else max(place.source_next, start.source_next),
         target_next,
-        coalesce(found),
+        tuple(found.take()),
         (*told, *walk.notes(place)),
         place.epoch if not place.copies else -1,
         target_epoch,
+        claim is not None and _has_rotated(claim, known, ours),
+    )
+
+
+def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:
+    """Whether the claim has another producer id because the last epoch of the old one was used."""
+    claims = set(ours.claims)
+    if known.written_by is not None:
+        claims.add((known.written_by.id, known.written_by.epoch))
+    return any(
+        producer_id != claim.producer.id and epoch >= LAST_EPOCH for producer_id, epoch in claims
     )
 
 

@@ -23,6 +23,7 @@ from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.map_scrub import MapChecker, MapScrub
 from srm.replication.slot.partition import PartitionCopy
@@ -122,7 +123,7 @@ class Slot:
         starts: StartReader,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
     ) -> None:
@@ -149,7 +150,7 @@ class Slot:
             target,
             reporter,
             now_ms,
-            claim_lifetime_s,
+            claim_lifetime,
             quota,
             clusters,
             assignment_is_fresh=self._assignment_is_fresh,

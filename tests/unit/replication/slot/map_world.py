@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from srm.domain.map_index import is_index_key
@@ -15,10 +15,14 @@ from srm.domain.map_reach import (
     reach,
     with_root,
 )
-from srm.domain.map_records import MapBlock, decode_block
+from srm.domain.map_records import BlockKey, MapBlock, decode_block
 from srm.domain.offset_map import OffsetMap, Position, Run
-from srm.domain.replication_records import AssignedPartition, MapEnd
+from srm.domain.replication_records import AssignedPartition, MapEnd, SlotReport
+from srm.domain.reported_positions import newest_position, positions_by_copy
+from srm.replication.slot.known_maps import known_maps
 from srm.replication.slot.map_writer import MapWriter
+from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import start_of
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 
@@ -145,3 +149,33 @@ def runs_of(pairs: list[tuple[int, int]]) -> list[Run]:
         else:
             runs.append(Run(source, target, 1))
     return runs
+
+
+def starts(
+    partitions: Sequence[AssignedPartition],
+    blocks: Sequence[MapBlock],
+    reports: Sequence[SlotReport],
+    damaged: Sequence[BlockKey] = (),
+) -> dict[AssignedPartition, Start]:
+    """Find starts from all that the topic holds; no report names a place."""
+    world = World()
+    world.append([(key.encode(), b"damaged") for key in damaged])
+    world.append([(block.key(), block.value()) for block in blocks])
+    reported = positions_by_copy(reports)
+    wanted = {}
+    for assigned in partitions:
+        newest = newest_position(reported.get(assigned.copy_id, ()))
+        wanted[assigned] = newest.map_end if newest else None
+    found = {}
+    for assigned, known in known_maps(wanted, world).items():
+        own = reported.get(assigned.copy_id, ())
+        former = [
+            entry
+            for copy_id, entries in reported.items()
+            if copy_id[1:] == assigned.copy_id[1:] and copy_id != assigned.copy_id
+            for entry in entries
+        ]
+        start = start_of(known, own, former)
+        if start is not None:
+            found[assigned] = start
+    return found

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log, pairs, walked
@@ -68,6 +68,7 @@ def test_a_target_that_begins_64_mib_after_its_source_is_not_copied_again(
     assert "source offset 70 was found at target offset 70" in note
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 9), st.data())
 def test_the_place_is_that_of_the_first_record_that_both_logs_hold(
     count: int, source_start: int, target_start: int, shift: int, data: st.DataObject

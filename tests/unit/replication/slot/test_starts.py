@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.unit.replication.slot.map_world import World
+from tests.unit.replication.slot.map_world import starts
 
 from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey, MapBlock
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
-from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.replication.ports import ProducerId
-from srm.replication.slot.known_maps import known_maps
 from srm.replication.slot.resume import Start
-from srm.replication.slot.starts import start_of
 
 OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"
 WANTED = AssignedPartition("T", 0, NEW, "P.T", TARGET)
@@ -39,36 +35,6 @@ def report(
     position = Position(source_next, target_next, source_next)
     entry = PartitionPosition(topic_id, 0, target_id, position, -1, 5, 0)
     return SlotReport(slot, 1, 0, (entry,))
-
-
-def starts(
-    partitions: Sequence[AssignedPartition],
-    blocks: Sequence[MapBlock],
-    reports: Sequence[SlotReport],
-    damaged: Sequence[BlockKey] = (),
-) -> dict[AssignedPartition, Start]:
-    """Find starts from all that the topic holds; no report names a place."""
-    world = World()
-    world.append([(key.encode(), b"damaged") for key in damaged])
-    world.append([(block.key(), block.value()) for block in blocks])
-    reported = positions_by_copy(reports)
-    wanted = {}
-    for assigned in partitions:
-        newest = newest_position(reported.get(assigned.copy_id, ()))
-        wanted[assigned] = newest.map_end if newest else None
-    found = {}
-    for assigned, known in known_maps(wanted, world).items():
-        own = reported.get(assigned.copy_id, ())
-        former = [
-            entry
-            for copy_id, entries in reported.items()
-            if copy_id[1:] == assigned.copy_id[1:] and copy_id != assigned.copy_id
-            for entry in entries
-        ]
-        start = start_of(known, own, former)
-        if start is not None:
-            found[assigned] = start
-    return found
 
 
 def same(start: Start, expected: Start, last: BlockKey | None = None) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
@@ -115,6 +115,7 @@ sizes = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 elections = st.lists(st.integers(0, 11), max_size=4)
 
 
+@settings(deadline=None)
 @given(sizes, elections, st.integers(0, 3))
 def test_elections_that_lose_nothing_are_no_loss(
     batch_sizes: list[int], at: list[int], markers: int
@@ -127,6 +128,7 @@ def test_elections_that_lose_nothing_are_no_loss(
     assert held(log, start).end == start.target_next
 
 
+@settings(deadline=None)
 @given(sizes, elections, st.data())
 def test_the_place_where_the_log_was_cut_is_found_however_it_grew_again(
     batch_sizes: list[int], at: list[int], data: st.DataObject
@@ -199,6 +201,24 @@ def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
 
     with pytest.raises(UnavailableError, match="changes at the moment"):
         held(log, replace(start, target_epoch=-1))
+
+
+def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:
+    class CreatedAnew(TargetLog):
+        def leaders_changed(self) -> None:
+            """Nothing to ask again."""
+
+        async def fetch(
+            self, node: int, partitions: Sequence[FetchFrom], **options: Any
+        ) -> Fetched:
+            fetched = await super().fetch(node, partitions, **options)
+            fetched.partitions[0].error = max(codes.TOPIC_GONE)
+            return fetched
+
+    _, start = copy_of([3, 3])
+
+    with pytest.raises(UnavailableError, match="error 103"):
+        held(CreatedAnew(), start)
 
 
 def test_without_a_position_there_is_nothing_to_compare() -> None:
