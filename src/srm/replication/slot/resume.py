@@ -142,7 +142,7 @@ async def _until_marker(
                 continue
             yield batch, fetched.high_watermark
             offset = batch.last_offset + 1
-            if offset >= log_end if claim is None else _is_marker(batch, claim):
+            if offset >= log_end if claim is None else is_marker(batch, claim):
                 return
             deadline = now_s() + _MARKER_DEADLINE_S
         del owner
@@ -167,7 +167,8 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
     return walk
 
 
-def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id

@@ -37,8 +37,8 @@ class Comparison:
     """How records are compared, and what is accepted.
 
     ``added_headers`` are names of headers that srm adds: they are not compared. Records that the
-    ``transform`` drops need not be on the target, nor those in ranges of source offsets that were
-    noted as lost and ``left_out``. ``accepts_loss`` is data.loss.policy=continue.
+    ``transform`` drops, and those in ranges of source offsets that are noted as lost and
+    ``left_out``, need not be on the target. ``accepts_loss`` is data.loss.policy=continue.
     """
 
     added_headers: Collection[str] = ()
