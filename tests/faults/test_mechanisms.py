@@ -21,6 +21,7 @@ from tests.integration.copying import CopyLab
 from srm.domain.map_records import MapBlock, topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
+from srm.errors import IntegrityError
 from srm.kafka.slot_state import KafkaStartReader, broker_configs
 from srm.kafka.state_log import KafkaStateLog
 from srm.replication import codes
@@ -121,7 +122,7 @@ def test_without_the_walk_the_last_records_before_a_crash_are_copied_twice(
 # ----- sequence numbers keep the order of batches in flight
 
 
-async def _a_refused_batch_with_another_one_behind_it(bench: Bench) -> list[int]:
+async def _a_refused_batch_with_another_one_behind_it(bench: Bench, errors: list[int]) -> None:
     remote = bench.assigned.target_topic
     bench.lab.target.alter_topic_configs({remote: {"max.message.bytes": "1000"}})
     async with bench.connected():
@@ -130,17 +131,17 @@ async def _a_refused_batch_with_another_one_behind_it(bench: Bench) -> list[int]
         for size in (5000, 10):
             bench.write(size)
             await owner.fetch()
-        errors = [produced.error for produced in await owner.send()]
+        errors += [produced.error for produced in await owner.send()]
         bench.lab.target.alter_topic_configs({remote: {"max.message.bytes": "100000"}})
         heir = bench.owner()
         await heir.claim()
         await heir.copy_all()
         heir.report()
-        return errors
 
 
 def test_a_batch_behind_a_refused_one_is_refused_too(bench: Bench) -> None:
-    errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
+    errors: list[int] = []
+    asyncio.run(_a_refused_batch_with_another_one_behind_it(bench, errors))
 
     assert errors == [10, 45], "MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert bench.damage() == []
@@ -151,10 +152,11 @@ def test_without_sequence_numbers_a_batch_overtakes_the_one_before_it(
 ) -> None:
     monkeypatch.setattr(partition, "next_sequence", lambda sequence, count: sequence)
 
-    errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
+    errors: list[int] = []
+    with pytest.raises(IntegrityError, match="does not follow on the source from offset 0"):
+        asyncio.run(_a_refused_batch_with_another_one_behind_it(bench, errors))
 
     assert errors == [10, 0]
-    assert bench.damage()
 
 
 # ----- the map is acknowledged before the position

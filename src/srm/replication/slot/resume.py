@@ -40,6 +40,7 @@ from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
+_MOST_FOREIGN: Final = 20
 _TELL_EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 1 << 12
 """Runs after which they are handed out before that."""
@@ -221,9 +222,7 @@ async def resume(
         else:
             walk.pass_over(batch)
             if batch.record_count and not batch.is_control:
-                adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
-                first = foreign.pop()[0] if adjoins else batch.base_offset
-                foreign.append((first, target_next))
+                _note_foreign(foreign, batch)
         if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
             told_at = now_s()
             settled = walk.settled()
@@ -231,7 +230,11 @@ async def resume(
                 progress(Walked(target_next, log_end, settled, target_epoch))
             elif settled is not None:
                 found.extend(settled.runs)
-    told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    told = [
+        f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
+        f"at target offsets {first} to {end}"
+        for at, (first, end) in enumerate(foreign)
+    ]
     place = await walk.decide()
     found.extend(place.runs.take())
     told += [met] if met else []
@@ -246,6 +249,16 @@ async def resume(
         target_epoch,
         claim is not None and _has_rotated(claim, known, ours),
     )
+
+
+def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
+    """Add a batch to the ranges that are told; of many the first ones and the last one."""
+    first = batch.base_offset
+    if foreign and foreign[-1][1] == first:
+        first = foreign.pop()[0]
+    elif len(foreign) > _MOST_FOREIGN:
+        del foreign[-1]
+    foreign.append((first, batch.last_offset + 1))
 
 
 def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:
