@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 import pytest
-from tests.contract.wire_places import Place, batch, until
+from tests.contract.wire_places import NOW_MS, Place, batch, until
 from tests.contract.wire_sites import WireSite
 
 from srm.domain.topics import TopicPartition
@@ -245,6 +245,26 @@ def test_a_log_ranges_from_what_was_trimmed_to_its_high_watermark(
         assert await wire.log_range(place.at) == (0, 10)
         wire_site.trim(place.at.topic, 0, 7)
         assert await wire.log_range(place.at) == (7, 10)
+
+    wire_site.run(scenario)
+
+
+def test_a_topic_has_the_id_under_which_it_is_fetched(wire_site: WireSite, place: Place) -> None:
+    async def scenario(wire: Wire) -> None:
+        assert await wire.topic_id(place.at.topic) == place.topic_id
+        assert await wire.topic_id(f"t-{uuid.uuid4().hex[:12]}") is None
+
+    wire_site.run(scenario)
+
+
+def test_an_offset_is_found_by_time_and_the_end_where_all_is_older(
+    wire_site: WireSite, place: Place
+) -> None:
+    async def scenario(wire: Wire) -> None:
+        await place.produce(wire, 3, 1, 5)  # each batch begins at the same time
+
+        times = (0, NOW_MS, NOW_MS + 1, NOW_MS + 4, NOW_MS + 5)
+        assert [await wire.offset_at(place.at, time) for time in times] == [0, 0, 1, 8, 9]
 
     wire_site.run(scenario)
 

@@ -73,6 +73,7 @@ def test_a_connection_whose_packets_vanish_is_given_up(
     lab.assert_equal(partitions)
 
 
+@pytest.mark.timeout(600)
 def test_a_frozen_target_broker_is_given_up_while_the_partitions_of_others_are_copied(
     clusters: Mapping[str, KafkaBroker], cluster_factory: Callable[..., list[KafkaBroker]]
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_frozen_target_broker_is_given_up_while_the_partitions_of_others_are_c
             lab.wait_until_copied(partitions)
             os.kill(pid, signal.SIGSTOP)
             for p in sorted(partitions, key=lambda p: led_by[p] == 1):
-                send(lab, p, 12_000, 1_000)  # what goes to the frozen broker comes first
+                send(lab, p, 10_000, 1_000)  # what goes to the frozen broker comes first
             eventually(lambda: lab.caught_up(partitions), "copied past the frozen broker", 180)
             os.kill(pid, signal.SIGCONT)
             frozen.wait_ready()
