@@ -25,12 +25,14 @@ from srm.replication.driver.state_book import StateBook, decode
 from srm.replication.slot.position_groups import PositionGroups
 
 SOURCE, TARGET = (topic_id_text(bytes([n]) * 16) for n in (1, 2))
-SLOTS, PARTITIONS = ("0", "1", "2"), 4
+SLOTS, PARTITIONS = ("0", "1"), 2
 ME = Incarnation(1, "me")
 
 
 def entry(number: int, at: int, epoch: int = 1) -> PartitionPosition:
-    return PartitionPosition(SOURCE, number, TARGET, Position(at, at, at), 0, 7, epoch)
+    """Return a position, under a claim unless the epoch is -1."""
+    producer = 7 if epoch >= 0 else -1
+    return PartitionPosition(SOURCE, number, TARGET, Position(at, at, at), 0, producer, epoch)
 
 
 def groups_in(records: dict[bytes, bytes | None]) -> dict[str, set[int]]:
@@ -115,6 +117,7 @@ class World:
         self.log: dict[bytes, bytes] = {}
         self.owner: dict[int, str] = {}
         self.epochs = 0
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self.furthest = dict.fromkeys(range(PARTITIONS), 0)
         self.processes = {slot: self._start(slot) for slot in SLOTS}
 
@@ -141,15 +144,18 @@ class World:
         self._take(self.processes[slot], number)
 
     def _take(self, process: Process, number: int) -> None:
-        self.epochs += 1
-        process.held[number] = entry(number, self.told(number), self.epochs)
+        """Begin at what is told: its former owner may know, and still tell, of more."""
+        process.held[number] = entry(number, self.told(number), -1)
 
     def copy(self, number: int) -> None:
+        """Claim the partition, which finds all that was copied, and copy one record more."""
         process = self.processes.get(self.owner.get(number, ""))
-        if process is not None and number in process.held:
-            known = process.held[number]
-            at = known.position.target_next + 1
-            process.held[number] = entry(number, at, known.producer_epoch)
+        if process is not None:
+            epoch = process.held[number].producer_epoch
+            if epoch < 0:
+                self.epochs = epoch = self.epochs + 1
+            self.ends[number] += 1
+            process.held[number] = entry(number, self.ends[number], epoch)
 
     def write(self, slot: str, records_until_killed: int | None) -> None:
         """Write a report; with a number, the process is killed after so many records."""
@@ -203,16 +209,16 @@ steps = st.one_of(
     st.tuples(st.just("copy"), numbers),
     st.tuples(st.just("write"), slots, st.none() | st.integers(0, 3)),
     st.tuples(st.just("kill"), slots),
-    st.tuples(st.just("clean"), st.sampled_from([SLOTS, SLOTS[:2]])),
+    st.tuples(st.just("clean"), st.sampled_from([SLOTS, SLOTS[:1]])),
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_a_position_that_could_be_read_once_is_never_lost(history: list[tuple[str, ...]]) -> None:
     world = World()
     for number in range(PARTITIONS):
-        world.assign(number, SLOTS[number % 3])
+        world.assign(number, SLOTS[number % 2])
     for name, *details in history:
         getattr(world, name)(*details)
         for number, furthest in world.furthest.items():
