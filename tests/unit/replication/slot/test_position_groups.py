@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srm.domain.map_records import topic_id_text
@@ -213,8 +213,20 @@ steps = st.one_of(
 )
 
 
+A_NEW_OWNER_THAT_KNOWS_LESS = [
+    ("copy", 0),
+    ("write", "0", None),
+    ("copy", 0),
+    ("assign", 0, "1"),
+    ("write", "1", None),
+    ("write", "0", None),
+    ("clean", SLOTS),
+]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=40))
+@example(A_NEW_OWNER_THAT_KNOWS_LESS)
 def test_a_position_that_could_be_read_once_is_never_lost(history: list[tuple[str, ...]]) -> None:
     world = World()
     for number in range(PARTITIONS):
