@@ -6,24 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from srm.domain import internal_topics
-from srm.domain.map_records import (
-    BlockKey,
-    MapBlock,
-    decode_block,
-    decode_block_key,
-    map_partition,
-)
 from srm.domain.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
-    AssignedPartition,
     Assignment,
 )
 from srm.domain.replication_state import decode_state
@@ -33,11 +24,10 @@ from srm.engine.state_topic import StateTopic
 from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import translate
+from srm.kafka.map_starts import MapStarts
 from srm.kafka.rights import on_cluster
 from srm.kafka.tail import KafkaTopicTail
-from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor
-from srm.replication.slot.starts import starts
 
 logger = logging.getLogger(__name__)
 
@@ -86,33 +76,13 @@ class KafkaAssignmentFeed:
         self._tail.close()
 
 
-class KafkaStartReader:
-    """Reads where partitions were left from the offset map (implements StartReader)."""
+class KafkaStartReader(MapStarts):
+    """Reads what a flow's target knows of slots and their partitions (implements StartReader)."""
 
     def __init__(self, flow: Flow, target: Cluster) -> None:
+        super().__init__(flow, target)
         self._flow = flow
         self._target = target
-
-    def load(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """See the port."""
-        source = self._flow.source
-        reports = decode_state(StateTopic(self._target, source).read()).reports
-        # Reports first: a position is written after its blocks, so it has to be read before them.
-        map_topic = internal_topics.offset_map(source)
-        blocks: list[MapBlock] = []
-        damaged: list[BlockKey] = []
-        for number in sorted({map_partition(p.topic, p.partition) for p in partitions}):
-            table = self._target.compacted(map_topic, number).read()
-            for key, value in table.items():
-                try:
-                    blocks.append(decode_block(key, value))
-                except IntegrityError as error:
-                    logger.warning("resume finds again what is in the logs: %s", error)
-                    with suppress(IntegrityError):
-                        damaged.append(decode_block_key(key))
-        return starts(partitions, blocks, reports, damaged)
 
     def predecessor(self, slot: str) -> Predecessor:
         """See the port."""
@@ -126,22 +96,37 @@ class KafkaStartReader:
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of one broker; empty when srm has no right to see them.
+    """Return the configs of the brokers; empty when srm has no right to see them.
+
+    Where they differ in a number, the smallest counts.
 
     Raises:
         SrmError: the cluster does not answer: how long it remembers producers is not known.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
-        node = next(iter(admin.list_topics(timeout=_ADMIN_S).brokers))
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-        [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
-        return {name: entry.value for name, entry in answer.result().items() if entry.value}
+        nodes = admin.list_topics(timeout=_ADMIN_S).brokers
+        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node)) for node in nodes]
+        if not resources:
+            raise UnavailableError("reading broker settings: the cluster names no broker yet")
+        answers = admin.describe_configs(resources, request_timeout=_ADMIN_S).values()
+        return _smallest([answer.result() for answer in answers])
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
             raise reason from error
         logger.warning("assuming Kafka's defaults: %s", reason)
-    except StopIteration:
-        raise UnavailableError("reading broker settings: the cluster names no broker yet") from None
     return {}
+
+
+def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entries in brokers:
+        for name, entry in entries.items():
+            value = entry.value
+            if not value:
+                continue
+            known = found.get(name, value)
+            both_numbers = known.isdecimal() and value.isdecimal()
+            found[name] = min(known, value, key=int) if both_numbers else known
+    return found

@@ -31,11 +31,12 @@ from srm.replication.batches.batch import epoch_of, next_sequence, rewrite
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import BatchToSend, batches_to_send
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
-from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.traffic import Traffic
+from srm.replication.slot.walk import Settled
 
 QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -67,8 +68,10 @@ class PartitionCopy:
     offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked. While it is ``held_back``, its
-    map cannot be written, and no more is fetched.
+    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
+    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
+    marker was written. While it is ``held_back``, its map cannot be written, and no more is
+    fetched.
     """
 
     assigned: AssignedPartition
@@ -85,6 +88,8 @@ class PartitionCopy:
     source_epoch: int = -1
     source_end: int = 0
     target_next: int = 0
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
     claim: Claim | None = None
     failures: int = 0
     traffic: Traffic = field(default_factory=Traffic)
@@ -105,17 +110,25 @@ class PartitionCopy:
         self.map = MapWriter(
             assigned,
             start.producer_ids,
+            start.tree,
             start.found,
-            start.damaged,
-            start.last_block,
+            start.garbage,
             start.source_epoch,
+            rewrite_index=start.rewrite_index,
         )
+        if start.cut:
+            self.map.cut(start.source_next, start.target_next)
         self.fetch_offset = self.source_next = start.source_next
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
+        self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
+        self._is_unproven = False
         self._truncated = False
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
@@ -158,6 +171,7 @@ class PartitionCopy:
             IntegrityError: a batch cannot be read.
         """
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
@@ -183,9 +197,14 @@ class PartitionCopy:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be written, and nobody finds that out."""
+        return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
+
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
-        self.map.add([Run(source_offset, self.target_next, 0)])
+        self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
         self._truncated = True
 
@@ -240,6 +259,7 @@ class PartitionCopy:
         self.go_back_to(source_start)
         self.target_next = target_start
         self.has_position = True
+        self._is_unproven = True
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
@@ -274,24 +294,54 @@ class PartitionCopy:
         self.attempt += 1
         self._forget()
 
+    def note_walk(self, claim: Claim, walked: Walked) -> None:
+        """Take over what a walk that is still under way has proven, and say how far it is.
+
+        Written under the new claim: its marker comes later, but nothing before it will change.
+        """
+        self.reason = walked.text
+        settled = walked.settled
+        if settled is not None:
+            self._stand_at(claim, settled, settled.runs, walked.target_epoch)
+
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Go on from the proven position."""
         self.claim = claim
-        self.map.begin_claim(claim.producer)
-        if resumed.runs:
-            self._mapped(resumed.runs, resumed.source_epoch)
-        if resumed.source_next != self.source_next:
-            self.go_back_to(resumed.source_next, resumed.source_epoch)
-        self.target_next = resumed.target_next
+        self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
-        self._fresh = self._truncated = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
 
-    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+    def _stand_at(
+        self,
+        claim: Claim,
+        place: Settled | Resumed,
+        runs: Sequence[Run],
+        target_epoch: int,
+    ) -> None:
+        """Stand at a proven place, with what was found before it."""
+        self.map.begin_claim(claim.producer)
+        if runs:
+            self._mapped(runs, place.source_epoch)
+        if place.source_next != self.source_next:
+            self.go_back_to(place.source_next, place.source_epoch)
+        self.target_next = place.target_next
+        self.target_epoch, self.written_by = target_epoch, claim.producer
+        self.has_position = True
+        self._fresh = self._truncated = self._is_unproven = False
+
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+    ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
@@ -300,26 +350,42 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
         return Start(
             self.source_next,
             self.target_next,
-            self.map.producer_ids,
+            self.map.producer_ids | self._claimed_ids,
             fresh=self._fresh,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
             truncated=self._truncated,
+            target_epoch=self.target_epoch,
+            written_by=self.written_by,
         )
 
     def position(self) -> PartitionPosition:
         """Return the position for the slot's report."""
+        written_by = self.written_by
         return PartitionPosition(
             self.assigned.topic_id,
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
             self.source_epoch,
-            self.claim.producer.id if self.claim else -1,
-            self.claim.producer.epoch if self.claim else -1,
+            written_by.id if written_by else -1,
+            written_by.epoch if written_by else -1,
+            self.target_epoch,
         )
 
     def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.map_records import BlockKey, map_partition
+from srm.domain.map_records import map_partition
 from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
@@ -35,7 +35,8 @@ from srm.domain.slot_records import SlotHeartbeat
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, StateLog
-from srm.replication.slot.map_outbox import MapOutbox
+from srm.replication.slot.index_writer import Record as MapRecord
+from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
 from srm.replication.slot.position_groups import PositionGroups, Records
 from srm.replication.slot.raw_metrics import MetricsReader
@@ -97,13 +98,15 @@ class Reporter:
         self._incarnation = _NOBODY
         self._groups = PositionGroups(slot, _NOBODY)
         self._everything_due = 0.0
-        self._map = MapOutbox(internal_topics.offset_map(source))
+        self._map_topic = internal_topics.offset_map(source)
+        self._map = MapLog()
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
         self._notes: dict[tuple[str, int], PartitionNotes] = {}
         self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[tuple[int, PartitionPosition]] = []
         self._synced: dict[PartitionCopy, RunStart] = {}
+        self._is_written = False
         self._metrics = MetricsReader(config, now_ms())
         self._writing = threading.RLock()
 
@@ -122,6 +125,11 @@ class Reporter:
     def goes_on_after_loss(self) -> bool:
         """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the last report is acknowledged, with everything that it rests on."""
+        return self._is_written
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
@@ -163,7 +171,7 @@ class Reporter:
         """
         now_ms = self._now_ms()
         for copy in (*leaving, *copies):
-            self._take_map(copy)
+            self._map.take(copy.map, copy.position().position)
         for copy in leaving:
             self._statuses.pop((copy.source.topic, copy.source.partition), None)
             self._synced.pop(copy, None)
@@ -177,9 +185,10 @@ class Reporter:
         )
 
         def write() -> None:
+            self._is_written = False
             with self._writing:
                 try:
-                    self._write(snapshot)
+                    self._is_written = self._write(snapshot)
                 except SrmError as error:
                     logger.warning("slot %s: report is late: %s", self._slot, error)
 
@@ -197,34 +206,45 @@ class Reporter:
             except SrmError as error:
                 logger.warning("slot %s: the last report is not complete: %s", self._slot, error)
 
-    def _take_map(self, copy: PartitionCopy) -> None:
-        topic, partition = copy.source.topic, copy.source.partition
-        number = map_partition(topic, partition)
-        for block in copy.map.changed_blocks(copy.position().position):
-            self._map.put(number, block.key(), block.value())
-        replaced: list[BlockKey] = copy.map.replaced_blocks()
-        for key in replaced:
-            self._map.delete(number, key.encode())
+    def _send_map(
+        self, records: Mapping[int, Sequence[MapRecord]]
+    ) -> Mapping[int, Mapping[bytes, int]]:
+        """Write to the map topic and wait; what is late is not written again before it is known."""
+        places = [(self._map_topic, number) for number in records]
+        pending = self._state.settle(places, 0.0).pending
+        sent = [place for place in places if place not in pending]
+        for topic, number in sent:
+            for key, value in records[number]:
+                self._state.write(topic, key, value, number)
+        settled = self._state.settle(sent, _SETTLE_S)
+        for (topic, number), failure in settled.failed.items():
+            logger.warning("slot %s: %s-%s is late: %s", self._slot, topic, number, failure)
+        unknown = settled.pending | settled.failed.keys()
+        return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 
-    def _write(self, snapshot: _Snapshot) -> None:
+    def _write(self, snapshot: _Snapshot) -> bool:
+        """Write what is known; tell whether all of it is there."""
         self._leaving += snapshot.last_positions
-        late = self._map.write(self._state, _SETTLE_S)
-        for number, reason in late.items():
-            logger.warning("slot %s: map %d is late: %s", self._slot, number, reason or "no answer")
+        late = self._map.write(self._send_map)
         self._write_first(late)
         for number, entry in snapshot.positions:
             if number not in late:
-                self._groups.put(entry)
+                self._groups.put(self._with_map_end(entry))
         self._write_groups()
+        self._map.reported()
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
+        return not late
+
+    def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
+        return replace(entry, map_end=self._map.end(entry.copy_id))
 
     def _write_first(self, late: Iterable[int]) -> None:
         """Write what no position may come before: notes, and last positions of what leaves."""
         ready = [entry for number, entry in self._leaving if number not in late]
         self._leaving = [(number, entry) for number, entry in self._leaving if number in late]
         for entry in ready:
-            self._groups.leave(entry)
+            self._groups.leave(self._with_map_end(entry))
         notes = dict(self._untold_notes)
         first: Records = {key: noted.value() for key, noted in notes.items()}
         first |= self._groups.last_positions()
@@ -315,7 +335,7 @@ class Reporter:
             lost_from, lost_to = copy.blocked or (None, None)
             state, reason = _STATES[copy.phase], copy.reason
             if copy.held_back and state == "copying":
-                state, reason = "stopped", f"{self._map.topic} cannot be written for now"
+                state, reason = "stopped", f"{self._map_topic} cannot be written for now"
             status = PartitionStatus(*key, state, reason, lost_from, lost_to)
             if status != self._statuses.get(key):
                 self._statuses[key] = status

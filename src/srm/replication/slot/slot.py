@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -23,7 +23,9 @@ from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
+from srm.replication.slot.map_scrub import MapChecker, MapScrub
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
@@ -36,6 +38,7 @@ _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.5
 _FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
 _LOAD_RETRY_S: Final = 1.0
+_CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Predecessor(NamedTuple):
     notes: tuple[PartitionNotes, ...]
 
 
-class StartReader(Protocol):
+class StartReader(MapChecker, Protocol):
     """Reads from the offset map where partitions were left. Calls block."""
 
     def load(
@@ -82,6 +85,24 @@ class StartReader(Protocol):
 
         Raises:
             UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map at what the target's log still holds, and return where to copy again from.
+
+        Without a position where nothing of the map is left.
+
+        Raises:
+            SrmError: the state cannot be read or written now, or contradicts itself.
         """
         ...
 
@@ -102,7 +123,7 @@ class Slot:
         starts: StartReader,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
     ) -> None:
@@ -117,6 +138,9 @@ class Slot:
         self._generation = -1
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
+        self._reports_begun = 0
+        self._reports_written = 0
+        self._written = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="srm-slot")
         self._failure: BaseException | None = None
@@ -126,12 +150,19 @@ class Slot:
             target,
             reporter,
             now_ms,
-            claim_lifetime_s,
+            claim_lifetime,
             quota,
             clusters,
             assignment_is_fresh=self._assignment_is_fresh,
             load_again=lambda assigned: self._load([assigned]),
+            cut_map=self._cut_map,
             spawn=self._spawn,
+        )
+        self._scrub = MapScrub(
+            lambda: list(self._partitions.copies.values()),
+            starts,
+            self._run_in_thread,
+            self._begin_before_loss,
         )
 
     async def run(self, stop: threading.Event) -> None:
@@ -149,6 +180,8 @@ class Slot:
         self._spawn(self._beat())
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
+        self._spawn(self._partitions.watch_targets())
+        self._spawn(self._scrub.work())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
@@ -213,6 +246,34 @@ class Slot:
             if assigned in self._wanted:
                 self._partitions.begin(assigned, starts.get(assigned))
 
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map of a partition, once all that is known of it here is written down.
+
+        Raises:
+            SrmError: the state cannot be read or written.
+        """
+        known = self._reports_begun
+        try:
+            async with asyncio.timeout(_CUT_S):
+                while self._reports_written <= known:
+                    await self._written.wait()
+        except TimeoutError as error:
+            raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
+
+    async def _begin_before_loss(self, copy: PartitionCopy) -> None:
+        """Have a partition begin again before the first block of its map that is lost."""
+        loop = asyncio.get_running_loop()
+        assigned = copy.assigned
+        start = await loop.run_in_executor(self._threads, self._starts.load_again, assigned)
+        if self._partitions.copies.get(assigned) is copy:
+            self._partitions.release(assigned)
+            self._partitions.begin(assigned, start)
+
+    async def _run_in_thread(self, work: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
         while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
@@ -226,7 +287,12 @@ class Slot:
             leaving, self._leaving = self._leaving, []
             copies = list(self._partitions.copies.values())
             write = self._reporter.prepare(copies, leaving)
+            self._reports_begun += 1
             await loop.run_in_executor(self._threads, write)
+            if self._reporter.is_written:
+                self._reports_written = self._reports_begun
+                self._written.set()
+                self._written.clear()
             for copy in copies:
                 self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait

@@ -24,7 +24,7 @@ from srm.domain.slot_records import GROUP_SIZE
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
-from srm.replication.slot import map_outbox
+from srm.replication.slot import map_log
 from srm.replication.slot.partition import PartitionCopy, RunStart
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start
@@ -133,7 +133,7 @@ def test_a_damaged_block_is_deleted_only_when_what_it_held_is_acknowledged() -> 
     log = FakeStateLog()
     reporter = reporter_to(log)
     damaged = BlockKey(ASSIGNED.topic_id, 0, 1, (7, 0))
-    copy = PartitionCopy(ASSIGNED, Start(0, 0, damaged=(damaged,)))
+    copy = PartitionCopy(ASSIGNED, Start(0, 0, garbage=(damaged,)))
     copy.map.begin_claim(ProducerId(7, 1))
     copy.map.add([Run(0, 1, 10)])
     log.refused = {MAP: UnavailableError("not enough replicas")}
@@ -141,6 +141,8 @@ def test_a_damaged_block_is_deleted_only_when_what_it_held_is_acknowledged() -> 
     assert written(log).count(MAP) == 0
 
     log.refused = {}
+    reporter.prepare([copy])()
+    assert told(log) == {(ASSIGNED.topic_id, 0): 0}
     reporter.prepare([copy])()
 
     assert [r.value is None for r in log.records if r.place == MAP] == [False, True]
@@ -150,7 +152,7 @@ def test_state_topics_that_are_away_for_an_hour_cost_no_memory(
     seconds: Seconds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten transactions a second in each of 3 partitions, and neither map nor reports answer."""
-    monkeypatch.setattr(map_outbox, "MOST_BYTES", 64 << 10)
+    monkeypatch.setattr(map_log, "MOST_BLOCKS", 5)
     log = FakeStateLog()
     reporter = reporter_to(log)
     copies = [copying(number) for number in range(3)]
@@ -167,11 +169,13 @@ def test_state_topics_that_are_away_for_an_hour_cost_no_memory(
             reporter.strange(copies[0], f"something at {second}")
         reporter.prepare(copies)()
         if second in (1800, 3599):
-            sizes.append((len(log._on_their_way), sum(reporter._map._bytes.values())))
+            sizes.append(
+                (len(log._on_their_way), sum(w.waiting for w in reporter._map._writers.values()))
+            )
 
     assert sizes[0] == sizes[1]
     assert sizes[0][0] < 200
-    assert 0 < sizes[0][1] < 3 * (64 << 10) * 1.5
+    assert 0 < sizes[0][1] <= 3 * 7
     assert all(copy.held_back for copy in copies)
 
     log.away = set()
@@ -185,12 +189,12 @@ def test_state_topics_that_are_away_for_an_hour_cost_no_memory(
 def test_a_partition_whose_map_cannot_be_written_waits_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(map_outbox, "MOST_BYTES", 1000)
+    monkeypatch.setattr(map_log, "MOST_BLOCKS", 1)
     log = FakeStateLog()
     reporter = reporter_to(log)
     copy = copying()
     log.away = {MAP}
-    for at in range(20, 2000, 2):
+    for at in range(20, 4000, 2):
         copied(copy, at, 1)
     reporter.prepare([copy])()
 
