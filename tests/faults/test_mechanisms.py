@@ -28,7 +28,7 @@ from srm.replication.ports import Place
 from srm.replication.slot import claim as claims
 from srm.replication.slot import partition, reporting
 from srm.replication.slot.claim import Claim
-from srm.replication.slot.map_outbox import MapOutbox
+from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.resume import Resumed, Start, resume
 from srm.stack.kafka import KafkaBroker
 
@@ -204,12 +204,12 @@ def test_a_crash_in_the_middle_of_a_report_leaves_a_complete_map(
 def test_a_position_written_before_its_blocks_leaves_a_hole_in_the_map(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    blocks, rest = MapOutbox.write, reporting.Reporter._write
-    monkeypatch.setattr(MapOutbox, "write", lambda _self, _log, _timeout_s: {})
+    blocks, rest = MapLog.write, reporting.Reporter._write
+    monkeypatch.setattr(MapLog, "write", lambda _self, _send: set())
 
     def position_first(self: reporting.Reporter, *what: Any) -> None:
         rest(self, *what)
-        blocks(self._map, self._state, 2.0)
+        blocks(self._map, self._send_map)
 
     monkeypatch.setattr(reporting.Reporter, "_write", position_first)
 

@@ -57,7 +57,9 @@ def everything_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def position(copy: PartitionCopy) -> PartitionPosition:
         at = copy.source_next
-        end = MapEnd(copy.target_next - 50_000, copy.map._owner, at // 1000, at // 1000 + 7)
+        assert copy.claim is not None
+        claim = copy.claim.producer
+        end = MapEnd(copy.target_next - 50_000, (claim.id, claim.epoch), at // 1000, at // 1000 + 7)
         tail = ((at - 100, 30), (at - 70, 40), (at - 30, 30))
         return replace(bare(copy), target_leader_epoch=3, map_end=end, tail=tail)
 
