@@ -18,7 +18,7 @@ from tests.faults.campaign.brokers import delete_topics
 from tests.faults.owners import Bench
 from tests.integration.copying import CopyLab
 
-from srm.domain.map_records import MapBlock, topic_id_bytes
+from srm.domain.map_records import topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import IntegrityError
@@ -29,6 +29,7 @@ from srm.replication.ports import Place
 from srm.replication.slot import claim as claims
 from srm.replication.slot import partition, reporting
 from srm.replication.slot.claim import Claim
+from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.resume import Resumed, Start, resume
 from srm.stack.kafka import KafkaBroker
 
@@ -205,15 +206,12 @@ def test_a_crash_in_the_middle_of_a_report_leaves_a_complete_map(
 def test_a_position_written_before_its_blocks_leaves_a_hole_in_the_map(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    blocks, rest = reporting.Reporter._write_blocks, reporting.Reporter._write
-    waiting: list[list[MapBlock]] = []
-    monkeypatch.setattr(
-        reporting.Reporter, "_write_blocks", lambda self, found: waiting.append(found)
-    )
+    blocks, rest = MapLog.write, reporting.Reporter._write
+    monkeypatch.setattr(MapLog, "write", lambda _self, _send: set())
 
     def position_first(self: reporting.Reporter, *what: Any) -> None:
         rest(self, *what)
-        blocks(self, waiting.pop())
+        blocks(self._map, self._send_map)
 
     monkeypatch.setattr(reporting.Reporter, "_write", position_first)
 

@@ -22,6 +22,7 @@ from srm.domain.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
+    Incarnation,
     PartitionStatus,
     SlotReport,
 )
@@ -120,10 +121,15 @@ class CopyLab:
             for number in range(description.partitions)
         ]
 
-    def assign(self, slot: str, partitions: Sequence[AssignedPartition]) -> int:
+    def assign(
+        self,
+        slot: str,
+        partitions: Sequence[AssignedPartition],
+        incarnation: Incarnation | None = None,
+    ) -> int:
         """Publish an assignment, as the driver would."""
         self._generation += 1
-        assignment = Assignment(slot, self._generation, tuple(partitions))
+        assignment = Assignment(slot, self._generation, tuple(partitions), incarnation)
         self._log.write(
             internal_topics.replication(self.flow.source), assignment.key(), assignment.value()
         )

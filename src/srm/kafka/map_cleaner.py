@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from srm.domain import internal_topics
+from srm.domain.map_index import decode_index_key, is_index_key
 from srm.domain.map_records import MAP_PARTITIONS, decode_block, decode_block_key
 from srm.domain.superseded import CopiedTopic
 from srm.domain.topics import Flow
@@ -75,14 +76,14 @@ class KafkaMapCleaner:
 
 def _source_of(key: bytes) -> str:
     try:
-        return decode_block_key(key).topic_id
+        return (decode_index_key(key) if is_index_key(key) else decode_block_key(key)).topic_id
     except IntegrityError:
         return ""
 
 
 def _ids_of(key: bytes, value: bytes) -> tuple[str, str]:
     try:
-        block = decode_block(key, value)
+        found = decode_index_key(key) if is_index_key(key) else decode_block(key, value)
     except IntegrityError:
         return "", ""
-    return block.topic_id, block.target_topic_id
+    return found.topic_id, found.target_topic_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from srm.domain.metrics import RawMetric
 from srm.domain.replication_records import (
@@ -17,7 +18,7 @@ from srm.domain.replication_records import (
 from srm.domain.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow
-from srm.errors import FencedError, UnavailableError
+from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.driver_log import LogRecord
@@ -41,14 +42,17 @@ class MemoryTopic:
     ) -> None:
         self.records.append(LogRecord(topic, key, value, partition))
 
-    def keys(self, partition: int = REPORTS) -> list[bytes]:
+    def standing(self, partition: int = REPORTS) -> list[bytes]:
         """Return the keys that have a value."""
         latest = {r.key: r.value for r in self.records if r.partition == partition}
         return sorted(key for key, value in latest.items() if value is not None)
 
     def assignments(self) -> dict[str, Assignment]:
-        found = [r for r in self.records if r.key.startswith(b"assignment:")]
-        decoded = [Assignment.decode(record.value or b"") for record in found]
+        decoded = []
+        for record in self.records:
+            if record.key.startswith(b"assignment:"):
+                with suppress(IntegrityError):
+                    decoded.append(Assignment.decode(record.value or b""))
         return {assignment.slot: assignment for assignment in decoded}
 
 

@@ -29,6 +29,10 @@ class AssignmentBook:
         """Return the process that a slot's assignment is for."""
         return self._meant.get(slot)
 
+    def saw(self, generation: int) -> None:
+        """A slot has seen an assignment of a generation, of which the record may be damaged."""
+        self._generation = max(self._generation, generation)
+
     def load(self, assignment: Assignment) -> None:
         """Take over what an earlier driver published."""
         self._held[assignment.slot] = assignment.partitions

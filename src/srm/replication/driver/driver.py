@@ -336,6 +336,7 @@ class FlowDriver:
 
     def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
         """A slot is alive; what an older process of its id says does not count."""
+        self._book.saw(beat.generation)
         if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
             return
         self._liveness.observe(beat.slot, self._clock())
