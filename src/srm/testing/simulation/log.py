@@ -146,6 +146,11 @@ class Log:
         )
         return Produced(NONE, base)
 
+    def next_sequence(self, pid: int) -> int:
+        """Return the sequence number that is due from a producer."""
+        producer = self._producers.get(pid)
+        return 0 if producer is None else (producer.last_sequence + 1) % 2**31
+
     def append_marker(
         self, pid: int, epoch: int, now_s: float, now_ms: int, *, commit: bool
     ) -> bool:

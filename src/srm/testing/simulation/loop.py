@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 START_S = 1000.0
 """What the clock says when a world begins."""
+MOST_STEPS = 400_000
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -73,6 +74,10 @@ class DeadlockError(RuntimeError):
     """Nothing will ever happen again."""
 
 
+class EndlessError(RuntimeError):
+    """Something goes round in circles."""
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs one world; not for threads."""
 
@@ -116,6 +121,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     process.parked.append(handle)
                 continue
             self.steps += 1
+            if self.steps > MOST_STEPS:
+                raise EndlessError(f"{self.steps} steps by {self._now - START_S:.1f} s")
             handle._run()  # noqa: SLF001
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -175,11 +182,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Wait inside a blocking call."""
         call = getcurrent()
         if call is self._main:
-            raise RuntimeError("the event loop itself must not block")
-        if not future.done():
+            self._block_all(future)
+        elif not future.done():
             future.add_done_callback(lambda _: call.switch())
             self._main.switch()
         return future.result()
+
+    def _block_all(self, future: Future[Any]) -> None:
+        """Wait where a process blocks its own loop: the rest of the world lives on."""
+        task = asyncio.current_task(self)
+        if task is not None:
+            asyncio.tasks._leave_task(self, task)  # noqa: SLF001
+        while not future.done():
+            self._run_once()
+        if task is not None:
+            asyncio.tasks._enter_task(self, task)  # noqa: SLF001
 
     def pause(self, seconds: float) -> None:
         """Let time pass inside a blocking call."""

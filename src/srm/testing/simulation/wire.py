@@ -110,6 +110,11 @@ class Connection:
                 continue
             chance = loop.rng.random() if self._network.loses else 1.0
             if self._network.cut_off or chance < self._network.loses / 2:
+                self._requests.popleft()
+                if not answer.done():
+                    answer.set_exception(
+                        UnavailableError(f"{self._cluster.alias}: the request was lost")
+                    )
                 self.close("the request was lost")
                 continue
             result = await serve()

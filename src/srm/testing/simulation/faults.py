@@ -1,0 +1,176 @@
+"""What may befall a flow. Each fault happens at its time; those that last end by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from srm.testing.simulation.cluster import Partition, SimulatedCluster, sleep_until
+
+if TYPE_CHECKING:
+    from srm.testing.simulation.scenario import Scenario
+    from srm.testing.simulation.world import World
+
+Play = Callable[["World", random.Random], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault at a virtual second after the start."""
+
+    at_s: float
+    kind: str
+    seed: int
+
+    async def play(self, world: World, when: float) -> None:
+        """Let it happen."""
+        await sleep_until(world.loop, when)
+        rng = random.Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
+        await (ORDINARY | UNKIND)[self.kind](world, rng)
+
+
+def drawn(rng: random.Random, scenario: Scenario, kinds: str) -> list[Fault]:
+    """Draw the faults of a scenario."""
+    choice = list(ORDINARY)
+    if kinds == "all" and rng.random() < 0.5:
+        choice += [kind for kind in UNKIND for _ in range(2)]
+    count = rng.choice((0, 1, 2, 3, 4, 6))
+    span_s = scenario.span_s + 3.0
+    found = [
+        Fault(rng.uniform(1.0, span_s), rng.choice(choice), rng.getrandbits(32))
+        for _ in range(count)
+    ]
+    return sorted(found, key=lambda fault: fault.at_s)
+
+
+# ----- faults after which everything has to be as if they had not been
+
+
+async def _kill_slot(world: World, rng: random.Random) -> None:
+    slot = str(rng.randrange(world.scenario.slots))
+    world.kill_slot(slot, rng.choice((0.3, 2.0, 8.0)))
+    await asyncio.sleep(0)
+
+
+async def _stop_slot(world: World, rng: random.Random) -> None:
+    """Stop a worker as SIGSTOP does, and let it continue; maybe another one is there by then."""
+    worker = world.workers[str(rng.randrange(world.scenario.slots))]
+    if not worker.process.alive or worker.process.asleep:
+        return
+    world.note("asleep", worker.process.name)
+    worker.process.asleep = True
+    replaced = rng.random() < 0.4
+    seconds = rng.choice((0.5, 4.0, 9.0, 20.0))
+    if replaced:
+        world.start_slot(worker.slot)
+    await asyncio.sleep(seconds)
+    if worker.process.asleep:
+        world.note("awake", worker.process.name)
+        world.loop.wake(worker.process)
+    if replaced:
+        await asyncio.sleep(rng.uniform(0.5, 15.0))
+        worker.process.kill()
+
+
+async def _two_workers(world: World, rng: random.Random) -> None:
+    """A second worker with the same slot id: the first one was cut off from Spark only."""
+    worker = world.workers[str(rng.randrange(world.scenario.slots))]
+    if worker.process.alive:
+        world.note("second worker", worker.slot)
+        world.start_slot(worker.slot)
+        await asyncio.sleep(rng.uniform(1.0, 12.0))
+        world.note("killed", worker.process.name)
+        worker.process.kill()
+
+
+async def _kill_driver(world: World, rng: random.Random) -> None:
+    if world.driver is not None and world.driver.alive:
+        world.note("killed", world.driver.name)
+        if rng.random() < 0.7:
+            world.driver.kill()
+        await asyncio.sleep(rng.uniform(0.0, 6.0))
+        world.start_driver()
+
+
+async def _cut_connections(world: World, rng: random.Random) -> None:
+    for worker in list(world.workers.values()):
+        for wire in (worker.source, worker.target):
+            if rng.random() < 0.7:
+                wire.cut()
+    world.note("connections cut")
+    await asyncio.sleep(0)
+
+
+async def _partitioned(world: World, rng: random.Random) -> None:
+    """One worker reaches one cluster no more: packets vanish."""
+    worker = world.workers[str(rng.randrange(world.scenario.slots))]
+    wire = rng.choice((worker.source, worker.target))
+    world.note("cut off", f"{worker.process.name} from {wire.alias}")
+    wire.network.cut_off = True
+    await asyncio.sleep(rng.choice((0.5, 3.0, 10.0)))
+    wire.network.cut_off = False
+
+
+async def _elect(world: World, rng: random.Random) -> None:
+    partition = _any_partition(world, rng)
+    if partition is not None:
+        cluster, chosen = partition
+        cluster.elect(chosen)
+        world.note("elected", f"{chosen.place} on {cluster.alias}: node {chosen.leader}")
+    await asyncio.sleep(0)
+
+
+async def _crash_broker(world: World, rng: random.Random) -> None:
+    cluster = rng.choice((world.source, world.target))
+    node = rng.choice(list(cluster.brokers))
+    if cluster.brokers[node].up and not cluster.brokers[node].frozen:
+        world.note("broker crashed", f"{node} of {cluster.alias}")
+        cluster.crash(node)
+        await asyncio.sleep(rng.choice((0.2, 2.0, 6.0)))
+        cluster.start(node)
+
+
+async def _freeze_broker(world: World, rng: random.Random) -> None:
+    cluster = rng.choice((world.source, world.target))
+    node = rng.choice(list(cluster.brokers))
+    if cluster.brokers[node].works:
+        world.note("broker frozen", f"{node} of {cluster.alias}")
+        cluster.freeze(node)
+        await asyncio.sleep(rng.choice((0.5, 4.0, 15.0, 45.0)))
+        cluster.thaw(node)
+
+
+async def _state_outage(world: World, rng: random.Random) -> None:
+    world.note("state topics away")
+    world.store.reachable = False
+    await asyncio.sleep(rng.choice((0.5, 3.0, 12.0)))
+    world.store.reachable = True
+    world.note("state topics back")
+
+
+ORDINARY: Final[dict[str, Play]] = {
+    "kill slot": _kill_slot,
+    "kill slot again": _kill_slot,
+    "stop slot": _stop_slot,
+    "two workers": _two_workers,
+    "kill driver": _kill_driver,
+    "cut connections": _cut_connections,
+    "cut off": _partitioned,
+    "elect": _elect,
+    "crash broker": _crash_broker,
+    "freeze broker": _freeze_broker,
+    "state outage": _state_outage,
+}
+
+UNKIND: Final[dict[str, Play]] = {}
+
+
+def _any_partition(
+    world: World, rng: random.Random
+) -> tuple[SimulatedCluster, Partition] | None:
+    cluster = rng.choice((world.source, world.target))
+    found = [p for p in cluster.partitions() if p.leader is not None]
+    return (cluster, rng.choice(found)) if found else None
