@@ -11,6 +11,7 @@ wait, it gives control back to the loop until its future is done.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import random
 from asyncio import Future
@@ -44,7 +45,6 @@ class Process:
     def kill(self) -> None:
         """End it where it stands."""
         self.alive = False
-        self.parked.clear()
 
 
 _process: ContextVar[Process | None] = ContextVar("process", default=None)
@@ -89,7 +89,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._now = START_S
         self._main = getcurrent()
         self._world = Context()
-        self.set_task_factory(lambda loop, coro, **kw: _Task(coro, loop=loop, **kw))
+        # Held to the end: a task that is collected runs its ``finally``, at a moment of chance.
+        self._held: list[object] = []
+        self.set_task_factory(self._new_task)
+
+    def _new_task(self, _loop: object, work: Any, **settings: Any) -> asyncio.Task[Any]:
+        task = _Task(work, loop=self, **settings)
+        self._held.append(task)
+        return task
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -117,8 +124,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 continue
             process = handle._context.get(_process)  # noqa: SLF001
             if process is not None and (process.asleep or not process.alive):
-                if process.alive:
-                    process.parked.append(handle)
+                process.parked.append(handle)
                 continue
             self.steps += 1
             if self.steps > MOST_STEPS:
@@ -174,6 +180,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     result.set_result(value)
 
         call = greenlet(body, self._main)
+        self._held.append(call)
         call.gr_context = copy_context()
         self.call_soon(call.switch)
         return result
@@ -289,6 +296,7 @@ class SimulatedThread:
 def simulated(seed: int) -> Iterator[SimulatedLoop]:
     """Give a loop that is the process's clock and source of chance while the block runs."""
     before = random.getstate()
+    gc.disable()  # a collection in the middle of it costs time and changes nothing
     loop = SimulatedLoop(random.Random(seed))  # noqa: S311 - to be repeated, not to be secret
     random.seed(seed)
     try:
@@ -297,3 +305,4 @@ def simulated(seed: int) -> Iterator[SimulatedLoop]:
     finally:
         random.setstate(before)
         loop.close()
+        gc.enable()

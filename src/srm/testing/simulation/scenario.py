@@ -112,6 +112,6 @@ def _topic(
             keys=rng.choice((0, 0, 3, 10)),
             same_time=rng.random() < 0.3,
             transactional=rng.choice((0.0, 0.0, 0.4)),
-            codec=rng.choice((0, 0, 1)),
+            codec=rng.choice((0, 0, 2, 4)),
         ),
     )

@@ -31,7 +31,7 @@ class Habit:
     same_time: bool = False
     transactional: float = 0.0
     aborts: float = 0.3
-    codec: int = 0
+    codec: int = 0  # not gzip: it writes down the time of day
 
 
 class Writer:
