@@ -65,8 +65,10 @@ def main() -> int:
 
 
 def _tell(outcome: Outcome) -> None:
+    if outcome.problems:
+        _told(f"seed {outcome.seed}: {', '.join(outcome.faults)}")
     for problem in outcome.problems:
-        _told(f"seed {outcome.seed}: {problem}")
+        _told(f"  {problem}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from srm.testing.simulation.batches import foreign_batch
 from srm.testing.simulation.cluster import Partition, SimulatedCluster, sleep_until
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ class Fault:
 def drawn(rng: random.Random, scenario: Scenario, kinds: str) -> list[Fault]:
     """Draw the faults of a scenario."""
     choice = list(ORDINARY)
-    if kinds == "all" and rng.random() < 0.5:
-        choice += [kind for kind in UNKIND for _ in range(2)]
+    if kinds == "all":
+        few = rng.sample(sorted(UNKIND), rng.choice((0, 1, 1, 2, 3)))
+        choice += few * (len(ORDINARY) // max(1, len(few)))
+    elif kinds != "ordinary":
+        choice += [kind for kind in kinds.split(",") for _ in range(len(ORDINARY))]
     count = rng.choice((0, 1, 2, 3, 4, 6))
     span_s = scenario.span_s + 3.0
     found = [
@@ -165,7 +169,141 @@ ORDINARY: Final[dict[str, Play]] = {
     "state outage": _state_outage,
 }
 
-UNKIND: Final[dict[str, Play]] = {}
+# ----- faults that take something away
+
+
+def _pair(world: World, rng: random.Random) -> tuple[Partition, Partition] | None:
+    assigned = world.assigned()
+    if not assigned:
+        return None
+    chosen = rng.choice(assigned)
+    source = world.source.topics[chosen.topic].partitions[chosen.partition]
+    return source, world.target.topics[chosen.target_topic].partitions[chosen.partition]
+
+
+async def _then_kill(world: World, rng: random.Random) -> None:
+    """What is gone matters most to whoever comes next."""
+    if rng.random() < 0.6:
+        await asyncio.sleep(rng.uniform(0.0, 0.5))
+        world.kill_slot(str(rng.randrange(world.scenario.slots)), rng.choice((0.3, 2.0)))
+
+
+async def _truncate_source(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None:
+        source, _ = pair
+        end = source.log.end
+        world.source.lose_tail(source, rng.randint(1, 30))
+        world.note("source cut", f"{source.place} from {source.log.end} to {end}")
+        await _then_kill(world, rng)
+
+
+async def _truncate_target(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None:
+        source, target = pair
+        end = target.log.end
+        world.target.lose_tail(target, rng.randint(1, 30))
+        world.note("target cut", f"{source.place} from {target.log.end} to {end}")
+        await _then_kill(world, rng)
+
+
+async def _trim_source(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None:
+        source, _ = pair
+        log = source.log
+        log.trim(rng.randint(log.start, log.high_watermark), world.loop.time())
+        world.note("source trimmed", f"{source.place} to {log.start}")
+        await _then_kill(world, rng)
+
+
+async def _trim_target(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None:
+        source, target = pair
+        log = target.log
+        log.trim(rng.randint(log.start, log.high_watermark), world.loop.time())
+        world.note("target trimmed", f"{source.place} to {log.start}")
+        await _then_kill(world, rng)
+
+
+async def _compact_source(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None and world.is_keyed(pair[0].place.topic):
+        source, _ = pair
+        log = source.log
+        if rng.random() < 0.5:
+            world.kill_slot(str(rng.randrange(world.scenario.slots)), rng.choice((2.0, 6.0)))
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+        log.compact(rng.randint(log.start, log.high_watermark), world.loop.time())
+        world.note("source compacted", f"{source.place}, {len(log.compacted)} records gone")
+        await _then_kill(world, rng)
+
+
+async def _compact_target(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None and world.is_keyed(pair[0].place.topic):
+        source, target = pair
+        log = target.log
+        log.compact(rng.randint(log.start, log.high_watermark), world.loop.time())
+        world.note("target compacted", f"{source.place}, {len(log.compacted)} records gone")
+        await _then_kill(world, rng)
+
+
+async def _lose_map(world: World, rng: random.Random) -> None:
+    """The whole map is gone while nobody copies."""
+    await _while_nobody_copies(world, lambda: world.lose_map(lambda _: True, "map lost"), rng)
+
+
+async def _lose_last_block(world: World, rng: random.Random) -> None:
+    def lose() -> None:
+        if (pair := _pair(world, rng)) is not None:
+            world.lose_last_block(pair[0].place)
+
+    await _while_nobody_copies(world, lose, rng)
+
+
+async def _contradict(world: World, rng: random.Random) -> None:
+    def contradict() -> None:
+        if (pair := _pair(world, rng)) is not None:
+            world.contradict(pair[0].place)
+
+    await _while_nobody_copies(world, contradict, rng)
+
+
+async def _lose_reports(world: World, rng: random.Random) -> None:
+    await _while_nobody_copies(world, world.lose_reports, rng)
+
+
+async def _while_nobody_copies(
+    world: World, damage: Callable[[], None], rng: random.Random
+) -> None:
+    for slot in list(world.workers):
+        world.kill_slot(slot, rng.uniform(1.0, 3.0))
+    for worker in world.others:
+        worker.process.kill()
+    await asyncio.sleep(0.5)  # what was under way has arrived
+    damage()
+
+
+async def _foreign_record(world: World, rng: random.Random) -> None:
+    if (pair := _pair(world, rng)) is not None and pair[1].leader is not None:
+        _, target = pair
+        data = foreign_batch(world.loop.now_ms())
+        target.log.append(data, world.loop.time(), world.loop.now_ms())
+        world.target.replicate(target)
+        world.note("foreign record", f"{pair[0].place} at {target.log.end - 1}")
+    await asyncio.sleep(0)
+
+
+UNKIND: Final[dict[str, Play]] = {
+    "truncate source": _truncate_source,
+    "truncate target": _truncate_target,
+    "trim source": _trim_source,
+    "trim target": _trim_target,
+    "compact source": _compact_source,
+    "compact target": _compact_target,
+    "lose map": _lose_map,
+    "lose last block": _lose_last_block,
+    "contradict": _contradict,
+    "lose reports": _lose_reports,
+    "foreign record": _foreign_record,
+}
 
 
 def _any_partition(

@@ -24,6 +24,7 @@ class Outcome:
     records: int = 0
     digest: str = ""
     stopped: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
 
 def _silent(_line: str) -> None:
@@ -51,7 +52,7 @@ def play(seed: int, told: Callable[[str], None] = _silent, kinds: str = "all") -
         srm_logger.addHandler(handler)
         try:
             loop.run_until_complete(loop.world_task(world.live()))
-            problems = [*world.problems, *checker.check(world)]
+            problems = list(dict.fromkeys((*world.problems, *checker.check(world))))
         finally:
             srm_logger.removeHandler(handler)
             srm_logger.setLevel(was[0])
@@ -73,6 +74,7 @@ def play(seed: int, told: Callable[[str], None] = _silent, kinds: str = "all") -
             records,
             digest.hexdigest()[:16],
             checker.stopped(world),
+            [fault.kind for fault in scenario.faults],
         )
 
 

@@ -102,6 +102,7 @@ def _topic(
             replicas[1],
             min_in_sync=rng.randint(1, max(1, replicas[1] - 1)),
             log_append_time=rng.random() < 0.2,
+            max_message_bytes=rng.choice((1 << 20, 1 << 20, 1 << 20, 220)),
             producer_expiry_s=expiry_s,
         ),
         Habit(

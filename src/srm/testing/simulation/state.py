@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from srm.domain import internal_topics
@@ -31,6 +31,7 @@ class StateCluster(FakeCluster):
     def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(cluster.alias, clock=cluster.loop.now_ms)
         self._simulated = cluster
+        self._found: dict[Place, FakePartition] = {}
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics."""
@@ -48,7 +49,22 @@ class StateCluster(FakeCluster):
 
     def records(self, topic: str, partition: int) -> FakePartition:
         """Return the partition itself."""
-        return self.compacted(topic, partition).require()
+        place = topic, partition
+        found = self._found.get(place)
+        if found is None:
+            found = self._found[place] = self.compacted(topic, partition).require()
+        return found
+
+    def lose(self, topic: str, chosen: Callable[[bytes], bool]) -> int:
+        """Let the records with some keys be gone, as if compaction had gone wrong; count them."""
+        count = 0
+        for number in range(super().topics()[topic].partitions):
+            records = self.records(topic, number).records
+            for index, (key, value, time_ms) in enumerate(records):
+                if value is not None and chosen(key):
+                    records[index] = (b"\0", None, time_ms)
+                    count += 1
+        return count
 
 
 class StateStore:
@@ -189,7 +205,8 @@ class Follower:
     def __init__(self, store: StateStore, topic: str) -> None:
         self._store = store
         self._topic = topic
-        self._at: dict[int, int] = {}
+        count = store.cluster.topics()[topic].partitions
+        self._at = dict.fromkeys(range(count), 0)
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return what is new, waiting for it; an outage looks like no news."""
@@ -204,10 +221,11 @@ class Follower:
 
     def _take(self) -> list[tuple[bytes, bytes | None]]:
         found: list[tuple[bytes, bytes | None]] = []
-        for number in range(self._store.cluster.topics()[self._topic].partitions):
+        for number, at in self._at.items():
             records = self._store.cluster.records(self._topic, number).records
-            found += [(key, value) for key, value, _ in records[self._at.get(number, 0) :]]
-            self._at[number] = len(records)
+            if len(records) > at:
+                found += [(key, value) for key, value, _ in records[at:]]
+                self._at[number] = len(records)
         return found
 
 

@@ -6,19 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
+from srm.domain.map_records import MapBlock, decode_block, last_block, map_partition
+from srm.domain.offset_map import Run
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition, DriverHeartbeat, PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
-from srm.domain.topics import Flow
-from srm.errors import SrmError
+from srm.domain.topics import Flow, TopicPartition
+from srm.errors import SrmError, UnavailableError
 from srm.kafka.slot_state import KafkaStartReader
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.driver import driver as driver_module
@@ -197,7 +199,7 @@ class World:
         error = task.exception()
         if error is not None:
             self.note("slot failed", f"{worker.process.name}: {error!r}")
-            if not isinstance(error, SrmError):
+            if not isinstance(error, UnavailableError):
                 self.problems.append(f"slot ended by {error!r}")
         worker.process.kill()
         if not self.ending:
@@ -281,6 +283,51 @@ class World:
             if reached < end and (end > start or entry is not None):
                 left.append(f"{partition.place} at {reached} of {end}")
         return left
+
+    def is_keyed(self, topic: str) -> bool:
+        """Whether all records of a topic have keys, so that it may be compacted."""
+        return any(plan.name == topic and plan.habit.keys for plan in self.scenario.topics)
+
+    # ----- damage to what srm has written down
+
+    def lose_map(self, chosen: Callable[[bytes], bool], what: str) -> None:
+        """Delete records of the map by their keys."""
+        count = self.store.cluster.lose(internal_topics.offset_map(FLOW.source), chosen)
+        self.note(what, f"{count} records")
+
+    def lose_last_block(self, place: TopicPartition) -> None:
+        """Delete the last block of one partition's map."""
+        blocks = self.blocks(place)
+        if blocks:
+            last = last_block(blocks)
+            self.lose_map(lambda key: key == last.key(), "last block lost")
+
+    def contradict(self, place: TopicPartition) -> None:
+        """Write a block that puts other records where the last one of the map has its own."""
+        blocks = self.blocks(place)
+        if blocks:
+            last = last_block(blocks)
+            pid, epoch = last.owner
+            runs = tuple(Run(r.source_start + 1, r.target_start, r.count + 1) for r in last.runs)
+            wrong = replace(last, owner=(pid, epoch + 1), runs=runs)
+            number = map_partition(place.topic, place.partition)
+            where = internal_topics.offset_map(FLOW.source), number
+            self.store.append(where, [(wrong.key(), wrong.value())])
+            self.note("contradicting block", f"{place}")
+
+    def lose_reports(self) -> None:
+        """Delete the slots' reports."""
+        topic = internal_topics.replication(FLOW.source)
+        count = self.store.cluster.lose(topic, lambda key: key.startswith(b"slot:"))
+        self.note("reports lost", f"{count} records")
+
+    def blocks(self, place: TopicPartition) -> list[MapBlock]:
+        """Return the blocks of one partition."""
+        topic = self.source.topics[place.topic]
+        number = map_partition(place.topic, place.partition)
+        table = self.store.cluster.compacted(internal_topics.offset_map(FLOW.source), number).read()
+        found = [decode_block(key, value) for key, value in table.items()]
+        return [b for b in found if (b.topic_id, b.partition) == (topic.id_text, place.partition)]
 
     # ----- a life
 
