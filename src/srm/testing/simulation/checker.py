@@ -72,14 +72,19 @@ def check(world: World) -> list[str]:
             continue
         found = maps.maps.get(source.place, OffsetMap())
         pairs = list(_pairs(found))
-        problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
         mapped = {s for s, _ in pairs}
+        halted = reason is not None and _may_stop(world, assigned, history, mapped)
+        if halted and source.log.cut:
+            # It stands where the source was truncated, and the map says what was before.
+            cut = min(batch.base for batch in source.log.cut)
+            pairs = [pair for pair in pairs if pair[0] < cut]
+        problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
         lost = _lost(history, pairs)
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
-        halted = reason is not None and _may_stop(world, assigned, history, mapped)
         if halted:
-            lost = [offset for offset in lost if offset < reached]
+            ends = [reached, *(batch.base for batch in source.log.cut)]
+            lost = [offset for offset in lost if offset < min(ends)]
         elif reached < source.log.last_stable_offset and lost:
             problems.append(f"{where}: stuck at {reached}: {reason or 'no reason told'}")
             lost = [offset for offset in lost if offset < reached]

@@ -193,6 +193,7 @@ async def _truncate_source(world: World, rng: random.Random) -> None:
         source, _ = pair
         end = source.log.end
         world.source.lose_tail(source, rng.randint(1, 30))
+        world.decide_again(source)
         world.note("source cut", f"{source.place} from {source.log.end} to {end}")
         await _then_kill(world, rng)
 
@@ -273,11 +274,12 @@ async def _lose_reports(world: World, rng: random.Random) -> None:
 async def _while_nobody_copies(
     world: World, damage: Callable[[], None], rng: random.Random
 ) -> None:
-    for slot in list(world.workers):
-        world.kill_slot(slot, rng.uniform(1.0, 3.0))
     for worker in world.others:
         worker.process.kill()
-    await asyncio.sleep(0.5)  # what was under way has arrived
+    while any(worker.process.alive for worker in world.workers.values()):
+        for slot in list(world.workers):
+            world.kill_slot(slot, rng.uniform(1.0, 3.0))
+        await asyncio.sleep(0.5)  # what was under way has arrived
     damage()
 
 

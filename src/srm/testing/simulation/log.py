@@ -26,6 +26,7 @@ OUT_OF_ORDER: Final = 45
 INVALID_PRODUCER_EPOCH: Final = 47
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_COMMIT: Final = struct.pack(">hh", 0, 1)
 _NO_EPOCH: Final = -1
 _REMEMBERED: Final = 5
 _TRANSACTIONAL: Final = 0x10
@@ -59,6 +60,11 @@ class Batch:
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether it is the marker of a transaction that was committed."""
+        return self.is_control and self.records()[0].key == _COMMIT
 
     def records(self) -> list[Record]:
         """Decode its records."""
@@ -150,6 +156,10 @@ class Log:
         """Return the sequence number that is due from a producer."""
         producer = self._producers.get(pid)
         return 0 if producer is None else (producer.last_sequence + 1) % 2**31
+
+    def open_transactions(self) -> list[int]:
+        """Return the producers that have a transaction open here."""
+        return [pid for pid, p in self._producers.items() if p.first_open is not None]
 
     def append_marker(
         self, pid: int, epoch: int, now_s: float, now_ms: int, *, commit: bool

@@ -29,7 +29,7 @@ from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
-from srm.testing.simulation.cluster import SimulatedCluster
+from srm.testing.simulation.cluster import Partition, SimulatedCluster
 from srm.testing.simulation.loop import (
     Process,
     SimulatedEvent,
@@ -287,6 +287,18 @@ class World:
     def is_keyed(self, topic: str) -> bool:
         """Whether all records of a topic have keys, so that it may be compacted."""
         return any(plan.name == topic and plan.habit.keys for plan in self.scenario.topics)
+
+    def decide_again(self, partition: Partition) -> None:
+        """Write the markers again that were cut off: their transactions were decided."""
+        log = partition.log
+        for pid in log.open_transactions():
+            markers = [b for b in log.cut if b.is_control and b.producer_id == pid]
+            if markers:
+                log.append_marker(
+                    *(pid, markers[-1].producer_epoch, self.loop.time(), self.loop.now_ms()),
+                    commit=markers[-1].is_commit,
+                )
+        self.source.replicate(partition)
 
     # ----- damage to what srm has written down
 
