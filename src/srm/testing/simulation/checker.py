@@ -74,23 +74,22 @@ def check(world: World) -> list[str]:
         pairs = list(_pairs(found))
         mapped = {s for s, _ in pairs}
         halted = reason is not None and _may_stop(world, assigned, history, mapped)
-        if halted and source.log.cut:
+        cut_at = source.log.cut_at
+        if halted and cut_at is not None:
             # It stands where the source was truncated, and the map says what was before.
-            cut = min(batch.base for batch in source.log.cut)
-            pairs = [pair for pair in pairs if pair[0] < cut]
+            pairs = [pair for pair in pairs if pair[0] < cut_at]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
         lost = _lost(history, pairs)
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
         if halted:
-            ends = [reached, *(batch.base for batch in source.log.cut)]
-            lost = [offset for offset in lost if offset < min(ends)]
+            lost = [o for o in lost if o < reached and (cut_at is None or o < cut_at)]
         elif reached < source.log.last_stable_offset and lost:
             problems.append(f"{where}: stuck at {reached}: {reason or 'no reason told'}")
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
-        problems += [f"{where}: {text}" for text in _judge_rest(history, pairs)]
+        problems += [f"{where}: {text}" for text in _judge_rest(history, pairs, halted=halted)]
     return problems
 
 
@@ -165,12 +164,19 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
         yield "nonmonotonic: the map goes back"
 
 
-def _judge_rest(history: _History, pairs: list[tuple[int, int]]) -> Iterator[str]:
-    """What stands on the target and is in no pair must be something that the source has lost."""
+def _judge_rest(
+    history: _History, pairs: list[tuple[int, int]], *, halted: bool
+) -> Iterator[str]:
+    """What stands on the target and is in no pair must be something that the source has lost.
+
+    Where a partition has ``halted``, its last records may not be in the map yet.
+    """
     taken = {target for _, target in pairs}
     sources = {source for source, _ in pairs}
     gone = Counter(history.source[o] for o in history.removed if o not in sources)
     gone.update(history.cut)
+    if halted:
+        gone.update(c for o, c in history.source.items() if o not in sources | history.removed)
     left = []
     for offset, content in history.target.items():
         if offset in taken or offset in history.forgotten:

@@ -85,7 +85,7 @@ class Log:
     """Batches by offset, from ``start`` to ``end``; consumers see what is below the high watermark.
 
     ``history`` are all batches ever appended that no election has cut off, whether they are still
-    there or not; ``cut`` are the others.
+    there or not; ``cut`` are the others. ``cut_at`` is where committed ones were cut off.
     """
 
     def __init__(self, *, log_append_time: bool, max_message_bytes: int, expiry_s: float) -> None:
@@ -93,6 +93,7 @@ class Log:
         self._lasts: list[int] = []
         self.history: list[Batch] = []
         self.cut: list[Batch] = []
+        self.cut_at: int | None = None
         self.start = 0
         self.end = 0
         self.high_watermark = 0
@@ -255,6 +256,8 @@ class Log:
         """Cut everything off from an offset on, as a new leader that never had it does."""
         kept = bisect_right([b.base for b in self.history], offset - 1)
         self.cut += self.history[kept:]
+        if offset < self.high_watermark:
+            self.cut_at = min(offset, offset if self.cut_at is None else self.cut_at)
         del self.history[kept:]
         first = bisect_right([b.base for b in self.batches], offset - 1)
         del self.batches[first:]

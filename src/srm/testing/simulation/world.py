@@ -295,8 +295,8 @@ class World:
             markers = [b for b in log.cut if b.is_control and b.producer_id == pid]
             if markers:
                 log.append_marker(
-                    *(pid, markers[-1].producer_epoch, self.loop.time(), self.loop.now_ms()),
-                    commit=markers[-1].is_commit,
+                    *(pid, markers[0].producer_epoch, self.loop.time(), self.loop.now_ms()),
+                    commit=markers[0].is_commit,
                 )
         self.source.replicate(partition)
 
