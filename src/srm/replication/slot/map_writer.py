@@ -72,6 +72,8 @@ class MapWriter:
         first = runs[0]
         if last and last.target_end == first.target_start and last.shift == first.shift:
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
+            # A cut that has been written down is no run that readers would lengthen.
+            self._changed |= last.count == 0
             runs = runs[1:]
             self._epoch = source_epoch
         while runs:

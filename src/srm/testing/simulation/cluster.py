@@ -303,6 +303,8 @@ class SimulatedCluster:
             elif self._led(partition) and node not in partition.in_sync:
                 partition.ends[node] = partition.log.end
                 partition.in_sync.append(node)
+            if self._led(partition):
+                self.replicate(partition)
 
     def elect(self, partition: Partition, chosen: int | None = None) -> None:
         """Choose another leader among the replicas in sync, or a given replica, in sync or not."""

@@ -128,7 +128,8 @@ class Connection:
                 self.close("the answer was lost")
                 continue
             if not answer.done():
-                when = max(self._answered_s, loop.time() + self._network.delay_s(loop))
+                # Strictly later: answers of a connection keep their order.
+                when = max(self._answered_s + 1e-7, loop.time() + self._network.delay_s(loop))
                 self._answered_s = when
                 loop.world_later(when - loop.time(), resolve, answer, result)
         self._serving = False

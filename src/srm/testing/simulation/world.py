@@ -280,7 +280,7 @@ class World:
             end = partition.log.last_stable_offset
             start = partition.log.start
             reached = entry.position.source_next if entry else 0
-            if reached < end and (end > start or entry is not None):
+            if reached != end and (end > start or entry is not None):
                 left.append(f"{partition.place} at {reached} of {end}")
         return left
 
