@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import (
@@ -15,7 +16,7 @@ from srm.kafka.slot_state import (
 )
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.slot.claim import claim_lifetime_s
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot, SlotSpec
@@ -30,7 +31,7 @@ def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
     """Copy what the slot is assigned until ``stop`` is set; blocks.
 
     Raises:
-        SrmError: the slot cannot go on; whoever runs it starts it again.
+        SrmError: the slot cannot continue; whoever runs it starts it again.
     """
     asyncio.run(_run(spec, stop))
 
@@ -56,7 +57,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     feed = KafkaAssignmentFeed(flow, spec.slot, spec.target.consumer)
     cluster = kafka_cluster(flow.target, spec.target)
     # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
-    # resume reads on the target it reads as the producer that goes on there.
+    # resume reads on the target it reads as the producer that continues there.
     source = WireCluster(flow.source, spec.source.consumer)
     target = WireCluster(flow.target, spec.target.producer)
     try:
@@ -71,7 +72,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             KafkaStartReader(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, _now_ms),
             _now_ms,
-            claim_lifetime_s(broker_configs(spec.target.admin)),
+            ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,
         )
