@@ -236,6 +236,16 @@ class Log:
             out += batch.view
         return out
 
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first offset whose record has a time or a later one, else the end."""
+        for batch in self.batches:
+            if batch.last < self.start or not batch.count:
+                continue
+            for record in batch.records():
+                if record.timestamp >= time_ms and record.offset >= self.start:
+                    return record.offset if record.offset < self.high_watermark else self.high_watermark
+        return self.high_watermark
+
     def aborted_between(self, offset: int, upto: int) -> tuple[tuple[int, int], ...]:
         """Return the aborted transactions that matter to whoever reads a range."""
         return tuple(

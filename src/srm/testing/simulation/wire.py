@@ -342,6 +342,23 @@ class SimulatedWire:
         found = await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
         return found
 
+    async def topic_id(self, topic: str) -> bytes | None:
+        """See the port."""
+
+        async def serve() -> bytes | None:
+            found = self._cluster.topics.get(topic)
+            return found.topic_id if found else None
+
+        async def once() -> bytes | None:
+            found: bytes | None = await self._ask(self._any_node(), "control", serve)
+            return found
+
+        return await self._persistently(once)
+
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """See the port."""
+        return await self._of_leader(partition, lambda p: p.log.offset_at(time_ms))
+
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """See the port."""
         return await self._of_leader(partition, lambda p: p.log.epoch_end(epoch))

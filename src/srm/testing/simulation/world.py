@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -26,6 +26,7 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.driver import driver as driver_module
 from srm.replication.driver.discovery import Discovered, internal_topic_specs
 from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
@@ -188,10 +189,18 @@ class World:
             KafkaStartReader(FLOW, SlowCluster(self.store)),  # type: ignore[arg-type]
             Reporter(self.config, worker.slot, state, state, self.loop.now_ms),
             self.loop.now_ms,
-            self.scenario.claim_lifetime_s,
+            ClaimLifetime(self._expirations),
             Quota(None),
             ClusterIds("", ""),
         ).run(worker.stop)  # type: ignore[arg-type]
+
+    async def _expirations(self) -> Mapping[str, str]:
+        await asyncio.sleep(0.01)
+        expiry_s = 4 * self.scenario.claim_lifetime_s
+        return {
+            "producer.id.expiration.ms": str(round(expiry_s * 1000)),
+            "transactional.id.expiration.ms": str(round(self.scenario.txn_expiry_s * 1000)),
+        }
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self.workers.get(worker.slot) is not worker:
