@@ -13,7 +13,7 @@ from srm.testing.simulation.cluster import Partition, SimulatedCluster, sleep_un
 
 if TYPE_CHECKING:
     from srm.testing.simulation.scenario import Scenario
-    from srm.testing.simulation.world import World
+    from srm.testing.simulation.world import Worker, World
 
 Play = Callable[["World", random.Random], Coroutine[Any, Any, None]]
 
@@ -64,10 +64,24 @@ async def _stop_slot(world: World, rng: random.Random) -> None:
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     if not worker.process.alive or worker.process.asleep:
         return
-    world.note("asleep", worker.process.name)
-    worker.process.asleep = True
     replaced = rng.random() < 0.4
     seconds = rng.choice((0.5, 4.0, 9.0, 20.0))
+    await _sleep(world, rng, worker, seconds, replaced=replaced)
+
+
+async def _sleep_long(world: World, rng: random.Random) -> None:
+    """Asleep for longer than the target's brokers remember producers."""
+    worker = world.workers[str(rng.randrange(world.scenario.slots))]
+    if worker.process.alive and not worker.process.asleep:
+        seconds = min(4 * world.scenario.claim_lifetime_s + 5.0, 90.0)
+        await _sleep(world, rng, worker, seconds, replaced=True)
+
+
+async def _sleep(
+    world: World, rng: random.Random, worker: Worker, seconds: float, *, replaced: bool
+) -> None:
+    world.note("asleep", worker.process.name)
+    worker.process.asleep = True
     if replaced:
         world.start_slot(worker.slot)
     await asyncio.sleep(seconds)
@@ -159,6 +173,7 @@ ORDINARY: Final[dict[str, Play]] = {
     "kill slot": _kill_slot,
     "kill slot again": _kill_slot,
     "stop slot": _stop_slot,
+    "sleep long": _sleep_long,
     "two workers": _two_workers,
     "kill driver": _kill_driver,
     "cut connections": _cut_connections,
@@ -261,6 +276,14 @@ async def _lose_last_block(world: World, rng: random.Random) -> None:
     await _while_nobody_copies(world, lose, rng)
 
 
+async def _lose_block(world: World, rng: random.Random) -> None:
+    def lose() -> None:
+        if (pair := _pair(world, rng)) is not None:
+            world.lose_block(pair[0].place, rng)
+
+    await _while_nobody_copies(world, lose, rng)
+
+
 async def _contradict(world: World, rng: random.Random) -> None:
     def contradict() -> None:
         if (pair := _pair(world, rng)) is not None:
@@ -304,6 +327,7 @@ UNKIND: Final[dict[str, Play]] = {
     "compact target": _compact_target,
     "lose map": _lose_map,
     "lose last block": _lose_last_block,
+    "lose a block": _lose_block,
     "contradict": _contradict,
     "lose reports": _lose_reports,
     "foreign record": _foreign_record,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -322,6 +323,14 @@ class World:
         if blocks:
             last = last_block(blocks)
             self.lose_map(lambda key: key == last.key(), "last block lost")
+
+    def lose_block(self, place: TopicPartition, rng: random.Random) -> None:
+        """Delete any block of one partition's map but the last one."""
+        blocks = self.blocks(place)
+        others = [block.key() for block in blocks if block != last_block(blocks)]
+        if others:
+            chosen = rng.choice(sorted(others))
+            self.lose_map(lambda key: key == chosen, "block lost")
 
     def contradict(self, place: TopicPartition) -> None:
         """Write a block that puts other records where the last one of the map has its own."""
