@@ -311,5 +311,3 @@ MUTANTS: Final[Sequence[Mutant]] = (
         faults="contradict,truncate source,elect",
     ),
 )
-
-

@@ -46,7 +46,9 @@ class _History:
 def stopped(world: World) -> list[str]:
     """Return the partitions that have stopped, with their reasons."""
     return [
-        f"{s.topic}-{s.partition}: {s.reason}" for s in world.state().statuses if s.state == "stopped"
+        f"{s.topic}-{s.partition}: {s.reason}"
+        for s in world.state().statuses
+        if s.state == "stopped"
     ]
 
 
@@ -164,9 +166,7 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
         yield "nonmonotonic: the map goes back"
 
 
-def _judge_rest(
-    history: _History, pairs: list[tuple[int, int]], *, halted: bool
-) -> Iterator[str]:
+def _judge_rest(history: _History, pairs: list[tuple[int, int]], *, halted: bool) -> Iterator[str]:
     """What stands on the target and is in no pair must be something that the source has lost.
 
     Where a partition has ``halted``, its last records may not be in the map yet.

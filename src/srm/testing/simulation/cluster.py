@@ -145,7 +145,14 @@ class SimulatedCluster:
     # ----- what brokers do for clients
 
     def fetch(
-        self, node: int, topic_id: bytes, number: int, offset: int, max_bytes: int, *, committed: bool
+        self,
+        node: int,
+        topic_id: bytes,
+        number: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        committed: bool,
     ) -> FetchedPartition:
         """Read from one partition."""
         partition = self.by_id(topic_id, number)

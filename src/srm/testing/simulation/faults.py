@@ -59,6 +59,21 @@ async def _kill_slot(world: World, rng: random.Random) -> None:
     await asyncio.sleep(0)
 
 
+async def _kill_at_write(world: World, rng: random.Random) -> None:
+    """Kill a worker between two of the writes that make up its report."""
+    slot, left = str(rng.randrange(world.scenario.slots)), rng.randint(1, 8)
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            world.store.on_append = None
+            world.kill_slot(slot, 2.0)
+
+    world.store.on_append = count
+    await asyncio.sleep(0)
+
+
 async def _stop_slot(world: World, rng: random.Random) -> None:
     """Stop a worker as SIGSTOP does, and let it continue; maybe another one is there by then."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
@@ -172,6 +187,7 @@ async def _state_outage(world: World, rng: random.Random) -> None:
 ORDINARY: Final[dict[str, Play]] = {
     "kill slot": _kill_slot,
     "kill slot again": _kill_slot,
+    "kill at write": _kill_at_write,
     "stop slot": _stop_slot,
     "sleep long": _sleep_long,
     "two workers": _two_workers,
@@ -334,9 +350,7 @@ UNKIND: Final[dict[str, Play]] = {
 }
 
 
-def _any_partition(
-    world: World, rng: random.Random
-) -> tuple[SimulatedCluster, Partition] | None:
+def _any_partition(world: World, rng: random.Random) -> tuple[SimulatedCluster, Partition] | None:
     cluster = rng.choice((world.source, world.target))
     found = [p for p in cluster.partitions() if p.leader is not None]
     return (cluster, rng.choice(found)) if found else None

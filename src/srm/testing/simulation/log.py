@@ -243,7 +243,11 @@ class Log:
                 continue
             for record in batch.records():
                 if record.timestamp >= time_ms and record.offset >= self.start:
-                    return record.offset if record.offset < self.high_watermark else self.high_watermark
+                    return (
+                        record.offset
+                        if record.offset < self.high_watermark
+                        else self.high_watermark
+                    )
         return self.high_watermark
 
     def aborted_between(self, offset: int, upto: int) -> tuple[tuple[int, int], ...]:
@@ -391,5 +395,3 @@ def _marker(
     struct.pack_into(">qhi", view, 43, pid, epoch, -1)
     seal(memoryview(view))
     return bytes(view)
-
-

@@ -74,6 +74,7 @@ class StateStore:
         self.cluster = cluster
         self.loop = loop
         self.reachable = True
+        self.on_append: Callable[[], None] | None = None
         self._news: list[Future[None]] = []
 
     def delay_s(self) -> float:
@@ -85,6 +86,8 @@ class StateStore:
         partition = self.cluster.records(*place)
         for key, value in records:
             partition.append(key, value, self.loop.now_ms())
+        if self.on_append is not None:
+            self.on_append()
         news, self._news = self._news, []
         for future in news:
             resolve(future, None)

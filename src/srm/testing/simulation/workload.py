@@ -129,4 +129,3 @@ class Writer:
                 return b"v%d" % self._loop.rng.randrange(4)
             case "constant":
                 return b"UP"
-

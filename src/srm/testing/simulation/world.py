@@ -54,6 +54,7 @@ from srm.testing.simulation.workload import Writer
 logger = logging.getLogger(__name__)
 
 FLOW: Final = Flow("P", "B")
+_WATCHED_S: Final = 40.0
 _SETTLED_S: Final = 240.0
 """Virtual seconds after the last fault, at most, until everything stands still."""
 
@@ -412,12 +413,17 @@ class World:
         while self.loop.time() - began < _SETTLED_S:
             await asyncio.sleep(2.0)
             left = self.unfinished()
-            if not left:
+            if not left and self.loop.time() > self._noticed_s():
                 await asyncio.sleep(2.5)  # the blocks and reports of the last second
                 return
             if self.loop.time() - began > self.scenario.patience_s and self._all_stopped(left):
                 return
         self.note("unfinished", "; ".join(self.unfinished()))
+
+    def _noticed_s(self) -> float:
+        """Return when a slot has noticed at last that an idle target lost its end."""
+        cuts = [when for when, kind, _ in self.events if kind == "target cut"]
+        return max(cuts, default=0.0) + _WATCHED_S
 
     def _all_stopped(self, left: Collection[str]) -> bool:
         stopped = {
@@ -429,7 +435,8 @@ class World:
         for worker in self.workers.values():
             worker.stop.set()
         tasks = [w.task for w in self.workers.values() if w.task and w.process.alive]
-        await asyncio.wait(tasks, timeout=30.0)
+        if tasks:
+            await asyncio.wait(tasks, timeout=30.0)
 
 
 class _Rounds:
