@@ -21,14 +21,14 @@ def main() -> int:
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]])  # noqa: S606
     chosen = [m for m in MUTANTS if not given.names or m.name in given.names]
     alive = 0
     with ProcessPoolExecutor(given.jobs) as pool:
         for found in pool.map(partial(_killed, given.seeds), [m.name for m in chosen]):
             alive += not found.dead
-            print(found.line, flush=True)
-    print(f"{len(chosen)} mutants, {alive} alive")
+            print(found.line, flush=True)  # noqa: T201 - a command
+    print(f"{len(chosen)} mutants, {alive} alive")  # noqa: T201
     return int(bool(alive))
 
 

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from srm.replication.slot.claim import Claim
+from srm.domain.map_records import BlockKey
+from srm.replication.clock import now_s
+from srm.replication.slot.claim import Claim, transactional_id
 
 Replacement = Callable[[Any], Any]
 """Takes what stands there and returns what is to stand there."""
@@ -109,9 +111,6 @@ def _no_walk(resume: Any) -> Any:
 
 def _without_marker(_: Any) -> Any:
     async def take(wire: Any, flow: Any, target: Any, lifetime_s: float) -> Claim:
-        from srm.replication.clock import now_s
-        from srm.replication.slot.claim import transactional_id
-
         producer = await wire.init_producer_id(transactional_id(flow, target))
         return Claim(producer, now_s() + lifetime_s)
 
@@ -182,8 +181,6 @@ def _reraised(_: Any) -> Any:
 
 
 def _no_owner(_: Any) -> Any:
-    from srm.domain.map_records import BlockKey
-
     return property(
         lambda self: BlockKey(self.topic_id, self.partition, self.runs[0].target_start, (-1, -1))
     )

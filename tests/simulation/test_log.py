@@ -6,7 +6,7 @@ import struct
 
 from tests.batches import Record, encode
 
-from srm.replication.batches.batch import rewrite
+from srm.replication.batches.batch import rewrite, seal
 from srm.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
@@ -29,8 +29,6 @@ def _batch(
     data = bytearray(view)
     if transactional:
         struct.pack_into(">h", data, 21, 0x10)
-        from srm.replication.batches.batch import seal
-
         seal(memoryview(data))
     return bytes(data)
 

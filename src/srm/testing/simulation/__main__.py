@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from srm.testing.simulation.run import Outcome, play
+from srm.testing.simulation.run import Outcome, play, silent
 
 
 def _told(line: str) -> None:
@@ -37,7 +37,7 @@ def main() -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "srm.testing.simulation", *sys.argv[1:]])  # noqa: S606
     if given.seeds is None:
-        outcome = play(given.seed or 0, *([_told] if given.verbose else []), kinds=given.kinds)
+        outcome = play(given.seed or 0, _told if given.verbose else silent, kinds=given.kinds)
         _tell(outcome)
         _told(f"{outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, {outcome.digest}")
         return int(bool(outcome.problems))

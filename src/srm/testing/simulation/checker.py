@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from srm.domain.offset_map import OffsetMap
@@ -162,7 +163,7 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
             wrong.append((source, target, there, here))
     if wrong:
         yield f"inconsistent offsets: {len(wrong)} pairs, first {wrong[0]}"
-    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in zip(pairs, pairs[1:], strict=False)):
+    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(pairs)):
         yield "nonmonotonic: the map goes back"
 
 

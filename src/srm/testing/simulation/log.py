@@ -8,13 +8,12 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from srm.replication.batches.batch import BatchHeader, batches, seal, verify
+from srm.replication.batches.batch import batches, seal, verify
 from srm.replication.batches.rebuild import Record, decode
 from srm.replication.ports import Produced
 
@@ -135,9 +134,9 @@ class Log:
             duplicate = _duplicate(producer, epoch, sequence, sequence + count - 1)
             if duplicate is not None:
                 return Produced(NONE, duplicate)
-            error = _check(producer, epoch, sequence)
-            if error:
-                return Produced(error, -1)
+            refusal = _check(producer, epoch, sequence)
+            if refusal:
+                return Produced(refusal, -1)
         if self._log_append_time:
             data = _with_append_time(data, now_ms)
             attributes |= _LOG_APPEND_TIME
@@ -243,11 +242,7 @@ class Log:
                 continue
             for record in batch.records():
                 if record.timestamp >= time_ms and record.offset >= self.start:
-                    return (
-                        record.offset
-                        if record.offset < self.high_watermark
-                        else self.high_watermark
-                    )
+                    return min(self.high_watermark, record.offset)
         return self.high_watermark
 
     def aborted_between(self, offset: int, upto: int) -> tuple[tuple[int, int], ...]:

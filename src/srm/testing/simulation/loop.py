@@ -19,9 +19,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from greenlet import GreenletExit, getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
 
 from srm.replication import clock
 
@@ -60,10 +60,10 @@ class _Task(asyncio.Task[Any]):
 
     _numbers = 0
 
-    def __new__(cls, *_: Any, **__: Any) -> _Task:
+    def __new__(cls, *_: Any, **__: Any) -> Self:
         task = super().__new__(cls)
         _Task._numbers += 1
-        task._place = _Task._numbers  # type: ignore[attr-defined] # noqa: SLF001
+        task._place = _Task._numbers  # type: ignore[attr-defined]
         return task
 
     def __hash__(self) -> int:

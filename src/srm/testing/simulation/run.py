@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,11 +28,11 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
 
-def _silent(_line: str) -> None:
+def silent(_line: str) -> None:
     """Tell nobody."""
 
 
-def play(seed: int, told: Callable[[str], None] = _silent, kinds: str = "all") -> Outcome:
+def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> Outcome:
     """Play one seed and check what it has left."""
     with simulated(seed) as loop, simulated_threads(loop):
         scenario = Scenario.drawn(seed, kinds)
@@ -47,7 +48,7 @@ def play(seed: int, told: Callable[[str], None] = _silent, kinds: str = "all") -
         srm_logger = logging.getLogger("srm")
         was = srm_logger.level, srm_logger.propagate, logging.getLogger("asyncio").level
         srm_logger.propagate = False
-        srm_logger.setLevel(logging.CRITICAL if told is _silent else logging.INFO)
+        srm_logger.setLevel(logging.CRITICAL if told is silent else logging.INFO)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
         srm_logger.addHandler(handler)
         try:
@@ -86,6 +87,4 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._line(f"{record.levelname.lower()}: {record.getMessage()}")
         if record.exc_info and record.exc_info[1] is not None:
-            import traceback
-
             self._line("".join(traceback.format_exception(record.exc_info[1])))

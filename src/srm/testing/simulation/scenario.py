@@ -53,7 +53,7 @@ class Scenario:
         slots = rng.choice((1, 1, 2, 2, 3))
         brokers = rng.choice((1, 2, 3)), rng.choice((1, 2, 3))
         expiry_s = rng.choice((86_400.0, 86_400.0, 60.0))
-        topics = []
+        topics: list[TopicPlan] = []
         left = rng.choice((1, 1, 2, 3))
         while left:
             partitions = rng.randint(1, left)

@@ -96,6 +96,11 @@ class Connection:
         served = self._loop.rng.randint(0, len(received))
         self._requests = deque(received[:served])
 
+    def _break_off(self, answer: Future[Any], why: str) -> None:
+        if not answer.done():
+            answer.set_exception(UnavailableError(f"{self._cluster.alias}: {why}"))
+        self.close(why)
+
     async def _serve(self) -> None:
         loop = self._loop
         while self._requests:
@@ -111,21 +116,13 @@ class Connection:
             chance = loop.rng.random() if self._network.loses else 1.0
             if self._network.cut_off or chance < self._network.loses / 2:
                 self._requests.popleft()
-                if not answer.done():
-                    answer.set_exception(
-                        UnavailableError(f"{self._cluster.alias}: the request was lost")
-                    )
-                self.close("the request was lost")
+                self._break_off(answer, "the request was lost")
                 continue
             result = await serve()
             if self._requests and self._requests[0][2] is answer:
                 self._requests.popleft()
             if self._network.cut_off or chance < self._network.loses:
-                if not answer.done():
-                    answer.set_exception(
-                        UnavailableError(f"{self._cluster.alias}: the answer was lost")
-                    )
-                self.close("the answer was lost")
+                self._break_off(answer, "the answer was lost")
                 continue
             if not answer.done():
                 # Strictly later: answers of a connection keep their order.
@@ -303,7 +300,8 @@ class SimulatedWire:
                 parts = [p for p in parts if p in news or _moved(known, p)]
             return Fetched(0, parts, None)
 
-        return await self._ask(node, purpose, serve, max_wait_ms / 1000)
+        fetched: Fetched = await self._ask(node, purpose, serve, max_wait_ms / 1000)
+        return fetched
 
     async def connect(self, node: int) -> None:
         """See the port."""
@@ -339,8 +337,7 @@ class SimulatedWire:
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
-        found = await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
-        return found
+        return await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
 
     async def topic_id(self, topic: str) -> bytes | None:
         """See the port."""
@@ -394,7 +391,8 @@ class SimulatedWire:
         async def once() -> ProducerId:
             error, producer = await self._ask(self._any_node(), "transactions", serve)
             self._check(error, f"taking over {transactional_id}")
-            return producer
+            taken: ProducerId = producer
+            return taken
 
         return await self._persistently(once)
 

@@ -1,4 +1,4 @@
-"""Producers of the source's records: plain and transactional ones, with records that may be equal."""
+"""Producers of the source: plain and transactional ones, with records that may be equal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Writer:
 
     async def _transaction(self, batches: int) -> None:
         rng = self._loop.rng
-        while not self._free:
+        while not self._free:  # noqa: ASYNC110 - a moment of virtual time
             await asyncio.sleep(_RETRY_S)
         pid = self._free.pop(rng.randrange(len(self._free)))
         for _ in range(batches):
@@ -84,7 +84,7 @@ class Writer:
         self._free.append(pid)
 
     async def _until_led(self) -> None:
-        while not self._is_led() and self._exists():
+        while not self._is_led() and self._exists():  # noqa: ASYNC110 - as above
             await asyncio.sleep(_RETRY_S)
 
     def _exists(self) -> bool:

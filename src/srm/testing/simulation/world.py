@@ -1,4 +1,4 @@
-"""A whole flow in a simulated world: writers, two clusters, driver, slots, and what befalls them."""
+"""A whole flow in a simulated world: writers, clusters, driver, slots, and what befalls them."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class World:
             worker.source,
             worker.target,
             SimulatedFeed(self.store, FLOW, worker.slot),
-            KafkaStartReader(FLOW, SlowCluster(self.store)),  # type: ignore[arg-type]
+            KafkaStartReader(FLOW, SlowCluster(self.store)),
             Reporter(self.config, worker.slot, state, state, self.loop.now_ms),
             self.loop.now_ms,
             ClaimLifetime(self._expirations),
@@ -469,9 +469,9 @@ class _Rounds:
 @contextmanager
 def simulated_threads(loop: SimulatedLoop) -> Iterator[None]:
     """Let the driver's threads be threads of the simulated world."""
-    before = driver_module.threading
-    driver_module.threading = SimulatedThreads(loop)  # type: ignore[assignment]
+    before = vars(driver_module)["threading"]
+    driver_module.threading = SimulatedThreads(loop)  # type: ignore[assignment, attr-defined]
     try:
         yield
     finally:
-        driver_module.threading = before
+        driver_module.threading = before  # type: ignore[attr-defined]

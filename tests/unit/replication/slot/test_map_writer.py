@@ -175,7 +175,7 @@ def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() ->
 
 
 def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() -> None:
-    """The source was truncated, a report told of the cut alone, then the copy went on from there."""
+    """The source was truncated, a report told of the cut alone, then the copy continued there."""
     log, topic = MapWriter(ASSIGNED, ()), Topic()
     log.begin_claim(ProducerId(9, 0))
     for run in (Run(0, 1, 2), Run(0, 3, 0), Run(0, 3, 5)):
