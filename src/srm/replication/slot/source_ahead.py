@@ -24,9 +24,9 @@ from srm.replication.batches.transform import Transform
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of
 
-LOOK_AHEAD_RECORDS: Final = 1 << 18
 RECORD_BYTES: Final = 320
 """What an opened record takes at most, both indexes included."""
+LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
 _RUN_BYTES: Final = 1 << 18
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1
@@ -37,14 +37,14 @@ class Comparison:
     """How records are compared, and what is accepted.
 
     ``added_headers`` are names of headers that srm adds: they are not compared. Records that the
-    ``transform`` drops, and those in ranges of source offsets that are noted as ``lost``, need not
-    be on the target. ``accepts_loss`` is data.loss.policy=continue.
+    ``transform`` drops, and those in ranges of source offsets that are noted as lost and
+    ``left_out``, need not be on the target. ``accepts_loss`` is data.loss.policy=continue.
     """
 
     added_headers: Collection[str] = ()
     accepts_loss: bool = False
     transform: Transform | None = None
-    lost: Sequence[tuple[int, int]] = ()
+    left_out: Sequence[tuple[int, int]] = ()
 
     def content(self, record: Record) -> int:
         """Hash what has to be equal on both sides beside the time."""
@@ -57,13 +57,13 @@ class Comparison:
     @property
     def may_lack_some(self) -> bool:
         """Whether there can be records that the target need not hold."""
-        return bool(self.lost or (self.transform and self.transform.drops_some))
+        return bool(self.left_out or (self.transform and self.transform.drops_some))
 
     def may_lack(self, record: Record) -> bool:
         """Whether the target need not hold a record."""
         if self.transform is not None and self.transform.drops(record):
             return True
-        return any(first <= record.offset < end for first, end in self.lost)
+        return any(first <= record.offset < end for first, end in self.left_out)
 
 
 class SourceAhead:
@@ -103,11 +103,6 @@ class SourceAhead:
         return self._base + len(self._offsets)
 
     @property
-    def opened_end(self) -> int:
-        """Source offset after the last opened record, 0 if none is kept."""
-        return self._offsets[-1] + 1 if self._offsets else 0
-
-    @property
     def is_full(self) -> bool:
         """Whether no more may be opened before some are forgotten."""
         return len(self._offsets) >= LOOK_AHEAD_RECORDS
@@ -134,6 +129,19 @@ class SourceAhead:
         if self._epochs:
             self._epochs[-1] = batch.leader_epoch
         return True
+
+    async def open_to(self, index: int) -> bool:
+        """Open up to a record; False where there is none, or where no more may be kept."""
+        while index >= self.opened:
+            if not await self.open_more():
+                return False
+        return True
+
+    async def open_until(self, offset: int) -> None:
+        """Open the records before a source offset."""
+        while not self._offsets or self._offsets[-1] < offset:
+            if not await self.open_more():
+                return
 
     def _keep(self, records: Sequence[Record], epoch: int) -> None:
         comparison = self._comparison
