@@ -297,7 +297,8 @@ class SimulatedWire:
                 await cluster.wait_for_news([p for p in found if p is not None], left)
                 await cluster.until_it_works(node)
             if not whole and known is not None:
-                parts = [p for p in parts if p in news or _moved(known, p)]
+                moved = [_moved(known, p) for p in parts]
+                parts = [p for p, m in zip(parts, moved, strict=True) if m or p in news]
             return Fetched(0, parts, None)
 
         fetched: Fetched = await self._ask(node, purpose, serve, max_wait_ms / 1000)
