@@ -124,6 +124,8 @@ class MapWriter:
             and last.shift == first.shift
         ):
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
+            # A cut that has been written down is no run that readers would lengthen.
+            self._changed |= last.count == 0
             runs = runs[1:]
             self._epoch = source_epoch
         while runs:

@@ -206,3 +206,14 @@ def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() ->
     assert (first.runs[-1].source_end, first.source_epoch) == (10, 3)
     assert unchanged == []
     assert (closed.runs[-1].source_end, closed.source_epoch) == (20, 4)
+
+
+def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() -> None:
+    """The source was truncated, a report told of the cut alone, then the copy continued there."""
+    log, topic = MapWriter(ASSIGNED, ()), Topic()
+    log.begin_claim(ProducerId(9, 0))
+    for run in (Run(0, 1, 2), Run(0, 3, 0), Run(0, 3, 5)):
+        log.add([run])
+        topic.take(log.changed_blocks(Position(run.source_end, run.target_end, 5)))
+
+    assert topic.read(Position(5, 8, 5)) == (Run(0, 3, 5),)
