@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint spec bench lock clean check-java
+.PHONY: help venv demo test lint spec simulate mutants bench lock clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ lint: venv ## Check style, types and the direction of imports
 
 spec: venv ## Check the model of a move with TLC (docs/spec)
 	@$(BIN)/pytest -q -s tests/spec
+
+simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/simulation.md)
+	@$(BIN)/python -m srm.testing.simulation --seeds $(or $(SEEDS),0:100000) --jobs $$(nproc)
+
+mutants: venv ## Take away each safety mechanism in turn: a simulated world has to notice
+	@$(BIN)/python -m tests.mutants
 
 bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

@@ -4,6 +4,7 @@
     make bench BENCH_ARGS=--full                 all cases, about 20 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
+    make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 
 Results go to build/bench/*.json, one object each, and stay until they are measured again; logs of
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench import cases as all_cases
+from bench import map_case
 from bench.clusters import PROJECT
 from bench.machine import describe_machine
 from bench.report import write_report, write_summary
@@ -37,7 +39,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [case.name for case in all_cases.CASES]
+    names = [case.name for case in all_cases.CASES] + [map_case.NAME]
     engines = [*all_cases.ENGINE_NAMES, all_cases.SOCKET_COPY]
     parser.add_argument("--full", action="store_true", help="all cases")
     parser.add_argument("--scale", action="store_true", help="many topics and partitions")
@@ -93,7 +95,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     engines = options.engines or [*all_cases.ENGINE_NAMES, all_cases.SOCKET_COPY]
     is_short = not (options.full or options.cases or options.scale)
     fraction = options.fraction * (all_cases.SHORT_FRACTION if is_short else 1.0)
-    return Plan(tuple(chosen), tuple(engines), options.repeat, fraction, scale=options.scale)
+    maps = options.full or map_case.NAME in (options.cases or ())
+    return Plan(
+        tuple(chosen), tuple(engines), options.repeat, fraction, scale=options.scale, maps=maps
+    )
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -34,6 +34,8 @@ _GONE_S: Final = 180.0
 _AT_ONCE: Final = 100
 _ERRORS: Final = 3
 _SETTINGS: Final = {
+    # Busy with a thousand new partitions it must not be taken for dead.
+    "broker.session.timeout.ms": "60000",
     "log.cleaner.backoff.ms": "500",
     # What is copied is deleted after each case, before the system writes it to its disk.
     "log.retention.check.interval.ms": "1000",

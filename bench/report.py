@@ -16,6 +16,7 @@ from bench.tables import goal_row, number
 METHOD: Final = Path(__file__).with_name("method.md")
 _ENGINES: Final = (SRM, TUNED, DEFAULT, SOCKET)
 _SCALE: Final = "scale"
+_MAPS: Final = "map"
 
 _INTRODUCTION: Final = (
     "Written by `make bench BENCH_ARGS=--report` from `build/bench/*.json`; "
@@ -79,6 +80,8 @@ def render(results: Sequence[Result], plots: Sequence[str]) -> str:
         _section(results, ("start", "idle"), _REST),
         "## Many topics and partitions\n",
         _section(results, (_SCALE,), _SCALED),
+        "## Reading offset maps\n",
+        _section(results, (_MAPS,), _MAPPED),
         METHOD.read_text(),
     ]
     return "\n".join(section for section in sections if section)
@@ -113,6 +116,16 @@ def _section(
 ) -> str:
     rows = [[cell(r) for _, cell in columns] for r in results if r.method in methods]
     return table([head for head, _ in columns], rows) if rows else "Not measured.\n"
+
+
+def _detail(*names: str) -> Cell:
+    """Show the first of some spans that was measured, in milliseconds."""
+
+    def cell(result: Result) -> str:
+        found = [result.details[name] for name in names if name in result.details]
+        return number(found[0] * 1000, 1) if found else "-"
+
+    return cell
 
 
 def _share(name: str, *, floor: bool = False) -> Cell:
@@ -171,6 +184,15 @@ _REST: Final[tuple[tuple[str, Cell], ...]] = (
     ("idle CPU, % of a core", lambda r: number(r.idle_cpu_percent, 1)),
     ("by process", _by_process("idle_cpu_percent_by_process")),
     ("MB (PSS)", lambda r: number(r.resident_megabytes, 0)),
+)
+_MAPPED: Final[tuple[tuple[str, Cell], ...]] = (
+    ("case", lambda r: r.title),
+    ("first, ms", _detail("cold_seconds", "first_seconds", "seconds")),
+    ("of it CPU, ms", _detail("cold_cpu_seconds", "first_cpu_seconds", "cpu_seconds")),
+    ("again, ms", _detail("warm_seconds", "second_seconds")),
+    ("of it translating, ms", _detail("warm_translate_seconds")),
+    ("MB above the bare process", lambda r: number(r.resident_megabytes, 0)),
+    ("map written in, s", lambda r: number(r.details.get("written_in_seconds"), 0)),
 )
 _SCALED: Final[tuple[tuple[str, Cell], ...]] = (
     ("case", lambda r: r.title),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import copying, latency, scale, socket_copy, standing
+from bench import copying, latency, map_case, scale, socket_copy, standing
 from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
-from bench.clusters import Gate, Pair, clusters
+from bench.clusters import Gate, Pair, Site, clusters
 from bench.errors import BenchError
 from bench.results import Result
 from bench.session import (
@@ -53,6 +53,7 @@ class Plan:
     repeat: int = 1
     fraction: float = 1.0
     scale: bool = False
+    maps: bool = False
 
 
 def run_plan(plan: Plan, home: Path, logs: Path) -> Generator[Outcome, None, None]:
@@ -60,7 +61,9 @@ def run_plan(plan: Plan, home: Path, logs: Path) -> Generator[Outcome, None, Non
     for case in plan.cases:
         if case.name == _SOCKET_CASE and SOCKET_COPY in plan.engines:
             yield from _socket_copies(plan, case)
-    if not plan.scale and not set(plan.engines) & set(ENGINE_NAMES):
+    if plan.maps:
+        yield from _maps(plan, home / "maps")
+    if not plan.scale and not (plan.cases and set(plan.engines) & set(ENGINE_NAMES)):
         return
     logs.mkdir(parents=True, exist_ok=True)
     with clusters(home / "clusters") as pair, Gate(pair.source) as gate:
@@ -76,6 +79,23 @@ def _socket_copies(plan: Plan, case: Case) -> Iterator[Outcome]:
             yield socket_copy.measure(case.name, case.title, records, case.payload.size)
         except BenchError as error:
             yield f"{case.name} {SOCKET_COPY}: {error}"
+
+
+def _maps(plan: Plan, home: Path) -> Iterator[Outcome]:
+    """Read offset maps of one broker, that nothing else uses."""
+    site = Site(home, "B")
+    try:
+        site.broker.start()
+        site.broker.wait_ready()
+        for _ in range(plan.repeat):
+            for result in map_case.measure(site, plan.fraction):
+                say_result(result)
+                yield result
+    except Exception as error:  # as in a session: the other cases are measured all the same
+        logger.exception("maps")
+        yield f"{map_case.NAME} srm: {error!r}"
+    finally:
+        site.stop()
 
 
 class _Runner:

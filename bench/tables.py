@@ -11,7 +11,7 @@ from rich.table import Table
 from bench.goals import Verdict, verdicts
 from bench.results import Result
 
-_STANDING = ("start", "idle", "scale")
+_STANDING = ("start", "idle", "scale", "map")
 _MOVED = (
     *("case", "engine", "records/s", "MB/s", "CPU s", "records / CPU s", "MB / CPU s"),
     *("target broker CPU s", "p50 / p95 / p99 ms", "MB resident"),

@@ -10,6 +10,7 @@
     |   `-- FencedError         another owner has taken over                 exit 4   HTTP 409
     |-- DataLossError           records are gone, the range is named         exit 7   HTTP 500
     |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
+    |   `-- NotLoadedError      a part of an offset map is not in memory     exit 8   HTTP 500
     |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
     |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
     `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
@@ -80,6 +81,10 @@ class IntegrityError(SrmError):
     """Bytes, offsets or maps contradict each other."""
 
     exit_code = 8
+
+
+class NotLoadedError(IntegrityError):
+    """What is asked of an offset map is in a part of it that was not loaded."""
 
 
 class UnavailableError(SrmError):

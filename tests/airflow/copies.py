@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from tests.slot_reports import records_of
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.engine.compacted import ensure_compacted
 from srm.engine.move.control import read_routes
@@ -128,7 +129,7 @@ class Site:
         map_topic = internal_topics.offset_map(self.x.alias)
         state_topic = internal_topics.replication(self.x.alias)
         ensure_compacted(self.y, map_topic, MAP_PARTITIONS)
-        ensure_compacted(self.y, state_topic)
+        ensure_compacted(self.y, state_topic, STATE_PARTITIONS)
         block = MapBlock(self.topic, source_id, 0, target_id, (1,), (Run(0, 0, count),))
         position = PartitionPosition(
             source_id, 0, target_id, Position(count, count, count), 0, 1, 0
@@ -136,7 +137,7 @@ class Site:
         report = SlotReport("0", 1, time.time_ns() // 1_000_000, (position,))
         blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
-        self.y.compacted(state_topic).write({report.key(): report.value()})
+        self.y.compacted(state_topic, REPORTS).write(records_of(report))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.contract.simulated_site import SimulatedWireSite
 from tests.contract.wire_places import Place
 from tests.contract.wire_sites import KafkaWireSite, WireSite
 
@@ -19,6 +20,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.testing.fake_cluster import FakeCluster
+from srm.testing.simulation.loop import simulated
 from srm.wiring import now_ms
 
 JOIN_DEADLINE_S = 30
@@ -206,9 +208,13 @@ def other_site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
     yield from _site(kind, "B", request)
 
 
-@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["simulated", pytest.param("kafka", marks=pytest.mark.kafka)])
 def wire_site(request: pytest.FixtureRequest) -> Iterator[WireSite]:
     """Cluster P, as the data plane sees it."""
+    if request.param == "simulated":
+        with simulated(1) as loop:
+            yield SimulatedWireSite(loop)
+        return
     site = KafkaSite("P", request.getfixturevalue("clusters")["P"].bootstrap)
     with site.cluster:
         yield KafkaWireSite(site)

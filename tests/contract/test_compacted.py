@@ -170,3 +170,33 @@ def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, unique):
     assert writers.write({b"a": b"1"}) is None
     assert not writers.read_stamped()[b"a"].by_broker
     assert brokers.write({}) is None
+
+
+def test_single_records_are_read_by_their_places(site, state_topic):
+    table = site.cluster.compacted(state_topic, 1)
+    table.write({f"k{n}".encode(): f"v{n}".encode() for n in range(3000)})
+    table.write({b"k5": None, b"k7": b"again"})
+
+    assert table.at([1, 5, 2999, 3000, 3001]) == {
+        1: (b"k1", b"v1"),
+        5: (b"k5", b"v5"),
+        2999: (b"k2999", b"v2999"),
+        3000: (b"k5", None),
+        3001: (b"k7", b"again"),
+    }
+    scattered = range(0, 3000, 3)
+    assert table.at(scattered) == {n: (f"k{n}".encode(), f"v{n}".encode()) for n in scattered}
+
+
+def test_places_where_nothing_stands_are_left_out(site, state_topic, unique):
+    table = site.cluster.compacted(state_topic)
+    assert table.at([0, 3]) == {}
+    table.write({b"a": b"1", b"b": b"2", b"c": b"3"})
+    site.cluster.alter_topic_configs({state_topic: {"cleanup.policy": "compact,delete"}})
+    site.trim(state_topic, 0, 2)
+
+    assert table.at([-1, 0, 1, 2, 3, 4, 2000]) == {2: (b"c", b"3")}
+    assert table.at([]) == {}
+    assert site.cluster.compacted(state_topic, 7).at([0]) == {}
+    assert site.cluster.compacted(unique + "-no").at([0]) == {}
+    assert unique + "-no" not in site.cluster.topics()

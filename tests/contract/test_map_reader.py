@@ -10,11 +10,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
+from tests.slot_reports import records_of
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import NoMap, OffsetMap, Position, Run, Translated
-from srm.domain.replication_records import PartitionPosition, PartitionStatus, SlotReport
+from srm.domain.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import MapReader, TopicSpec
@@ -62,10 +69,10 @@ class Recorded:
             self.positions.append(
                 PartitionPosition(topic_id, partition.partition, target_id, position, 0, 7, 1)
             )
-            self.write_state(SlotReport("0", 1, 1000, tuple(self.positions)))
+            self.write_state(records_of(SlotReport("0", 1, 1000, tuple(self.positions))))
 
     def status(self, status: PartitionStatus) -> None:
-        self.write_state(status)
+        self.write_state({status.key(): status.value()})
 
     def write_block(self, block: MapBlock, value: bytes) -> None:
         topic = internal_topics.offset_map(self.flow.source)
@@ -73,10 +80,10 @@ class Recorded:
         place = map_partition(block.topic, block.partition)
         self.other_site.cluster.compacted(topic, place).write({block.key(): value})
 
-    def write_state(self, record: SlotReport | PartitionStatus) -> None:
+    def write_state(self, records: dict[bytes, bytes]) -> None:
         topic = internal_topics.replication(self.flow.source)
-        ensure_compacted(self.other_site.cluster, topic)
-        self.other_site.cluster.compacted(topic).write({record.key(): record.value()})
+        ensure_compacted(self.other_site.cluster, topic, STATE_PARTITIONS)
+        self.other_site.cluster.compacted(topic, REPORTS).write(records)
 
 
 @pytest.fixture

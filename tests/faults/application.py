@@ -17,11 +17,11 @@ from confluent_kafka import Producer
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
-from srm.domain import internal_topics
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
 from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
+from srm.engine.state_topic import StateTopic
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
 from srm.stack.kafka import KafkaBroker
@@ -131,7 +131,7 @@ class Application:
         """Return the next target offset of each partition by the reports of the first flow."""
         flow = Flow.parse(self.flows[0])
         with open_flow(load_config(self.config), flow) as context:
-            table = context.target.compacted(internal_topics.replication(flow.source)).read()
+            table = StateTopic(context.target, flow.source).read()
             topic_id = context.source.topics()[self.topic].topic_id
         reached = dict.fromkeys(range(self.partitions), 0)
         for entry in (e for report in decode_state(table).reports for e in report.positions):

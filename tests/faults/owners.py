@@ -11,8 +11,10 @@ from tests.faults.campaign.history import TopicHistory
 from tests.integration.copying import CopyLab
 
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.slot_records import next_incarnation
 from srm.domain.topics import TopicPartition
-from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog
+from srm.kafka.slot_state import KafkaStartReader
+from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.ports import FetchFrom, Produced
 from srm.replication.slot import claim as claims
@@ -42,6 +44,7 @@ class Owner:
             KafkaStateLog(lab.flow.source, lab.source_props),
             _now_ms,
         )
+        self._reporter.begin(next_incarnation(()))
 
     async def claim(self, lifetime_s: float = 60.0) -> None:
         """Shut out everybody else and find the position."""
@@ -100,7 +103,7 @@ class Owner:
 
     def report(self) -> None:
         """Write the map and the position, as each second."""
-        self._reporter.report(1, [self.copy], [])
+        self._reporter.report([self.copy])
 
 
 class Bench:

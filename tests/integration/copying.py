@@ -19,17 +19,20 @@ from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import (
+    STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
+    Incarnation,
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.replication_state import decode_state
+from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import TopicSpec
+from srm.engine.state_topic import StateTopic
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
-from srm.kafka.slot_state import KafkaStateLog
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.testing.logs import first_difference, read_log
@@ -76,7 +79,9 @@ class CopyLab:
         self.target.create_topics(
             [
                 TopicSpec(internal_topics.offset_map(alias), 8, target_replicas, compact),
-                TopicSpec(internal_topics.replication(alias), 1, target_replicas, compact),
+                TopicSpec(
+                    internal_topics.replication(alias), STATE_PARTITIONS, target_replicas, compact
+                ),
                 TopicSpec(internal_topics.raw_metrics(alias), 1, target_replicas, {}),
             ]
         )
@@ -116,10 +121,15 @@ class CopyLab:
             for number in range(description.partitions)
         ]
 
-    def assign(self, slot: str, partitions: Sequence[AssignedPartition]) -> int:
+    def assign(
+        self,
+        slot: str,
+        partitions: Sequence[AssignedPartition],
+        incarnation: Incarnation | None = None,
+    ) -> int:
         """Publish an assignment, as the driver would."""
         self._generation += 1
-        assignment = Assignment(slot, self._generation, tuple(partitions))
+        assignment = Assignment(slot, self._generation, tuple(partitions), incarnation)
         self._log.write(
             internal_topics.replication(self.flow.source), assignment.key(), assignment.value()
         )
@@ -168,19 +178,21 @@ class CopyLab:
 
     def forget_reports(self) -> None:
         """Delete all positions: what the map says is left."""
-        state = self.target.compacted(internal_topics.replication(self.flow.source))
-        state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
+        for number in range(STATE_PARTITIONS):
+            state = self.target.compacted(internal_topics.replication(self.flow.source), number)
+            state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
 
     def producer(self, **settings: object) -> Producer:
         return Producer({**self.source_props, "linger.ms": 5, **settings})
 
-    def reports(self) -> list[SlotReport]:
-        table = self.target.compacted(internal_topics.replication(self.flow.source)).read()
-        return [SlotReport.decode(k, v) for k, v in table.items() if k.startswith(b"slot:")]
+    def state(self) -> ReplicationState:
+        return decode_state(StateTopic(self.target, self.flow.source).read())
+
+    def reports(self) -> tuple[SlotReport, ...]:
+        return self.state().reports
 
     def status(self, partition: AssignedPartition) -> PartitionStatus | None:
-        table = self.target.compacted(internal_topics.replication(self.flow.source)).read()
-        told = decode_state(table).told({partition.topic: partition.topic_id})
+        told = self.state().told({partition.topic: partition.topic_id})
         return told.get(TopicPartition(partition.topic, partition.partition))
 
     def stopped(self, partition: AssignedPartition) -> PartitionStatus:

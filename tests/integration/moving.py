@@ -17,14 +17,14 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route, next_generation
-from srm.domain.replication_records import AssignedPartition, Assignment
+from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition, Assignment
 from srm.domain.topics import Flow
 from srm.engine.move import MoveContext
 from srm.engine.move.control import Change
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.slot_state import KafkaStateLog
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
@@ -76,7 +76,7 @@ class Site:
                     *(TopicSpec(f"{other}.{name}", PARTITIONS, 1, {}) for name in self.topics),
                     TopicSpec(internal_topics.offset_syncs(other), 1, 1, compact),
                     TopicSpec(internal_topics.offset_map(other), 8, 1, compact),
-                    TopicSpec(internal_topics.replication(other), 1, 1, compact),
+                    TopicSpec(internal_topics.replication(other), STATE_PARTITIONS, 1, compact),
                     TopicSpec(internal_topics.raw_metrics(other), 1, 1, {}),
                 ]
             )

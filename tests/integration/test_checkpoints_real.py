@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.copying import delete_before
+from tests.slot_reports import records_of
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -26,7 +27,7 @@ from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, offsets_export, topic_sync
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
@@ -122,7 +123,7 @@ class Copied:
         target.create_topics(
             [
                 TopicSpec(internal_topics.offset_map(alias), MAP_PARTITIONS, 1, compact),
-                TopicSpec(internal_topics.replication(alias), 1, 1, compact),
+                TopicSpec(internal_topics.replication(alias), STATE_PARTITIONS, 1, compact),
             ]
         )
         target.compacted(
@@ -131,7 +132,7 @@ class Copied:
         position = Position(run.source_end, run.target_end, run.source_end)
         entry = PartitionPosition(topic_id, 0, block.target_topic_id, position, 0, 1, 0)
         report = SlotReport("0", 1, self.forward.now_ms(), (entry,))
-        target.compacted(internal_topics.replication(alias)).write({report.key(): report.value()})
+        target.compacted(internal_topics.replication(alias), REPORTS).write(records_of(report))
 
 
 @pytest.fixture

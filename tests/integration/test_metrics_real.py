@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from confluent_kafka import Producer
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
-from srm.domain.metrics import RawMetric, WindowMetric
+from srm.domain.metrics import RawMetric, WindowMetric, encode_raw
 from srm.domain.topics import Flow
 from srm.engine.metrics import WindowSpec, latest_windows, stored_windows
 from srm.engine.ports import TopicSpec
@@ -41,8 +42,9 @@ def write_raw(bootstrap: str, topic: str, flow: Flow, until_ms: int) -> list[Raw
         for partition in range(2)
     ]  # fmt: skip
     producer = Producer({"bootstrap.servers": bootstrap})
-    for record in records:
-        producer.produce(topic, record.value(), record.key(), 0, timestamp=record.time_ms)
+    for time_ms, of_second in groupby(records, lambda record: record.time_ms):
+        for value in encode_raw(of_second):
+            producer.produce(topic, value, b"0", 0, timestamp=time_ms)
     producer.produce(topic, b"junk", timestamp=until_ms)
     assert producer.flush(30) == 0
     return records

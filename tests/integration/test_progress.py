@@ -10,7 +10,8 @@ from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
 from srm.domain import internal_topics
-from srm.domain.replication_records import AssignedPartition, SlotReport
+from srm.domain.replication_records import REPORTS, AssignedPartition
+from srm.domain.slot_records import PositionGroup, decode_slot_record
 from srm.kafka.tail import KafkaTopicTail
 from srm.replication.driver.progress import ProgressBook
 from srm.stack.kafka import KafkaBroker
@@ -39,18 +40,20 @@ def test_a_flow_is_caught_up_though_a_former_owner_repeats_an_older_position(
         stack.enter_context(lab.running("0"))
         stack.enter_context(lab.running("1"))
         tail = stack.enter_context(
-            KafkaTopicTail(lab.target_props, internal_topics.replication(lab.flow.source))
+            KafkaTopicTail(lab.target_props, internal_topics.replication(lab.flow.source), REPORTS)
         )
 
         def follow() -> list[tuple[str, int]]:
             """Feed the book what slots report; return what was said of the partition that moves."""
             for key, value in tail.poll(0.1):
-                if key.startswith(b"slot:") and value is not None:
-                    report = SlotReport.decode(key, value)
-                    book.report(report)
+                if not key.startswith(b"slot:") or value is None:
+                    continue
+                group = decode_slot_record(key, value)
+                if isinstance(group, PositionGroup):
+                    book.positions((REPORTS, key), group.positions)
                     said.extend(
-                        (report.slot, entry.position.source_next)
-                        for entry in report.positions
+                        (group.slot, entry.position.source_next)
+                        for entry in group.positions
                         if entry.copy_id == moved
                     )
             return said
@@ -62,10 +65,8 @@ def test_a_flow_is_caught_up_though_a_former_owner_repeats_an_older_position(
         lab.assign("1", partitions[:1])
         _produce(lab, partitions, 20)
         eventually(lambda: ("1", 20) in follow(), "slot 1 has copied the others")
-        said.clear()
-        eventually(lambda: follow() and said[-1] == ("0", 10), "slot 0 repeats where it stood")
+        assert said.count(("0", 10)) > 1, "slot 0 has told where it stood when it left"
 
         eventually(lambda: follow() and not book.behind({partitions[1]: 20}), "slot 0's own")
-        eventually(lambda: follow() and said[-1] == ("0", 10), "slot 0's report came last again")
         assert book.behind({partitions[0]: 20, partitions[1]: 20}) == ()
         assert book.snapshot().lag == 0

@@ -20,15 +20,18 @@ from tests.waiting import eventually
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain import internal_topics
-from srm.domain.replication_records import DriverHeartbeat, PartitionStatus, SlotReport
+from srm.domain.replication_records import REPORTS, DriverHeartbeat, PartitionStatus
+from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.engine.state_topic import StateTopic
 from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
-from srm.kafka.slot_state import KafkaStateLog, broker_configs
+from srm.kafka.slot_state import broker_configs
+from srm.kafka.state_log import KafkaStateLog
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.heartbeats import emit_heartbeats
@@ -166,8 +169,7 @@ def world(secured: SecuredBroker) -> World:
     with srm_with(secured, documented()).replicating() as context:
 
         def copied() -> bool:
-            table = context.target.compacted(internal_topics.replication("P")).read()
-            reports = [SlotReport.decode(k, v) for k, v in table.items() if k.startswith(b"slot:")]
+            reports = decode_state(StateTopic(context.target, "P").read()).reports
             return any(p.position.source_next >= RECORDS for r in reports for p in r.positions)
 
         eventually(copied, "copied")
@@ -193,7 +195,7 @@ def copy(srm: Srm, world: World) -> str:
     reasons: list[str] = []
 
     def stopped(context: FlowContext) -> bool:
-        table = context.target.compacted(internal_topics.replication("P")).read()
+        table = context.target.compacted(internal_topics.replication("P"), REPORTS).read()
         status = PartitionStatus.decode(table[f"status:{TOPIC}-0".encode()])
         reasons.append(status.reason)
         return status.state == "stopped" and status.time_ms >= began

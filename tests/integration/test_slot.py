@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,9 @@ from tests.waiting import eventually
 from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
+from srm.domain.replication_records import REPORTS, Incarnation
+from srm.errors import FencedError
+from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
@@ -248,7 +252,7 @@ def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab)
     """A killed slot had copied more than it told of, and the source has deleted it since."""
     [p] = lab.topic()
     source = lab.flow.source
-    state = lab.target.compacted(internal_topics.replication(source))
+    state = lab.target.compacted(internal_topics.replication(source), REPORTS)
     blocks = lab.target.compacted(internal_topics.offset_map(source), map_partition(p.topic, 0))
     lab.assign("0", [p])
     _fill(lab.producer(), p.topic, 50)
@@ -311,3 +315,45 @@ def test_offset_syncs_are_mm2_records_of_copied_pairs(lab: CopyLab) -> None:
     syncs = [OffsetSync.decode(key, value) for key, value in table.items()]
     run = lab.offset_map(partitions[0]).runs[-1]
     assert [(s.upstream_offset, s.downstream_offset) for s in syncs] == [(99, 99 + run.shift)]
+
+
+def test_of_two_live_processes_of_one_slot_the_one_that_started_first_leaves_the_partitions_alone(
+    lab: CopyLab,
+) -> None:
+    """Say one on an executor that Spark has lost sight of, which goes on all the same."""
+    partitions = lab.topic(2)
+    lab.assign("0", partitions)
+    _fill(lab.producer(), partitions[0].topic, 50)
+    ended: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            run_slot(lab.spec("0"), threading.Event())
+        except FencedError as error:
+            ended.append(error)
+
+    def incarnation() -> Incarnation | None:
+        [report] = lab.reports()
+        return report.incarnation
+
+    lost = threading.Thread(target=first, daemon=True)
+    lost.start()
+    lab.wait_until_copied(partitions)
+    older = incarnation()
+    with lab.running("0"):
+        eventually(lambda: incarnation() != older, "the second one has started")
+        newer = incarnation()
+        lab.assign("0", partitions, newer)
+        lost.join(30)
+        assert not lost.is_alive()
+        _fill(lab.producer(), partitions[0].topic, 50, seed=50)
+        lab.wait_until_copied(partitions)
+        lab.assign("0", partitions, older)  # of a driver that is late: the newer one stays
+        _fill(lab.producer(), partitions[0].topic, 50, seed=100)
+        lab.wait_until_copied(partitions)
+
+    assert older is not None
+    assert newer is not None
+    assert older < newer
+    assert str(newer) in str(ended[0])
+    lab.assert_equal(partitions)

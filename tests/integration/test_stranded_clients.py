@@ -14,11 +14,11 @@ from tests.waiting import eventually
 
 from srm.engine.ports import TopicSpec
 from srm.errors import UnavailableError
-from srm.kafka import slot_state, tail
+from srm.kafka import state_log, tail
 from srm.kafka.clients import Clients, is_stranded
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.compacted import KafkaCompactedTopic
-from srm.kafka.slot_state import KafkaStateLog
+from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.tail import KafkaTopicTail
 from srm.stack.kafka import KafkaBroker
 
@@ -105,10 +105,10 @@ def test_a_state_log_whose_producer_is_stranded_begins_a_new_one(
     props: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = KafkaStateLog("P", props)
-    before = log._producer
-    monkeypatch.setattr(slot_state, "is_stranded", lambda producer, _topic: producer is before)
+    before = log._session.producer
+    monkeypatch.setattr(state_log, "is_stranded", lambda producer, _topic: producer is before)
     log.write(TOPIC, b"a", b"1")
-    with pytest.raises(UnavailableError, match="not acknowledged"):
+    with pytest.raises(UnavailableError, match="brokers are gone"):
         log.flush(0)
 
     log.write(TOPIC, b"a", b"2")

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from pyspark.sql import SparkSession
+from tests.slot_reports import records_of
 
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.replication_records import REPORTS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import Difference, PartitionVerification
 from srm.engine import verification as engine
@@ -160,7 +161,8 @@ def report(context: FlowContext, topic: str, topic_id: str, target_id: str) -> N
         for place, end in ends.items()
     )
     record = SlotReport(topic, 1, context.now_ms(), positions)
-    context.target.compacted(internal_topics.replication("P")).write({record.key(): record.value()})
+    topic = internal_topics.replication("P")
+    context.target.compacted(topic, REPORTS).write(records_of(record))
 
 
 def changed(**changes: object) -> Damage:

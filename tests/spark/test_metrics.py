@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.old_records import old_raw_metric
 
-from srm.domain.metrics import RawMetric, Statistics, WindowMetric
+from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw
 from srm.spark import metrics
 
 pytestmark = pytest.mark.spark
@@ -21,7 +22,7 @@ def raw(time_s: float, interval_s: float = 1, **changes: object) -> RawMetric:
 
 
 def frame(spark: SparkSession, *records: RawMetric) -> DataFrame:
-    values = [(bytearray(record.value()),) for record in records]
+    values = [(bytearray(value),) for value in encode_raw(records)]
     return metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
 
 
@@ -108,11 +109,21 @@ def test_the_newest_lag_of_a_tick_counts(spark):
 
 def test_values_that_are_no_metrics_are_left_out_and_can_be_counted(spark):
     good, absurd = raw(5, bytes=10), raw(5, interval_s=10**9, bytes=7)
-    values = [(bytearray(r.value()),) for r in (good, absurd)] + [(bytearray(b"junk"),), (None,)]
+    [of_many], of_one = encode_raw([good]), old_raw_metric(absurd)
+    values = [(bytearray(v),) for v in (of_many, of_one, b"junk", b'{"topics":[]}')] + [(None,)]
     parsed = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
 
-    assert parsed.where(~metrics.is_usable()).count() == 3
+    assert parsed.where(~metrics.is_usable()).count() == 4
     assert {r.bytes for r in metrics.windows(parsed, 20_000, TICK).collect()} == {10}
+
+
+def test_records_of_one_partition_as_earlier_versions_wrote_them_count_the_same(spark):
+    record = raw(5, bytes=10, records=3, lag_records=2, latency_ms_min=1, latency_ms_max=4)
+    values = [(bytearray(old_raw_metric(record)),)]
+
+    old = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA)).collect()
+
+    assert old == frame(spark, record).collect()
 
 
 def test_the_order_of_the_raw_records_does_not_matter(spark):

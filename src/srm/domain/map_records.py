@@ -6,14 +6,20 @@ overwrite its own blocks, never its successor's, who may have found the same run
 
 Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
 producer id and epoch of the claim. Format 1 ends before the producer id, and is read.
-Value ``>B ? 16s H``: format (3), whether the last run is open, target topic id, length of the
-source topic's name; the name in UTF-8; ``>H`` number of producer ids, ``>q`` each; ``>i`` number
-of runs, ``>qqq`` each run; ``>Bqqq`` 1 and the end of the key of the block before this one, 0
-for none; ``>i`` source leader epoch at the end of the last run. Format 2 ends before the epoch,
-format 1 before the block before; both are read.
+Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: there is a block before this
+one), target topic id, length of the source topic's name; the name in UTF-8; ``>H`` number of
+producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>i``
+source leader epoch at the end of the last run; ``>iqq`` number of runs, source and target offset
+of the first one; then three columns (:mod:`srm.domain.columns`): the gaps before the other runs on
+the source (folded) and on the target (folded), and the counts of all of them.
+
+Former formats had ``>?`` for the flags, the number of runs and ``>qqq`` each, then ``>Bqqq`` (1 and
+the end of the key of the block before, or 0), then ``>i`` the epoch. Format 2 ends before the
+epoch, format 1 before the block before; all are read.
 
 So the blocks of a partition are a chain, and one that is missing in the middle is found out: a map
-with a hole would take older offsets for later ones.
+with a hole would take older offsets for later ones. Where the blocks are is in an index beside them
+(:mod:`srm.domain.map_index`).
 """
 
 from __future__ import annotations
@@ -23,20 +29,30 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from srm.domain.offset_map import Run
+import numpy as np
+
+from srm.domain import columns
+from srm.domain.runs import Runs
 from srm.errors import IntegrityError
 
-FORMAT = 3
-KEY_FORMAT = 2
-RUNS_PER_BLOCK = 512
-MAP_PARTITIONS = 8
+FORMAT: Final = 4
+KEY_FORMAT: Final = 2
+RUNS_PER_BLOCK: Final = 512
+MAP_PARTITIONS: Final = 8
+
+_MOST_RUNS: Final = 1 << 16  # what a damaged number may make us allocate
+_OPEN, _HAS_PREVIOUS = 1, 2
 
 _KEY = struct.Struct(">B16siqqq")
 _KEY_1 = struct.Struct(">B16siq")
-_NO_OWNER = (-1, -1)
-_HEAD = struct.Struct(">B?16sH")
-_PREVIOUS = struct.Struct(">Bqqq")
+NO_OWNER = (-1, -1)
+_HEAD = struct.Struct(">BB16sH")
+_IDS = struct.Struct(">H")
+_PREVIOUS = struct.Struct(">qqq")
+_FORMER_PREVIOUS = struct.Struct(">Bqqq")
+_RUNS = struct.Struct(">iqq")
 _EPOCH = struct.Struct(">i")
 _UNKNOWN_EPOCH = -1
 
@@ -84,6 +100,9 @@ class MapBlock:
     is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader
     epoch of the source where the last run ends, as long as it is here: with it a truncation is seen
     even when no report is left; -1 if not known.
+
+    The runs of a block grow on both sides. One that begins before the end of the block before it,
+    on either side, cuts that one and all the others there.
     """
 
     topic: str
@@ -91,38 +110,46 @@ class MapBlock:
     partition: int
     target_topic_id: str
     producer_ids: tuple[int, ...]
-    runs: tuple[Run, ...]
+    runs: Runs
     open_end: bool = True
-    owner: tuple[int, int] = _NO_OWNER
+    owner: tuple[int, int] = NO_OWNER
     previous: BlockKey | None = None
     source_epoch: int = _UNKNOWN_EPOCH
+
+    def __post_init__(self) -> None:
+        """Take runs in any form."""
+        object.__setattr__(self, "runs", Runs.of(self.runs))
 
     @property
     def block_key(self) -> BlockKey:
         """What the record key says; the block must hold at least one run."""
-        return BlockKey(self.topic_id, self.partition, self.runs[0].target_start, self.owner)
+        return BlockKey(self.topic_id, self.partition, int(self.runs.targets[0]), self.owner)
 
     def key(self) -> bytes:
         """Encode the record key; the block must hold at least one run."""
         return self.block_key.encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
-        name = self.topic.encode()
-        numbers = [n for run in self.runs for n in (run.source_start, run.target_start, run.count)]
-        before = self.previous
+        """Encode the record value; the block must hold at least one run."""
+        name, before, runs = self.topic.encode(), self.previous, self.runs
+        flags = self.open_end * _OPEN | (before is not None) * _HAS_PREVIOUS
+        ids = self.producer_ids
+        gaps = (
+            columns.fold(starts[1:] - ends[:-1])
+            for starts, ends in (
+                (runs.sources, runs.source_ends),
+                (runs.targets, runs.target_ends),
+            )
+        )
         return b"".join(
             (
-                _HEAD.pack(FORMAT, self.open_end, topic_id_bytes(self.target_topic_id), len(name)),
+                _HEAD.pack(FORMAT, flags, topic_id_bytes(self.target_topic_id), len(name)),
                 name,
-                struct.pack(
-                    f">H{len(self.producer_ids)}q", len(self.producer_ids), *self.producer_ids
-                ),
-                struct.pack(f">i{len(numbers)}q", len(self.runs), *numbers),
-                _PREVIOUS.pack(1, before.target_start, *before.owner)
-                if before
-                else bytes(_PREVIOUS.size),
+                struct.pack(f">H{len(ids)}q", len(ids), *ids),
+                _PREVIOUS.pack(before.target_start, *before.owner) if before else b"",
                 _EPOCH.pack(self.source_epoch),
+                _RUNS.pack(len(runs), int(runs.sources[0]), int(runs.targets[0])),
+                columns.encode((*gaps, runs.counts)),
             )
         )
 
@@ -136,7 +163,7 @@ def decode_block_key(key: bytes) -> BlockKey:
     try:
         if len(key) == _KEY_1.size:
             key_format, topic_id, partition, start = _KEY_1.unpack(key)
-            owner, known = _NO_OWNER, 1
+            owner, known = NO_OWNER, 1
         else:
             key_format, topic_id, partition, start, *claim = _KEY.unpack(key)
             owner, known = (claim[0], claim[1]), KEY_FORMAT
@@ -154,35 +181,28 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         IntegrityError: the bytes are not a block of a format this version knows.
     """
     found = decode_block_key(key)
+    if value[:1] > bytes([FORMAT]):
+        raise IntegrityError(
+            f"offset map record with key {key.hex()} has format {value[0]}, "
+            f"this version of srm knows {FORMAT}: upgrade srm"
+        )
     try:
-        value_format, open_end, target_topic_id, name_length = _HEAD.unpack_from(value)
-        at = _HEAD.size + name_length
-        name = value[_HEAD.size : at].decode()
-        (id_count,) = struct.unpack_from(">H", value, at)
-        producer_ids = struct.unpack_from(f">{id_count}q", value, at + 2)
-        at += 2 + 8 * id_count
-        (run_count,) = struct.unpack_from(">i", value, at)
-        numbers = struct.unpack_from(f">{3 * run_count}q", value, at + 4)
-        at += 4 + 24 * run_count
-        has_previous, start, *claim = (
-            (False, 0, 0, 0) if value_format == 1 else _PREVIOUS.unpack_from(value, at)
-        )
-        (epoch,) = (
-            (_UNKNOWN_EPOCH,)
-            if value_format in (1, 2)
-            else _EPOCH.unpack_from(value, at + _PREVIOUS.size)
-        )
-    except (struct.error, UnicodeDecodeError) as error:
+        return _decode(found, value)
+    except (struct.error, UnicodeDecodeError, IntegrityError) as error:
         raise IntegrityError(
             f"offset map record with key {key.hex()} is damaged: {error}"
         ) from error
-    if value_format not in (1, 2, FORMAT):
-        raise IntegrityError(
-            f"offset map record with key {key.hex()} has format {value_format}, "
-            f"this version of srm knows {FORMAT}: upgrade srm"
-        )
-    runs = tuple(Run(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
-    before = BlockKey(found.topic_id, found.partition, start, (claim[0], claim[1]))
+
+
+def _decode(found: BlockKey, value: bytes) -> MapBlock:
+    value_format, flags, target_topic_id, name_length = _HEAD.unpack_from(value)
+    at = _HEAD.size + name_length
+    name = value[_HEAD.size : at].decode()
+    (id_count,) = _IDS.unpack_from(value, at)
+    producer_ids = struct.unpack_from(f">{id_count}q", value, at + _IDS.size)
+    at += _IDS.size + 8 * id_count
+    read = _runs if value_format == FORMAT else _former_runs
+    runs, before, epoch = read(value, at)
     return MapBlock(
         name,
         found.topic_id,
@@ -190,16 +210,60 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         topic_id_text(target_topic_id),
         producer_ids,
         runs,
-        open_end,
+        bool(flags & _OPEN),
         found.owner,
-        before if has_previous else None,
+        BlockKey(found.topic_id, found.partition, before[0], before[1:]) if before else None,
         epoch,
     )
 
 
+_Tail = tuple[Runs, tuple[int, int, int] | None, int]
+
+
+def _runs(value: bytes, at: int) -> _Tail:
+    before = None
+    if value[1] & _HAS_PREVIOUS:
+        before = _PREVIOUS.unpack_from(value, at)
+        at += _PREVIOUS.size
+    (epoch,) = _EPOCH.unpack_from(value, at)
+    count, source, target = _RUNS.unpack_from(value, at + _EPOCH.size)
+    if not 0 < count <= _MOST_RUNS:
+        raise IntegrityError(f"{count} runs")
+    at += _EPOCH.size + _RUNS.size
+    sizes = (count - 1, count - 1, count)
+    source_gaps, target_gaps, counts = columns.decode(memoryview(value)[at:], sizes)
+    columns.running_total(0, counts)
+    sources, targets = (
+        columns.running_total(first, counts[:-1] + columns.unfold(gaps))
+        for first, gaps in ((source, source_gaps), (target, target_gaps))
+    )
+    return Runs(sources, targets, counts), before, epoch
+
+
+def _former_runs(value: bytes, at: int) -> _Tail:
+    (count,) = _EPOCH.unpack_from(value, at)
+    if not 0 < count <= _MOST_RUNS or value[0] == 0:
+        raise IntegrityError(f"{count} runs, format {value[0]}")
+    size = 24 * count
+    if len(value) < at + 4 + size:
+        raise IntegrityError(f"cut short in its {count} runs")
+    numbers = np.frombuffer(value, ">i8", 3 * count, at + 4).astype(np.int64).reshape(-1, 3)
+    if int(numbers.min()) < 0 or int(numbers.max()) > columns.LARGEST:
+        raise IntegrityError("offsets grow beyond all bounds")
+    sources, targets, counts = np.ascontiguousarray(numbers.T)
+    runs = Runs(sources, targets, counts)
+    at += 4 + size
+    if value[0] == 1:
+        return runs, None, _UNKNOWN_EPOCH
+    has_previous, *before = _FORMER_PREVIOUS.unpack_from(value, at)
+    at += _FORMER_PREVIOUS.size
+    (epoch,) = (_UNKNOWN_EPOCH,) if value[0] == 2 else _EPOCH.unpack_from(value, at)
+    return runs, (before[0], before[1], before[2]) if has_previous else None, epoch
+
+
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
     """Return the block that reaches furthest along the target, of the latest claim among equals."""
-    return max(blocks, key=lambda block: (block.runs[-1].target_end, block.owner))
+    return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))
 
 
 def missing_before(last: MapBlock, blocks: Iterable[MapBlock]) -> BlockKey | None:

@@ -1,7 +1,8 @@
 """Records of the two metrics topics: what a slot measured, and what a window of it says.
 
-Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots,
-one per partition and metrics interval with traffic or lag. Windows (:class:`WindowMetric`, topic
+Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots:
+what each saw of its partitions with traffic or lag in one metrics interval, many partitions in one
+record. Windows (:class:`WindowMetric`, topic
 ``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing them
 again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
 """
@@ -9,8 +10,9 @@ again overwrites equal records. Both are JSON, for the sake of other people's da
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from srm.domain.topics import Flow
@@ -46,25 +48,79 @@ class RawMetric:
     latency_count: int
     lag_records: int
 
-    def key(self) -> Encoded:
-        """Encode the record key."""
-        return f"{self.topic}-{self.partition}".encode()
 
-    def value(self) -> Encoded:
-        """Encode the record value."""
-        return _encode(asdict(self))
+COUNTS = (
+    "partition",
+    "records",
+    "bytes",
+    "latency_ms_min",
+    "latency_ms_max",
+    "latency_ms_sum",
+    "latency_count",
+    "lag_records",
+)
+"""Fields of a :class:`RawMetric` in the list that a record has for each partition, in order."""
 
-    @classmethod
-    def decode(cls, value: Encoded) -> RawMetric:
-        """Decode a record value.
+METRICS_PER_RECORD = 1000
 
-        Raises:
-            IntegrityError: the value is not a raw metric.
-        """
-        try:
-            return cls(**json.loads(value))
-        except (ValueError, TypeError) as error:
-            raise IntegrityError(f"raw metric record {value[:80]!r} is damaged: {error}") from error
+
+def encode_raw(metrics: Iterable[RawMetric]) -> list[Encoded]:
+    """Encode raw metrics as few record values: those of one flow and interval share one."""
+    found = sorted(metrics, key=lambda metric: (_interval(metric), metric.topic, metric.partition))
+    return [
+        _encode(_record(interval, part))
+        for interval, group in groupby(found, _interval)
+        for part in _parts(list(group))
+    ]
+
+
+def _interval(metric: RawMetric) -> tuple[int, int, str, str]:
+    return metric.time_ms, metric.interval_ms, metric.source, metric.target
+
+
+def _parts(metrics: list[RawMetric]) -> Iterator[list[RawMetric]]:
+    for at in range(0, len(metrics), METRICS_PER_RECORD):
+        yield metrics[at : at + METRICS_PER_RECORD]
+
+
+def _record(interval: tuple[int, int, str, str], metrics: list[RawMetric]) -> dict[str, Any]:
+    topics = groupby(metrics, lambda metric: (metric.topic, metric.remote_topic))
+    return {
+        **dict(zip(("time_ms", "interval_ms", "source", "target"), interval, strict=True)),
+        "topics": [
+            {
+                "topic": topic,
+                "remote_topic": remote_topic,
+                "partitions": [[getattr(metric, name) for name in COUNTS] for metric in group],
+            }
+            for (topic, remote_topic), group in topics
+        ],
+    }
+
+
+def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
+    """Decode a record value; up to version 0.9 each had the fields of one :class:`RawMetric`.
+
+    Raises:
+        IntegrityError: the value is no raw metrics record.
+    """
+    try:
+        raw = json.loads(value)
+        topics = raw.pop("topics", None)
+        if topics is None:
+            return (RawMetric(**raw),)
+        return tuple(
+            RawMetric(
+                **raw,
+                topic=topic["topic"],
+                remote_topic=topic["remote_topic"],
+                **dict(zip(COUNTS, counts, strict=True)),
+            )
+            for topic in topics
+            for counts in topic["partitions"]
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise IntegrityError(f"raw metrics record {value[:80]!r} is damaged: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

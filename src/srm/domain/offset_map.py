@@ -19,39 +19,25 @@ reading goes on after the source offset of the last copied record before it. Nei
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from srm.errors import IntegrityError
+from srm.domain.map_index import Entries
+from srm.domain.runs import Run, Runs, coalesce, solid_runs
+from srm.domain.spans import Spans, window_parts
+from srm.errors import NotLoadedError
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
-    """``count`` source records from ``source_start``, copied to ``target_start`` and on.
-
-    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy stood
-    at ``target_start``.
-    """
-
-    source_start: int
-    target_start: int
-    count: int
-
-    @property
-    def source_end(self) -> int:
-        """Source offset after the last record of the run."""
-        return self.source_start + self.count
-
-    @property
-    def target_end(self) -> int:
-        """Target offset after the last record of the run."""
-        return self.target_start + self.count
-
-    @property
-    def shift(self) -> int:
-        """Target offset minus source offset, the same for every record of the run."""
-        return self.target_start - self.source_start
+__all__ = [
+    "NoMap",
+    "NotCopiedYet",
+    "OffsetMap",
+    "Position",
+    "Run",
+    "Runs",
+    "Translated",
+    "Translation",
+    "coalesce",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,97 +80,137 @@ class NoMap:
 Translation = Translated | NotCopiedYet | NoMap
 
 
-def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Sort facts about one partition, and join or cut what they say of the same records.
-
-    The same stretch may be reported twice (by an owner that was stopped, and by its successor that
-    found the records in the log), so overlapping runs are fine while they agree.
-
-    A source that was truncated gives other records the same offsets. So a cut, or a run, that
-    stands later on the target and begins at a lower source offset cuts the earlier ones: what they
-    held from there on has no source counterpart any more, and is a hole.
-
-    Raises:
-        IntegrityError: two runs put different records at one target offset.
-    """
-    joined: list[Run] = []
-    for run in sorted(runs, key=lambda r: (r.target_start, r.count > 0, -r.count)):
-        if run.count <= 0:
-            _cut(joined, run.source_start)
-            continue
-        last = joined[-1] if joined else None
-        if last is not None and run.target_start <= last.target_end and run.shift == last.shift:
-            end = max(last.target_end, run.target_end)
-            joined[-1] = Run(last.source_start, last.target_start, end - last.target_start)
-        elif last is not None and run.target_start < last.target_end:
-            raise IntegrityError(f"offset map contradicts itself: {last} and {run}")
-        else:
-            _cut(joined, run.source_start)
-            joined.append(run)
-    return tuple(joined)
-
-
-def _cut(runs: list[Run], source_offset: int) -> None:
-    """Take away what runs in order hold from a source offset on."""
-    while runs and runs[-1].source_end > source_offset:
-        last = runs.pop()
-        if last.source_start < source_offset:
-            runs.append(
-                Run(last.source_start, last.target_start, source_offset - last.source_start)
-            )
-
-
-@dataclass(frozen=True)
 class OffsetMap:
-    """All known runs of one partition, and how far the copy has come (None: no report yet)."""
+    """What is known of one partition, and how far the copy has come (None: no report yet).
 
-    runs: tuple[Run, ...] = ()
-    position: Position | None = None
-    _source_ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    _target_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    A map that was loaded whole holds all runs. A *window* holds those around some offsets, and of
+    the others what the index says: it answers what it can prove, counts across what it does not
+    hold, and raises NotLoadedError where it would have to guess. Both are immutable.
+    """
 
-    def __post_init__(self) -> None:
-        """Index both sides for binary search."""
-        object.__setattr__(self, "_source_ends", tuple(run.source_end for run in self.runs))
-        object.__setattr__(self, "_target_starts", tuple(run.target_start for run in self.runs))
+    __slots__ = ("_runs", "_spans", "position")
+
+    def __init__(self, runs: Iterable[Run] = (), position: Position | None = None) -> None:
+        self._runs: Runs | None = Runs.of(runs)
+        self._spans = Spans.of_runs(self._runs)
+        self.position = position
 
     @classmethod
     def of(
         cls, runs: Iterable[Run], position: Position | None = None, *, open_end: bool = True
     ) -> OffsetMap:
-        """Build the map from facts in any order.
+        """Build the whole map from facts in any order.
 
         With ``open_end`` the last run goes on up to the position, if that is on its line.
 
         Raises:
             IntegrityError: the facts contradict each other.
         """
-        facts = tuple(runs)
-        joined = list(coalesce(facts))
-        cut_at = max((run.target_start for run in facts if run.count <= 0), default=-1)
+        facts = Runs.of(runs)
+        joined = solid_runs(facts)
+        cuts = facts.targets[facts.counts <= 0]
         # A cut after the last run ends it: a position on its line is there by accident.
-        if joined and position is not None and open_end and cut_at < joined[-1].target_end:
-            last = joined[-1]
-            grown = position.target_next - last.target_start
-            if grown > last.count and position.source_next - last.source_start == grown:
-                joined[-1] = Run(last.source_start, last.target_start, grown)
-        return cls(tuple(joined), position)
+        if not len(joined) or (len(cuts) and int(cuts.max()) >= int(joined.target_ends[-1])):
+            open_end = False
+        return cls(_extended(joined, position) if open_end else joined, position)
+
+    @classmethod
+    def window(
+        cls,
+        entries: Entries,
+        loaded: Mapping[int, Runs],
+        position: Position | None = None,
+        *,
+        open_end: bool = True,
+    ) -> OffsetMap:
+        """Build a map of which some blocks are loaded.
+
+        Args:
+            entries: all blocks of the map in order, the last one included; of chunks that are not
+                loaded, their entry in the root.
+            loaded: the runs of blocks, by the number of their entry. With ``open_end`` the last
+                one must be among them, and all that later entries cut.
+            position: how far the copy has come.
+            open_end: whether the last run goes on up to the position, if that is on its line.
+
+        Raises:
+            NotLoadedError: a block that is needed in any case is not loaded.
+            IntegrityError: runs of a block contradict each other.
+        """
+        known = {number: _in_order(runs) for number, runs in loaded.items()}
+        last = len(entries) - 1
+        if open_end and last >= 0:
+            if last not in known:
+                raise NotLoadedError("the last block of the offset map was not loaded")
+            runs = loaded[last]
+            if len(runs) and int(runs.counts[-1]) > 0:
+                known[last] = _extended(known[last], position)
+        parts = window_parts(entries, known)
+        found = cls((), position)
+        whole = all(isinstance(part, Runs) for part in parts)
+        loaded_parts = [part for part in parts if isinstance(part, Runs)]
+        found._runs = Runs.concatenate(loaded_parts) if whole else None
+        found._spans = Spans.of_parts(parts)
+        return found
+
+    @property
+    def runs(self) -> Runs:
+        """All runs.
+
+        Raises:
+            NotLoadedError: some are not loaded.
+        """
+        if self._runs is None:
+            raise NotLoadedError("the offset map was loaded around some offsets, not as a whole")
+        return self._runs
+
+    @property
+    def known_runs(self) -> Runs:
+        """The runs that are loaded, all of them if the map is whole."""
+        return self._spans.runs if self._runs is None else self._runs
+
+    @property
+    def records(self) -> int:
+        """How many copied records the map knows of."""
+        return self._spans.records
+
+    @property
+    def first(self) -> tuple[int, int] | None:
+        """Source and target offset of the first record that the map knows of, None without any."""
+        spans = self._spans
+        return (int(spans.source_start[0]), int(spans.target_start[0])) if len(spans) else None
+
+    @property
+    def first_source(self) -> int | None:
+        """Source offset of the first record that the map knows of, None without any."""
+        return int(self._spans.source_start[0]) if len(self._spans) else None
+
+    @property
+    def first_target(self) -> int | None:
+        """Target offset of the first record that the map knows of, None without any."""
+        return int(self._spans.target_start[0]) if len(self._spans) else None
+
+    @property
+    def last_source_end(self) -> int | None:
+        """Source offset after the last record that the map knows of, None without any."""
+        return int(self._spans.source_end[-1]) if len(self._spans) else None
+
+    @property
+    def last_target_end(self) -> int | None:
+        """Target offset after the last record that the map knows of, None without any."""
+        return int(self._spans.target_end[-1]) if len(self._spans) else None
 
     @property
     def known_source_end(self) -> int | None:
         """Source offset up to which the map is complete, None where nothing is known."""
-        ends = [run.source_end for run in self.runs[-1:]]
-        if self.position is not None:
-            ends.append(self.position.source_next)
-        return max(ends, default=None)
+        reported = None if self.position is None else self.position.source_next
+        return max((n for n in (self.last_source_end, reported) if n is not None), default=None)
 
     @property
     def known_target_end(self) -> int | None:
         """Target offset up to which the map is complete, None where nothing is known."""
-        ends = [run.target_end for run in self.runs[-1:]]
-        if self.position is not None:
-            ends.append(self.position.target_next)
-        return max(ends, default=None)
+        reported = None if self.position is None else self.position.target_next
+        return max((n for n in (self.last_target_end, reported) if n is not None), default=None)
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Target offset at which a reader of the source at ``committed`` goes on.
@@ -193,55 +219,62 @@ class OffsetMap:
             committed: source offset of the next record to read.
             target_log_start: first offset the target still holds; it matters only where no run is
                 known: does the target hold records that no run speaks of?
+
+        Raises:
+            NotLoadedError: a window does not hold it.
         """
         reached = self.known_source_end
         if reached is None:
             return NoMap()
-        index = bisect_right(self._source_ends, committed)
-        if index < len(self.runs):
-            run = self.runs[index]
-            offset = run.target_start + max(0, committed - run.source_start)
-            return Translated(offset)
+        found = self._spans.forward(committed)
+        if found is not None:
+            return Translated(found)
         if committed > reached:
             return NotCopiedYet(committed - reached)
-        if self.runs:
-            return Translated(self.runs[-1].target_end)
-        return self._without_runs(committed, target_log_start)
+        end = self.last_target_end
+        return self._without_runs(committed, target_log_start) if end is None else Translated(end)
 
     def backward(self, committed: int) -> Translation:
         """Source offset at which a reader of the target at ``committed`` goes on.
 
         Args:
             committed: target offset of the next record to read.
+
+        Raises:
+            NotLoadedError: a window does not hold it.
         """
         known = self.known_target_end
         if known is None:
             return NoMap()
         if committed > known:
             return NotCopiedYet(committed - known)
-        if not self.runs:
+        first = self.first_source
+        if first is None:
             if self.position is None or committed < self.position.target_next:
                 return NoMap()
             return Translated(self.position.source_next)
-        index = bisect_left(self._target_starts, committed)
-        if index == 0:
-            return Translated(self.runs[0].source_start)
-        run = self.runs[index - 1]
-        return Translated(min(committed, run.target_end) - run.shift)
+        found = self._spans.backward(committed)
+        return Translated(first if found is None else found)
 
     def records_between(self, target_from: int, target_to: int) -> int:
-        """Count copied records at target offsets in ``[target_from, target_to)``."""
-        return sum(
-            max(0, min(run.target_end, target_to) - max(run.target_start, target_from))
-            for run in self.runs
-        )
+        """Count copied records at target offsets in ``[target_from, target_to)``.
+
+        Raises:
+            NotLoadedError: a window does not hold what is at the ends.
+        """
+        if target_from >= target_to:
+            return 0
+        return self._spans.before_target(target_to) - self._spans.before_target(target_from)
 
     def source_records_between(self, source_from: int, source_to: int) -> int:
-        """Count copied records at source offsets in ``[source_from, source_to)``."""
-        return sum(
-            max(0, min(run.source_end, source_to) - max(run.source_start, source_from))
-            for run in self.runs
-        )
+        """Count copied records at source offsets in ``[source_from, source_to)``.
+
+        Raises:
+            NotLoadedError: a window does not hold what is at the ends.
+        """
+        if source_from >= source_to:
+            return 0
+        return self._spans.before_source(source_to) - self._spans.before_source(source_from)
 
     def _without_runs(self, committed: int, target_log_start: int) -> Translation:
         if self.position is None:
@@ -250,3 +283,33 @@ class OffsetMap:
             # The target holds records, but no run says which: the position was read before them.
             return NoMap()
         return Translated(max(self.position.target_next, target_log_start))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OffsetMap):
+            return NotImplemented
+        return self.position == other.position and self._spans == other._spans
+
+    def __hash__(self) -> int:
+        return hash((self.records, self.last_source_end, self.position))
+
+    def __repr__(self) -> str:
+        what = f"{len(self._spans)} spans" if self._runs is None else repr(self._runs)
+        return f"OffsetMap({what}, {self.position})"
+
+
+def _in_order(runs: Runs) -> Runs:
+    """Return runs of one block as they count; those of former formats may have cuts inside."""
+    return runs if runs.grow() else solid_runs(runs)
+
+
+def _extended(runs: Runs, position: Position | None) -> Runs:
+    """Let the last run go on up to a position on its line."""
+    if position is None:
+        return runs
+    last = runs[-1]
+    grown = position.target_next - last.target_start
+    if grown <= last.count or position.source_next - last.source_start != grown:
+        return runs
+    counts = runs.counts.copy()
+    counts[-1] = grown
+    return Runs(runs.sources, runs.targets, counts)

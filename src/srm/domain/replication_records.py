@@ -1,17 +1,20 @@
 """Records of the topic ``srm-replication.<SOURCE>.internal``: who copies what, and how far it is.
 
-====================  =============================  =====================================
-key                   written by                     value
-====================  =============================  =====================================
-driver                driver, every second           :class:`DriverHeartbeat`, JSON
-request               whoever asks it to end         :class:`DriverRequest`, JSON
-assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
-slot:<slot>           slot, every second             :class:`SlotReport`, packed
-status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
-notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
-====================  =============================  =====================================
+=========  ====================  =============================  ==================================
+partition  key                   written by                     value
+=========  ====================  =============================  ==================================
+0          driver                driver, every second           :class:`DriverHeartbeat`, JSON
+0          request               whoever asks it to end         :class:`DriverRequest`, JSON
+0          assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
+0          copied:<id>:<id>      driver, with the assignment    :class:`.CopiedTopic`, JSON
+1          slot:<slot>:...       slot, every second             :mod:`.slot_records`, packed
+1          status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
+1          notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
+=========  ====================  =============================  ==================================
 
-All in one partition, so that a reader sees them in one order.
+So a slot, which has to know what it is told, does not read what all the others report. Up to
+version 0.9 all of it was in partition 0, with one record ``slot:<slot>`` (:class:`SlotReport`) of
+each slot; such records are read, and those of partition 1 count where both have a key.
 """
 
 from __future__ import annotations
@@ -24,12 +27,21 @@ from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from typing import Any, Literal, get_args
 
-from srm.domain.map_records import topic_id_bytes, topic_id_text
+from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Position
 from srm.errors import IntegrityError
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
+ASSIGNMENT_PREFIX = b"assignment:"
+SLOT_PREFIX = b"slot:"
+STATUS_PREFIX = b"status:"
+
+COMMANDS = 0
+"""Partition of what the driver says, and of what it is asked."""
+REPORTS = 1
+"""Partition of what slots say."""
+STATE_PARTITIONS = 2
 
 State = Literal["claiming", "copying", "waiting", "stopped"]
 Action = Literal["stop", "restart"]
@@ -39,14 +51,15 @@ _ENTRY = struct.Struct(">16si16sqqqiqh")
 _MORE = struct.Struct(">iBB")
 _MAP_END = struct.Struct(">qqhqq")
 _STRETCH = struct.Struct(">qi")
-_FORMAT = 3
+_OLD_FORMATS = (2, 3)
 
 CopyId = tuple[str, int, str]
 """Source topic id, partition number, target topic id: what a position is about."""
 
 
 @contextmanager
-def _damage(kind: str, value: bytes) -> Iterator[None]:
+def decoding(kind: str, value: bytes) -> Iterator[None]:
+    """Turn whatever damaged bytes lead to into an IntegrityError that shows them."""
     try:
         yield
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -69,17 +82,50 @@ class AssignedPartition:
         return self.topic_id, self.partition, self.target_topic_id
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Incarnation:
+    """One process that is a slot: its ``number`` is larger than all that it found when it started.
+
+    Those of one slot are ordered: the largest one started last. Two that start at the same moment
+    may have the same number; then the ``token``, which is random, decides.
+    """
+
+    number: int
+    token: str
+
+    def __str__(self) -> str:
+        """Show it as it stands in keys: without a colon."""
+        return f"{self.number}-{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> Incarnation:
+        """Read what :meth:`__str__` shows.
+
+        Raises:
+            ValueError: the text is not that.
+        """
+        number, token = text.split("-", 1)
+        if ":" in token:
+            raise ValueError(text)
+        return cls(int(number), token)
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one slot copies from ``generation`` on."""
+    """What one slot copies from ``generation`` on.
+
+    ``incarnation`` is the process that is meant, the last one to start that the driver knows of: an
+    older one that still runs (on an executor that Spark has lost sight of, say) is not.
+    """
 
     slot: str
     generation: int
     partitions: tuple[AssignedPartition, ...]
+    incarnation: Incarnation | None = None
 
     def key(self) -> bytes:
         """Encode the record key."""
-        return f"assignment:{self.slot}".encode()
+        return ASSIGNMENT_PREFIX + self.slot.encode()
 
     def value(self) -> bytes:
         """Encode the record value: each topic once, with the numbers of its partitions."""
@@ -93,7 +139,10 @@ class Assignment:
             }
             for _, (first, *rest) in groupby(self.partitions, _topics_of)
         ]
-        value = {"slot": self.slot, "generation": self.generation, "topics": topics}
+        value: dict[str, Any] = {"slot": self.slot, "generation": self.generation}
+        value["topics"] = topics
+        if self.incarnation is not None:
+            value["incarnation"] = str(self.incarnation)
         return json.dumps(value, separators=(",", ":")).encode()
 
     @classmethod
@@ -103,14 +152,16 @@ class Assignment:
         Raises:
             IntegrityError: the value is not an assignment.
         """
-        with _damage("assignment", value):
+        with decoding("assignment", value):
             raw = json.loads(value)
             partitions = tuple(
                 AssignedPartition(partition=number, **names)
                 for names in raw["topics"]
                 for number in names.pop("partitions")
             )
-            return cls(raw["slot"], raw["generation"], partitions)
+            meant = raw.get("incarnation")
+            incarnation = None if meant is None else Incarnation.parse(meant)
+            return cls(raw["slot"], raw["generation"], partitions, incarnation)
 
 
 def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
@@ -145,8 +196,8 @@ class DriverHeartbeat:
         Raises:
             IntegrityError: the value is not a driver heartbeat.
         """
-        with _damage("driver heartbeat", value):
-            return cls(**_known(cls, value))
+        with decoding("driver heartbeat", value):
+            return cls(**known_fields(cls, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +226,14 @@ class DriverRequest:
         Raises:
             IntegrityError: the value is not a request that this version knows.
         """
-        with _damage("driver request", value):
-            found = cls(**_known(cls, value))
+        with decoding("driver request", value):
+            found = cls(**known_fields(cls, value))
             if found.action not in get_args(Action):
                 raise ValueError(found.action)
             return found
 
 
-def _known(record: type[Any], value: bytes) -> dict[str, Any]:
+def known_fields(record: type[Any], value: bytes) -> dict[str, Any]:
     """Return the fields of a record in JSON; a newer version may have written more of them."""
     names = {field.name for field in fields(record)}
     return {name: found for name, found in json.loads(value).items() if name in names}
@@ -227,35 +278,11 @@ class PartitionPosition:
         """The same as that of the :class:`AssignedPartition`."""
         return self.topic_id, self.partition, self.target_topic_id
 
-    def encode(self) -> bytes:
-        """Encode the entry of a report: at most 255 stretches of the tail, the newest ones."""
-        end, tail = self.map_end, self.tail[-255:]
-        return b"".join(
-            (
-                _ENTRY.pack(
-                    topic_id_bytes(self.topic_id),
-                    self.partition,
-                    topic_id_bytes(self.target_topic_id),
-                    self.position.source_next,
-                    self.position.target_next,
-                    self.position.source_end,
-                    self.source_leader_epoch,
-                    self.producer_id,
-                    self.producer_epoch,
-                ),
-                _MORE.pack(self.target_leader_epoch, end is not None, len(tail)),
-                _MAP_END.pack(end.target_start, *end.owner, end.place, end.index_place)
-                if end
-                else b"",
-                *(_STRETCH.pack(*stretch) for stretch in tail),
-            )
-        )
-
     @classmethod
     def decode_from(
         cls, value: bytes, at: int, report_format: int
     ) -> tuple[PartitionPosition, int]:
-        """Decode the entry at an index; return it with the index after it.
+        """Decode the entry of a report of format 2 or 3; return it with the index after it.
 
         Raises:
             struct.error: the entry is cut short.
@@ -289,40 +316,41 @@ class PartitionPosition:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """Everything a slot copies and how far each partition is; also the slot's sign of life."""
+    """A slot as its records tell it: how far each partition is that it copies.
+
+    ``incarnation`` is the process that started last, whose ``positions`` these are; None for a slot
+    of an earlier version. ``former`` are what other processes of the slot told last, and positions
+    of partitions that the slot copies no more: they count where nobody has told anything newer.
+    """
 
     slot: str
     generation: int
     time_ms: int
     positions: tuple[PartitionPosition, ...]
-
-    def key(self) -> bytes:
-        """Encode the record key."""
-        return f"slot:{self.slot}".encode()
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        head = _REPORT_HEAD.pack(_FORMAT, self.generation, self.time_ms, len(self.positions))
-        return b"".join((head, *(entry.encode() for entry in self.positions)))
+    incarnation: Incarnation | None = None
+    former: tuple[PartitionPosition, ...] = ()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> SlotReport:
-        """Decode a record; format 2 knows neither the target's epoch nor the end of the map.
+        """Decode a record of formats 2 and 3, in which a slot told everything.
+
+        Format 2 knows neither the target's epoch nor the end of the map.
 
         Raises:
             IntegrityError: the bytes are not a report of a format this version knows.
         """
-        with _damage("slot report", value):
+        with decoding("slot report", value):
             version, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
-            if version not in (2, _FORMAT):
+            if version not in _OLD_FORMATS:
                 raise IntegrityError(
-                    f"slot report has format {version}, this version of srm knows {_FORMAT}"
+                    f"slot report has format {version}, this version of srm knows {_OLD_FORMATS}"
                 )
             positions, at = [], _REPORT_HEAD.size
             for _ in range(count):
                 entry, at = PartitionPosition.decode_from(value, at, version)
                 positions.append(entry)
-        return cls(key.decode().removeprefix("slot:"), generation, time_ms, tuple(positions))
+        slot = key.decode().removeprefix(SLOT_PREFIX.decode())
+        return cls(slot, generation, time_ms, tuple(positions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +367,7 @@ class PartitionStatus:
 
     def key(self) -> bytes:
         """Encode the record key."""
-        return f"status:{self.topic}-{self.partition}".encode()
+        return STATUS_PREFIX + f"{self.topic}-{self.partition}".encode()
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -352,5 +380,5 @@ class PartitionStatus:
         Raises:
             IntegrityError: the value is not a status.
         """
-        with _damage("status", value):
+        with decoding("status", value):
             return cls(**json.loads(value))

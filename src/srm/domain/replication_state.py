@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.replication_records import (
+    ASSIGNMENT_PREFIX,
+    SLOT_PREFIX,
+    STATUS_PREFIX,
     AssignedPartition,
     Assignment,
+    Incarnation,
     PartitionStatus,
     SlotReport,
+)
+from srm.domain.slot_records import (
+    PositionGroup,
+    SlotHeartbeat,
+    decode_slot_record,
+    is_current,
 )
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
@@ -72,19 +82,75 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
     Without a report the copy seems to be less far than it is. That delays, it does not mislead.
     """
     assignments: list[Assignment] = []
-    reports: list[SlotReport] = []
     statuses: list[PartitionStatus] = []
     notes: list[PartitionNotes] = []
+    slots = _Slots()
     for key, value in table.items():
         try:
-            if key.startswith(b"assignment:"):
+            if key.startswith(ASSIGNMENT_PREFIX):
                 assignments.append(Assignment.decode(value))
-            elif key.startswith(b"slot:"):
-                reports.append(SlotReport.decode(key, value))
-            elif key.startswith(b"status:"):
+            elif key.startswith(SLOT_PREFIX):
+                slots.add(key, value)
+            elif key.startswith(STATUS_PREFIX):
                 statuses.append(PartitionStatus.decode(value))
             elif key.startswith(KEY_PREFIX):
                 notes.append(PartitionNotes.decode(value))
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
-    return ReplicationState(tuple(assignments), tuple(reports), tuple(statuses), tuple(notes))
+    return ReplicationState(tuple(assignments), slots.reports(), tuple(statuses), tuple(notes))
+
+
+class _Slots:
+    """Puts the records of slots together: one report of each."""
+
+    def __init__(self) -> None:
+        self._old: dict[str, SlotReport] = {}
+        self._heartbeats = defaultdict[str, list[SlotHeartbeat]](list)
+        self._groups = defaultdict[str, list[PositionGroup]](list)
+
+    def add(self, key: bytes, value: bytes) -> None:
+        if not is_current(value):
+            report = SlotReport.decode(key, value)
+            self._old[report.slot] = report
+            return
+        record = decode_slot_record(key, value)
+        if isinstance(record, SlotHeartbeat):
+            self._heartbeats[record.slot].append(record)
+        else:
+            self._groups[record.slot].append(record)
+
+    def reports(self) -> tuple[SlotReport, ...]:
+        names = {*self._old, *self._heartbeats, *self._groups}
+        return tuple(self._report(slot) for slot in sorted(names))
+
+    def _report(self, slot: str) -> SlotReport:
+        old, groups = self._old.get(slot), self._groups[slot]
+        beat = max(self._heartbeats[slot], key=lambda beat: beat.incarnation, default=None)
+        if beat is None and not groups and old is not None:
+            return old
+        newest = beat.incarnation if beat else _newest(groups)
+        current = tuple(
+            entry
+            for group in groups
+            if group.incarnation == newest and not group.left
+            for entry in group.positions
+        )
+        former = tuple(
+            entry
+            for group in groups
+            if group.incarnation != newest or group.left
+            for entry in group.positions
+        )
+        return SlotReport(
+            slot,
+            beat.generation if beat else -1,
+            beat.time_ms if beat else 0,
+            current,
+            newest,
+            former + (old.positions if old else ()),
+        )
+
+
+def _newest(groups: Iterable[PositionGroup]) -> Incarnation | None:
+    known = (group.incarnation for group in groups)
+    return max((found for found in known if found is not None), default=None)

@@ -1,8 +1,7 @@
 """Which report of a partition is the newest: the one rule for everybody who reads slot reports.
 
-A slot repeats in each report also the last positions of partitions that it does not copy any more,
-because whoever takes them over looks for them there. So a partition that has changed its slot is
-reported by several, and the report that came last says nothing about which of them owns it.
+A partition that has changed its slot, or whose slot has started again, is reported by several
+processes, and what came last says nothing about which of them owns it.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from srm.domain.replication_records import CopyId, PartitionPosition, SlotReport
 
 
 def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:
-    """Return what slots report about each copy, one report for each slot."""
+    """Return what slots report about each copy, first what those tell that copy it now."""
     found: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
-    for report in reports:
-        for entry in report.positions:
+    known = list(reports)
+    for entries in (*(r.positions for r in known), *(r.former for r in known)):
+        for entry in entries:
             found[entry.copy_id].append(entry)
     return dict(found)
 
@@ -27,7 +27,8 @@ def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPositio
 
     Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
     expires after a week without a claim, and an idle partition is not claimed at all) say nothing
-    about each other: of those the one that is furthest counts, as both logs only grow.
+    about each other: of those the one that is furthest counts, as both logs only grow. Of equals
+    it is the first one.
     """
     owners: dict[int, PartitionPosition] = {}
     for candidate in candidates:

@@ -34,12 +34,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from srm.domain.amount import amount
+from srm.domain.map_wanted import Wanted
 from srm.domain.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map import Translation as MapAnswer
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
+from srm.errors import NotLoadedError
 
 Direction = Literal["forward", "reverse"]
 State = Literal[
@@ -54,6 +56,7 @@ State = Literal[
 ]
 UNFINISHED: frozenset[State] = frozenset({"not-copied-yet", "map-behind"})
 """States that pass by waiting; what they have of an offset is true, and raises a group only."""
+_UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Losses:
         found = sum(_holes(offset_map, max(a, start), min(b, end)) for a, b in self.ranges)
         if not self.elsewhere:
             return found
-        first = offset_map.runs[0].source_start if offset_map.runs else start
+        first = start if offset_map.first_source is None else offset_map.first_source
         known = offset_map.known_source_end or 0
         holes = _holes(offset_map, max(start, first), min(end, known))
         return found + min(self.elsewhere, max(0, holes - found))
@@ -119,7 +122,8 @@ def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
 class PartitionFacts:
     """What is known of a partition and its copy; read the map first, then the logs.
 
-    A log is None where the partition does not exist. ``damage`` says why the map cannot be used.
+    A log is None where the partition does not exist. ``damage`` says why the map cannot be used,
+    ``gap`` what of it is lost: all the rest can be translated.
     ``transactions`` are those open upstream, as far as they were asked for; ``target`` is the
     alias of the cluster that ``downstream`` is on, for messages.
     """
@@ -134,6 +138,7 @@ class PartitionFacts:
     damage: str = ""
     losses: Losses = field(default_factory=Losses)
     transactions: tuple[OpenTransaction, ...] = ()
+    gap: str = ""
 
     @property
     def original(self) -> TopicPartition:
@@ -147,7 +152,12 @@ class PartitionFacts:
         Then no group has read anything of the original by reading the copy.
         """
         log, position = self.upstream_log, self.offset_map.position
-        if self.direction == "forward" or self.damage or self.offset_map.runs:
+        if (
+            self.direction == "forward"
+            or self.damage
+            or self.gap
+            or self.offset_map.first_source is not None
+        ):
             return False
         if log is None or log.end == 0:
             return True
@@ -157,7 +167,8 @@ class PartitionFacts:
         """Count records in [start, end) of the upstream log.
 
         Of an original, offsets that the map does not reach count as records; a copy holds copied
-        records only, so that the markers of its claims never count.
+        records only, so that the markers of its claims never count. Where a part of the map is
+        lost, all offsets count.
         """
         return self._count(start, end, original=self.direction == "forward")
 
@@ -166,10 +177,13 @@ class PartitionFacts:
         return self._count(start, end, original=self.direction == "reverse")
 
     def _count(self, start: int, end: int, *, original: bool) -> int:
-        if not original:
-            return self.offset_map.records_between(start, end)
-        unknown = max(0, end - max(start, self.offset_map.known_source_end or 0))
-        return self.offset_map.source_records_between(start, end) + unknown
+        try:
+            if not original:
+                return self.offset_map.records_between(start, end)
+            unknown = max(0, end - max(start, self.offset_map.known_source_end or 0))
+            return self.offset_map.source_records_between(start, end) + unknown
+        except NotLoadedError:
+            return max(0, end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +216,23 @@ class Translation:
         return self.dropped + self.refused + self.uncopied
 
 
+def wanted_of(
+    direction: Direction,
+    upstream: Iterable[int | None],
+    downstream: Iterable[int | None] = (),
+) -> Wanted:
+    """Return what has to be loaded of the original's map to translate offsets.
+
+    Args:
+        direction: of the translation.
+        upstream: the offsets, and the first one that the upstream log holds.
+        downstream: the first offset that the downstream log holds, and others to count from or to.
+    """
+    if direction == "forward":
+        return Wanted.of(upstream, downstream)
+    return Wanted.of(downstream, upstream)
+
+
 def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     """Translate one offset, None where nothing is committed."""
     own, log = facts.upstream_log, facts.downstream_log
@@ -217,7 +248,17 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     if log is None:
         where = f"{facts.downstream} does not exist on {facts.target}"
         return Translation("no-target", reason=where)
-    return _through_map(facts, log, offset)
+    try:
+        found = _through_map(facts, log, offset)
+    except NotLoadedError as error:
+        return _in_gap(facts, str(error))
+    # What the map does not reach is in the part that is lost, not still to be copied.
+    return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
+
+
+def _in_gap(facts: PartitionFacts, otherwise: str) -> Translation:
+    why = f"a part of the offset map of {facts.original} cannot be used: {facts.gap or otherwise}"
+    return Translation("damaged-map", reason=why)
 
 
 def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
@@ -274,6 +315,8 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
     count = known.records_between if forward else known.source_records_between
     dropped = count(first, log.start)
     refused, uncopied = _never_copied(facts, start)
+    if offset >= log.start and not (dropped or refused or uncopied):
+        return found
     parts = (
         found.reason,
         f"{amount(dropped, 'record')} already deleted by retention" if dropped else "",
@@ -295,7 +338,7 @@ def _never_copied(facts: PartitionFacts, start: int) -> tuple[int, int]:
     if facts.direction == "reverse":
         return 0, 0  # the group reads the original itself
     refused = facts.losses.count(facts.offset_map, start)
-    if not facts.offset_map.runs:
+    first = facts.offset_map.first_source
+    if first is None:
         return refused, 0
-    first = facts.offset_map.runs[0].source_start
     return refused, max(0, first - start - facts.losses.count(facts.offset_map, start, first))

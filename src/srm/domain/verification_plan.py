@@ -68,7 +68,7 @@ def plan_partition(
 
     Args:
         names: source topic, partition and remote topic.
-        offset_map: the partition's map.
+        offset_map: the partition's map, loaded from the start of the source's log on.
         source_log: bounds of the source's log, read after the map.
         target_log: bounds of the target's log, read after the map.
         target_end_before: last stable offset of the target, read before the map.
@@ -82,7 +82,8 @@ def plan_partition(
     if position is None and source_log.start < source_log.end:
         return None
     source_end = source_log.end if position is None else max(position, source_log.start)
-    runs = offset_map.runs
+    runs = offset_map.known_runs
+    first = offset_map.first
     target_end = offset_map.known_target_end or target_log.start
     if source_end >= source_log.end:
         target_end = max(target_end, target_end_before)
@@ -90,7 +91,7 @@ def plan_partition(
     if runs and runs[0].target_start < target_log.start:
         source_start = max(source_start, _source_boundary(runs, target_log.start, source_end))
     target_start = target_log.start
-    if runs and (runs[0].source_start < source_start or runs[0].target_start < target_log.start):
+    if first is not None and (first[0] < source_start or first[1] < target_log.start):
         target_start = target_boundary(runs, source_start, target_end)
     topic, partition, remote_topic = names
     return RangePlan(

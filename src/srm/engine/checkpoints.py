@@ -1,14 +1,14 @@
 """Compute and emit a flow's checkpoints: one bounded run over its groups.
 
-Everything is fetched first (commits, then maps, then logs: so a map is never older than the
-commits it translates), the rest is :mod:`srm.domain.checkpoints`. A group that cannot be read is
-reported and does not hide the others.
+Everything is fetched first (commits, then maps around them, then logs: so a map is never older
+than the commits it translates), the rest is :mod:`srm.domain.checkpoints`. A group that cannot be
+read is reported and does not hide the others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Direction, PartitionFacts
 from srm.engine.compacted import ensure_compacted
 from srm.engine.group_listing import selected_groups
-from srm.engine.partition_facts import logs_of, partition_facts
-from srm.engine.ports import Cluster, FlowContext, FlowMaps, MapReader
+from srm.engine.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
+from srm.engine.ports import Cluster, FlowContext
 from srm.errors import SrmError, UnavailableError
 
 logger = logging.getLogger(__name__)
@@ -207,20 +207,28 @@ def _not_selected(group: str, flow: Flow) -> str:
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:
     """Fetch the maps and logs of all partitions that will be asked for."""
-    chosen: dict[Direction, set[TopicPartition]] = {"forward": set(), "reverse": set()}
-    for partition in {partition for offsets in commits for partition in offsets}:
-        if (direction := selection.direction(partition.topic)) is not None:
-            chosen[direction].add(partition)
-    readers = {"forward": context.maps, "reverse": context.reverse_maps}
-    maps = {
-        direction: _load(
-            readers[direction], {selection.mapped_topic(p.topic, direction) for p in partitions}
-        )
-        for direction, partitions in chosen.items()
+    offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+    for committed in commits:
+        for partition, offset in committed.items():
+            offsets[partition].add(offset)
+    chosen: dict[TopicPartition, Direction] = {
+        partition: direction
+        for partition in offsets
+        if (direction := selection.direction(partition.topic)) is not None
     }
-    upstream = logs_of(context.source, chosen["forward"] | chosen["reverse"])
-    counterparts = {selection.downstream(p, d) for d, places in chosen.items() for p in places}
-    downstream = logs_of(context.target, counterparts)
+    counterparts = {p: selection.downstream(p, direction) for p, direction in chosen.items()}
+    starts = starts_of(context.source, chosen)
+    target_starts = starts_of(context.target, set(counterparts.values()))
+    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    for p, direction in chosen.items():
+        sides = (p, starts), (counterparts[p], target_starts)
+        wanted[direction].add(direction, *sides, offsets[p])
+    maps = {
+        "forward": wanted["forward"].load(context.maps),
+        "reverse": wanted["reverse"].load(context.reverse_maps),
+    }
+    upstream = logs_of(context.source, chosen, starts)
+    downstream = logs_of(context.target, set(counterparts.values()), target_starts)
 
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
@@ -228,7 +236,3 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
         return partition_facts(maps[direction], direction, *sides, selection.flow.target)
 
     return facts_of
-
-
-def _load(reader: MapReader, topics: Collection[str]) -> FlowMaps:
-    return reader.load(topics) if topics else FlowMaps({})

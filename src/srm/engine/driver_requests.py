@@ -88,7 +88,7 @@ def ask(
     Raises:
         SrmError: a target does not answer or refuses the record.
     """
-    known = {flow: topic for flow, topic in topics.items() if topic.read()}
+    known = {flow: topic for flow, topic in topics.items() if topic.read_commands()}
     began = clock()
     watch = Watch.over(known, began).after(look(known), began)
     request = request_end(known, action, by, now_ms)

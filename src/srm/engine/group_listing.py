@@ -14,6 +14,7 @@ from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.filters import NameFilter
+from srm.domain.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, GroupKind
 
@@ -63,7 +64,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     interval = config.refresh_groups_interval
     patterns = (*config.groups, "", *config.groups_exclude)
     topic = internal_topics.replication(config.flow.source)
-    table = context.target.compacted(topic)
+    table = context.target.compacted(topic, COMMANDS)
     known = GroupListing.decode(table.read().get(GROUPS_KEY)) if interval else None
     if known is not None and interval is not None and known.patterns == patterns:
         age_ms = now_ms - known.time_ms
@@ -72,7 +73,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     groups = _listed(context, NameFilter(config.groups, config.groups_exclude))
     if remember and interval is not None:
         own = config.internal_replication_factor
-        ensure_compacted(context.target, topic, replication_factor=own)
+        ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
         table.write({GROUPS_KEY: GroupListing(now_ms, patterns, groups).value()})
         _logger.info("%s: %d groups are known for the next %s", config.flow, len(groups), interval)
     return groups

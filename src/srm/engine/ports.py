@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from srm.config.model import FlowConfig
+from srm.domain.map_wanted import WantedOffsets
 from srm.domain.offset_map import OffsetMap
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus, SlotReport
@@ -85,6 +86,10 @@ class Stamped:
     by_broker: bool = False
 
 
+Row = tuple[bytes, bytes | None]
+"""Key and value of a record; None is a tombstone."""
+
+
 class CompactedTopic(Protocol):
     """One compacted topic as a table."""
 
@@ -101,6 +106,25 @@ class CompactedTopic(Protocol):
 
         A tombstone ends a row: what was before it is not returned. Records of transactions that
         are open, or were aborted, are not seen by any read.
+        """
+        ...
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records up to the end at call time: offset, key, and value (None: tombstone).
+
+        In the order of the log, and without keeping them; what breaks off begins again, so a record
+        may be shown twice. No topic has none.
+        """
+        ...
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets, scattered ones too, at little cost.
+
+        An offset where none stands (compacted away, not written yet, a marker's) is left out, as
+        all are while the topic does not exist.
+
+        Raises:
+            IntegrityError: the log is damaged there.
         """
         ...
 
@@ -294,7 +318,8 @@ class FlowMaps:
     """The offset maps of one flow, by partition of the source topic.
 
     A partition whose map cannot be trusted is not in ``maps`` but, with the reason, in ``errors``.
-    ``notes`` are those that slots keep of what they could not copy.
+    ``gaps`` say of maps what of them is lost: only what is in it cannot be translated. ``notes``
+    are those that slots keep of what they could not copy.
     """
 
     maps: Mapping[TopicPartition, OffsetMap]
@@ -302,6 +327,7 @@ class FlowMaps:
     statuses: Mapping[TopicPartition, PartitionStatus] | None = None
     errors: Mapping[TopicPartition, str] = field(default_factory=dict)
     notes: Mapping[TopicPartition, tuple[PartitionNotes, ...]] = field(default_factory=dict)
+    gaps: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def get(self, partition: TopicPartition) -> OffsetMap:
         """Return the map of one source partition, an empty one where nothing is known."""
@@ -311,8 +337,15 @@ class FlowMaps:
 class MapReader(Protocol):
     """Reads the offset maps that a flow's replicator keeps on its target."""
 
-    def load(self, topics: Collection[str]) -> FlowMaps:
-        """Load the maps of the given source topics (current topic ids only)."""
+    def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
+        """Load the maps of the given source topics (current topic ids only).
+
+        Args:
+            topics: whose positions, statuses and notes are wanted.
+            wanted: the offsets that the maps will be asked for, by source partition; others may
+                raise NotLoadedError. Of partitions that it does not name, maps hold no more than
+                the position. Without it the maps are loaded whole.
+        """
         ...
 
 

@@ -60,7 +60,7 @@ class TopicStatus:
 
     Attributes:
         partitions: partitions on the source; ``reported`` of them have a known position.
-        copied: records the map knows of (retention on both sides drops old ones).
+        copied: offsets of the remote topic that the copy has filled and its log still holds.
         remaining: source offsets not passed yet in the reported partitions.
         reason: why it is stopped or waiting, or what was lost.
     """
@@ -115,9 +115,12 @@ def flow_status(context: FlowContext) -> FlowStatus:
     config, now_ms = context.config, context.now_ms()
     source_topics = context.source.topics()
     selected = selected_topics(source_topics, config)
-    maps = context.maps.load(selected)
+    maps = context.maps.load(selected, {})  # the positions: the maps themselves are not read
     ends = context.source.log_ends(_partitions(source_topics, selected)) if selected else {}
     target_topics = context.target.topics()
+    remotes = [config.policy.format_remote_topic(config.flow.source, name) for name in selected]
+    copies = _partitions(target_topics, [name for name in remotes if name in target_topics])
+    copy_starts = context.target.log_starts(copies) if copies else {}
     topics = tuple(
         topic_status(
             source_topics[name],
@@ -125,6 +128,7 @@ def flow_status(context: FlowContext) -> FlowStatus:
             target_topics,
             maps,
             ends,
+            copy_starts,
         )
         for name in selected
     )
@@ -152,18 +156,20 @@ def topic_status(
     target_topics: Collection[str],
     maps: FlowMaps,
     ends: Mapping[TopicPartition, int],
+    copy_starts: Mapping[TopicPartition, int],
 ) -> TopicStatus:
-    """Sum up one topic from its maps, statuses and log ends; pure."""
+    """Sum up one topic from its positions, statuses, log ends and its copy's log starts; pure."""
     copied = remaining = reported = 0
     states = Counter[str]()
     reasons: dict[str, None] = {}
     for number in range(topic.partitions):
         partition = TopicPartition(topic.name, number)
-        offsets = maps.get(partition)
-        copied += sum(run.count for run in offsets.runs)
-        if offsets.position is not None:
+        position = maps.get(partition).position
+        if position is not None:
             reported += 1
-            remaining += max(0, ends.get(partition, 0) - offsets.position.source_next)
+            remaining += max(0, ends.get(partition, 0) - position.source_next)
+            start = copy_starts.get(TopicPartition(remote, number), position.target_next)
+            copied += max(0, position.target_next - start)
         status = (maps.statuses or {}).get(partition)
         states[status.state if status else "copying"] += 1
         if reason := maps.errors.get(partition) or _reason(status):
@@ -262,7 +268,7 @@ def _topic_state(states: Mapping[str, int], remaining: int, *, all_reported: boo
 
 
 def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
-    records = state_topic(context).read()
+    records = state_topic(context).read_commands()
     value = records.get(DRIVER_KEY)
     if value is None:
         return None, {}

@@ -7,28 +7,29 @@ asking a driver to end is :mod:`srm.engine.driver_requests`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from srm.domain import internal_topics
 from srm.domain.amount import amount
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
     DriverHeartbeat,
     DriverRequest,
-    PartitionStatus,
-    SlotReport,
 )
+from srm.domain.replication_state import decode_state
 from srm.domain.silence import LOOK_S, LOST_S, SILENT_S, STARTUP_S
 from srm.domain.topics import Flow
-from srm.engine.ports import Cluster, CompactedTopic, FlowContext
+from srm.engine.ports import Cluster, FlowContext
+from srm.engine.state_topic import StateTable, StateTopic
 from srm.errors import IntegrityError, UnavailableError
 
 KEPT_REASONS: Final = 20
+_logger = logging.getLogger(__name__)
 
-StateTopics = Mapping[Flow, CompactedTopic]
+StateTopics = Mapping[Flow, StateTable]
 Verdict = Literal["starting", "running", "ended", "lost"]
 NextStep = Literal["look", "start", "supervise", "stay-stopped"]
 
@@ -100,25 +101,13 @@ Signs = Mapping[Flow, FlowSigns | None]
 
 
 def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
-    """Interpret the current records of a flow's state topic.
-
-    Raises:
-        IntegrityError: a record is damaged.
-    """
-    driver = DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
+    """Interpret the current records of a flow's state topic; damaged ones are passed over."""
+    driver = read_driver(records)
     # Reports that are older than this belong to slots of an earlier application.
     oldest = driver.time_ms - SILENT_S * 1000 if driver else 0
-    reports = [
-        report
-        for key, value in records.items()
-        if key.startswith(b"slot:") and (report := SlotReport.decode(key, value)).time_ms >= oldest
-    ]
+    state = decode_state(records)
+    reports = [report for report in state.reports if report.time_ms >= oldest]
     positions = [entry.position for report in reports for entry in report.positions]
-    statuses = (
-        PartitionStatus.decode(value)
-        for key, value in records.items()
-        if key.startswith(b"status:")
-    )
     return FlowSigns(
         flow=str(flow),
         driver=driver,
@@ -128,10 +117,19 @@ def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
         remaining=sum(max(0, p.source_end - p.source_next) for p in positions),
         stopped=tuple(
             f"{status.topic}-{status.partition}: {status.reason}"
-            for status in statuses
+            for status in state.statuses
             if status.state == "stopped"
         ),
     )
+
+
+def read_driver(records: Mapping[bytes, bytes]) -> DriverHeartbeat | None:
+    """Return the last heartbeat of a driver; a damaged one is none, the next one replaces it."""
+    try:
+        return DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
+    except IntegrityError as error:
+        _logger.warning("passed over: %s", error)
+        return None
 
 
 def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
@@ -142,14 +140,14 @@ def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
         return None
 
 
-def state_topic(context: FlowContext) -> CompactedTopic:
+def state_topic(context: FlowContext) -> StateTable:
     """Return the state topic of a flow."""
     return topic_on(context.target, context.config.flow)
 
 
-def topic_on(target: Cluster, flow: Flow) -> CompactedTopic:
+def topic_on(target: Cluster, flow: Flow) -> StateTable:
     """Return the state topic of a flow, on its target."""
-    return target.compacted(internal_topics.replication(flow.source))
+    return StateTopic(target, flow.source)
 
 
 def standing_request(context: FlowContext) -> str:
@@ -158,7 +156,7 @@ def standing_request(context: FlowContext) -> str:
     An application notes it when it starts, before anything that takes long: a request that comes
     while it starts is meant for it.
     """
-    request = read_request(state_topic(context).read())
+    request = read_request(state_topic(context).read_commands())
     return request.request if request else ""
 
 

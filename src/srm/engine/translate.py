@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from srm.domain import translation
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import UNKNOWN_LOG, Direction
-from srm.engine.partition_facts import Logs, logs_of, partition_facts
-from srm.engine.ports import Cluster, FlowContext, FlowMaps
+from srm.engine.partition_facts import (
+    Logs,
+    Starts,
+    WantedMaps,
+    logs_of,
+    partition_facts,
+    starts_of,
+)
+from srm.engine.ports import Cluster, FlowContext, MapReader
 from srm.errors import UnavailableError, UsageError
 
 
@@ -59,8 +66,7 @@ def translate(
     remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)
     places = partition, TopicPartition(remote, partition.partition)
     sides = context.source, context.target
-    maps = context.maps.load([partition.topic])
-    return _answer(context.config.flow, maps, "forward", sides, places, offset)
+    return _answer(context.config.flow, context.maps, "forward", sides, places, offset)
 
 
 def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> Translation:
@@ -70,23 +76,27 @@ def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> T
     if origin == flow.target:
         sides = context.source, context.target
         places = partition, TopicPartition(upstream, number)
-        maps = context.reverse_maps.load([upstream])
-        return _answer(flow, maps, "reverse", sides, places, offset)
+        return _answer(flow, context.reverse_maps, "reverse", sides, places, offset)
     topic = upstream if origin == flow.source else partition.topic
     remote = TopicPartition(policy.format_remote_topic(flow.source, topic), number)
     sides, places = (context.target, context.source), (remote, TopicPartition(topic, number))
-    return _answer(flow, context.maps.load([topic]), "reverse", sides, places, offset)
+    return _answer(flow, context.maps, "reverse", sides, places, offset)
 
 
 def _answer(
     flow: Flow,
-    maps: FlowMaps,
+    reader: MapReader,
     direction: Direction,
     sides: tuple[Cluster, Cluster],
     places: tuple[TopicPartition, TopicPartition],
     offset: int,
 ) -> Translation:
-    (upstream, unread), (downstream, unseen) = map(_logs, sides, places)
+    (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
+    wanted = WantedMaps()
+    wanted.add(direction, (places[0], own_start), (places[1], other_start), [offset])
+    maps = wanted.load(reader)
+    upstream, unread = _logs(sides[0], places[0], own_start, unread)
+    downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
     facts = partition_facts(
         maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
     )
@@ -106,9 +116,25 @@ def _answer(
     )
 
 
-def _logs(cluster: Cluster, partition: TopicPartition) -> tuple[Logs, str]:
-    """Look at a partition's log; a cluster that is away is no obstacle, but is mentioned."""
+def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:
+    """Return where a partition's log starts; a cluster that is away is no obstacle."""
     try:
-        return logs_of(cluster, [partition]), ""
+        return starts_of(cluster, [partition]), ""
     except UnavailableError as error:
-        return {partition: UNKNOWN_LOG}, f"not compared with the log of {partition}: {error}"
+        return {}, _unseen(partition, error)
+
+
+def _logs(
+    cluster: Cluster, partition: TopicPartition, starts: Starts, unseen: str
+) -> tuple[Logs, str]:
+    """Look at a partition's log, unless its cluster is away, which is mentioned."""
+    if unseen:
+        return {partition: UNKNOWN_LOG}, unseen
+    try:
+        return logs_of(cluster, [partition], starts), ""
+    except UnavailableError as error:
+        return {partition: UNKNOWN_LOG}, _unseen(partition, error)
+
+
+def _unseen(partition: TopicPartition, error: UnavailableError) -> str:
+    return f"not compared with the log of {partition}: {error}"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from srm.domain import internal_topics
+from srm.domain.map_wanted import Wanted
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary
 from srm.domain.verification_plan import LogBounds, RangePlan, newest, plan_partition
 from srm.engine.ports import Cluster, FlowContext, FlowMaps, TopicDescription
 from srm.engine.topic_sync import selected_topics
 from srm.errors import NotFoundError
+
+_FAR: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,9 @@ def _observe(
 ) -> _Observed:
     copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
     before = context.target.log_ends(copies)
-    maps = context.maps.load(tuple(remotes))
+    starts = context.source.log_starts(partitions)
+    wanted = {p: Wanted(source_ranges=((start, _FAR),)) for p, start in starts.items()}
+    maps = context.maps.load(tuple(remotes), wanted)
     target_topics = context.target.topics()
     existing = [name for name in remotes.values() if name in target_topics]
     return _Observed(
@@ -129,8 +135,9 @@ def _plan_one(
 ) -> RangePlan | PartitionVerification:
     names = (partition.topic, partition.partition, remote_topic)
     copy = TopicPartition(remote_topic, partition.partition)
-    if partition in observed.maps.errors:
-        reason = f"the offset map cannot be used: {observed.maps.errors[partition]}"
+    damage = observed.maps.errors.get(partition) or observed.maps.gaps.get(partition)
+    if damage:
+        reason = f"the offset map cannot be used: {damage}"
         return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
     reason = ""
     if partition not in observed.source_logs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -19,10 +19,12 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.engine.ports import Stamped
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.clients import Clients
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.places import records_at
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES, describe
@@ -57,6 +59,20 @@ class KafkaCompactedTopic:
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
         """Return all values of each key that the log still holds, oldest first."""
         return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records up to the end at call time, in order, and keep none."""
+
+        def show(message: Message) -> None:
+            key = message.key()
+            if key is not None:
+                visit(int(message.offset()), key, message.value())
+
+        self._each(show)
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets; where none stands it is left out."""
+        return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
@@ -116,15 +132,24 @@ class KafkaCompactedTopic:
 
     def _rows(self, most: int | None) -> _Rows:
         """Read the latest values of each key, ``most`` of them."""
-        doing = f"reading {self._topic}-{self._partition}"
-        with self._clients.reader_lock:
-            return self._clients.call(
-                doing,
-                lambda timeout_s: self._read(timeout_s, most),
-                on_topic("Read", self._topic),
-            )
+        table: _Rows = {}
+        self._each(lambda message: _apply(table, message, most), table.clear)
+        return table
 
-    def _read(self, timeout_s: float, most: int | None) -> _Rows:
+    def _each(
+        self, visit: Callable[[Message], None], begin: Callable[[], None] = lambda: None
+    ) -> None:
+        """Show all records; a try that begins again shows them again, after ``begin``."""
+        doing = f"reading {self._topic}-{self._partition}"
+
+        def read(timeout_s: float) -> None:
+            begin()
+            self._read(timeout_s, visit)
+
+        with self._clients.reader_lock:
+            self._clients.call(doing, read, on_topic("Read", self._topic))
+
+    def _read(self, timeout_s: float, visit: Callable[[Message], None]) -> None:
         reader = self._clients.reader()
         partition = KafkaTopicPartition(self._topic, self._partition)
         try:
@@ -134,19 +159,18 @@ class KafkaCompactedTopic:
                 self._clients.discard_reader()  # it may be stranded
                 raise
             self._require_absent()
-            return {}
+            return
         if start >= end:
-            return {}
+            return
         partition.offset = start
         reader.assign([partition])
         try:
-            return self._table(reader, end, most)
+            self._read_up_to(reader, end, visit)
         finally:
             with suppress(RuntimeError):  # it was closed
                 reader.unassign()
 
-    def _table(self, reader: Consumer, end: int, most: int | None) -> _Rows:
-        table: _Rows = {}
+    def _read_up_to(self, reader: Consumer, end: int, visit: Callable[[Message], None]) -> None:
         progress = time.monotonic()
         while True:
             messages = drain(reader, _POLL_S)
@@ -154,9 +178,9 @@ class KafkaCompactedTopic:
                 offset = position_after(message, self._clients.where(f"reading {self._topic}"))
                 if message.error() is None:
                     progress = time.monotonic()
-                    _apply(table, message, most)
+                    visit(message)
                 if offset is not None and offset >= end:
-                    return table
+                    return
             if time.monotonic() - progress > self._clients.timeout_s:
                 self._clients.discard_reader()
                 raise UnavailableError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from confluent_kafka import (
@@ -17,10 +17,13 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain import internal_topics
+from srm.domain.replication_records import COMMANDS, STATE_PARTITIONS
+from srm.domain.superseded import CopiedTopic
 from srm.domain.topics import Flow
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.errors import kafka_errors, translate
+from srm.kafka.map_cleaner import KafkaMapCleaner
 from srm.kafka.polling import drain, position_after
 from srm.kafka.rights import on_topic, on_transactional_id
 from srm.replication.driver.driver_log import LogRecord
@@ -80,21 +83,31 @@ class KafkaDriverLog:
         consumer = Consumer(props, logger=ClientLog())
         self._consumer = consumer
         with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
-            state = KafkaTopicPartition(self._topic, 0, OFFSET_BEGINNING)
-            _, end = consumer.get_watermark_offsets(state, self._timeout_s, cached=False)
-            consumer.assign([state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
-        latest: dict[bytes, LogRecord] = {}
+            state = [
+                KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
+                for number in range(STATE_PARTITIONS)
+            ]
+            ends = {
+                at.partition: consumer.get_watermark_offsets(at, self._timeout_s, cached=False)[1]
+                for at in state
+            }
+            consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
+        latest: dict[tuple[int, bytes], LogRecord] = {}
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             for message in drain(consumer, _SLICE_S):
                 position = position_after(message, self._reading)
                 if message.topic() != self._topic:
                     continue
+                number = message.partition() or 0
                 if message.error() is None:
                     record = _record(message)
-                    latest[record.key] = record
-                if position is not None and position >= end:
-                    return [record for record in latest.values() if record.value is not None]
+                    latest[number, record.key] = record
+                if position is not None and position >= ends.get(number, 0):
+                    ends.pop(number, None)
+            if not ends:
+                found = (record for record in latest.values() if record.value is not None)
+                return sorted(found, key=lambda record: record.partition)
         raise UnavailableError(f"{self._reading}: the end is not reached in time; retry")
 
     def fence(self) -> None:
@@ -132,7 +145,11 @@ class KafkaDriverLog:
                 records.append(_record(message))
         return records
 
-    def publish(self, records: Mapping[bytes, bytes]) -> None:
+    def publish(
+        self,
+        records: Mapping[bytes, bytes],
+        deletions: Collection[tuple[int, bytes]] = (),
+    ) -> None:
         """Write all records in one transaction.
 
         Raises:
@@ -145,11 +162,18 @@ class KafkaDriverLog:
         try:
             producer.begin_transaction()
             for key, value in records.items():
-                producer.produce(self._topic, value, key, partition=0)
+                producer.produce(self._topic, value, key, partition=COMMANDS)
+            for partition, key in deletions:
+                producer.produce(self._topic, None, key, partition=partition)
             producer.commit_transaction(self._timeout_s)
         except KafkaException as error:
             self._drop_producer()
             raise self._failure(error, "writing") from error
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete all that the map topic holds of topics; with clients of its own."""
+        cleaner = KafkaMapCleaner(self._flow, self._consumer_props, self._producer_props)
+        cleaner.clear(topics)
 
     def close(self) -> None:
         """Close both clients."""
@@ -186,4 +210,5 @@ class KafkaDriverLog:
 
 
 def _record(message: Message) -> LogRecord:
-    return LogRecord(message.topic() or "", message.key() or b"", message.value())
+    key, partition = message.key() or b"", message.partition() or 0
+    return LogRecord(message.topic() or "", key, message.value(), partition)

@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
-from srm.domain.replication_state import decode_state
-from srm.domain.topics import Flow
-from srm.engine.map_assembly import assemble, newest_topic_ids
+from srm.domain.map_wanted import ALL_RUNS, Wanted, WantedOffsets
+from srm.domain.map_window import (
+    LoadedMap,
+    Need,
+    StaleIndexError,
+    Steps,
+    load,
+    unread,
+)
+from srm.domain.offset_map import OffsetMap
+from srm.domain.replication_records import PartitionPosition
+from srm.domain.replication_state import ReplicationState, decode_state
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.map_assembly import (
+    flow_maps,
+    maps_of_blocks,
+    newest_copies,
+    newest_topic_ids,
+    owner_of,
+)
+from srm.engine.map_places import MapPlaces
 from srm.engine.ports import Cluster, FlowMaps, TopicDescription
-from srm.errors import UnavailableError
+from srm.engine.state_topic import StateTopic
+from srm.errors import IntegrityError, UnavailableError
 
 _SOURCE_RETRY_S: Final = 30.0
+_KEPT_MAPS: Final = 4096
 _logger = logging.getLogger(__name__)
 
 
 class KafkaMapReader:
     """Loads offset maps (implements the engine's MapReader); works over any Cluster.
+
+    Keep one for as long as you look: what it has read of the map topic it does not read again.
+    For one thread.
 
     Args:
         cluster_with_records: the flow's target, which holds the state topics.
@@ -34,24 +59,43 @@ class KafkaMapReader:
         self._source = source_cluster
         self._flow = flow
         self._source_asked_again_at = 0.0
+        self._topic = internal_topics.offset_map(flow.source)
+        self._topic_id = ""
+        self._begin_anew()
 
-    def load(self, topics: Collection[str]) -> FlowMaps:
+    def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
         """Load the maps of the given source topics, as they are now on both sides."""
-        wanted = frozenset(topics)
+        names = frozenset(topics)
         source = self._source_topics()
-        target_ids = {found.topic_id for found in self._target.topics().values()}
+        on_target = self._target.topics()
+        target_ids = {found.topic_id for found in on_target.values()}
+        map_topic = on_target.get(self._topic)
+        if map_topic is None or map_topic.topic_id != self._topic_id:
+            self._topic_id = map_topic.topic_id if map_topic else ""
+            self._begin_anew()
         # The state comes first: a position never speaks of runs that the blocks do not have yet.
-        state = decode_state(
-            self._target.compacted(internal_topics.replication(self._flow.source)).read()
+        state = self._state()
+        ids = self._topic_ids(names, source, state, target_ids)
+        look = _Look(source, names, wanted)
+        copies = newest_copies(ids, target_ids, state)
+        look.choose_unreported(copies)
+        stale = self._look(look, copies, search=False)
+        if stale:
+            # Most likely written again since that report, and the log was cleaned: look once more.
+            state = self._state()
+            copies = newest_copies(ids, target_ids, state)
+            look.whole |= stale - copies.keys()
+            self._look(look, {p: copies[p] for p in stale if p in copies}, search=True)
+        maps, errors = maps_of_blocks(
+            ids,
+            target_ids,
+            {p: copies[p] for p in look.whole if p in copies},
+            self._blocks(look, ids),
         )
-        if source is None:
-            blocks = self._blocks(range(MAP_PARTITIONS))
-            ids = newest_topic_ids(wanted, state, blocks, target_ids)
-        else:
-            current = [source[name] for name in wanted if name in source]
-            ids = {found.name: found.topic_id for found in current}
-            blocks = self._blocks(_map_partitions(current))
-        return assemble(ids, target_ids, state, blocks)
+        return flow_maps(ids, state, look.maps | maps, look.errors | errors, look.gaps)
+
+    def _state(self) -> ReplicationState:
+        return decode_state(StateTopic(self._target, self._flow.source).read())
 
     def _source_topics(self) -> Mapping[str, TopicDescription] | None:
         """Describe the source's topics; None while it does not answer.
@@ -67,13 +111,189 @@ class KafkaMapReader:
             self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
             return None
 
-    def _blocks(self, partitions: Collection[int]) -> dict[bytes, bytes]:
-        topic = internal_topics.offset_map(self._flow.source)
+    def _topic_ids(
+        self,
+        names: frozenset[str],
+        source: Mapping[str, TopicDescription] | None,
+        state: ReplicationState,
+        target_ids: Collection[str],
+    ) -> dict[str, str]:
+        if source is not None:
+            return {name: source[name].topic_id for name in names if name in source}
         blocks: dict[bytes, bytes] = {}
-        for partition in sorted(partitions):
-            blocks.update(self._target.compacted(topic, partition).read())
+        if names - {entry.topic for _, entry in state.assigned().values()}:
+            for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
+                blocks |= self._places.blocks(number, lambda key: owner_of(key) is not None)
+        return newest_topic_ids(names, state, blocks, target_ids)
+
+    def _begin_anew(self) -> None:
+        self._places = MapPlaces(lambda number: self._target.compacted(self._topic, number))
+        self._kept: dict[TopicPartition, _Kept] = {}
+
+    # ----- by places
+
+    def _look(
+        self, look: _Look, copies: Mapping[TopicPartition, PartitionPosition], *, search: bool
+    ) -> set[TopicPartition]:
+        """Load what the newest reports reach; return the partitions with places that are stale.
+
+        With ``search`` what is not in its place is looked for, and if it is nowhere, it is lost.
+        """
+        waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
+        for partition, entry in look.choose(copies):
+            kept = self._kept.get(partition)
+            wanted = look.wanted_of(partition)
+            if kept is not None and kept.answers(entry, wanted):
+                look.take(partition, kept.found)
+            elif entry.map_end is not None:
+                steps = load(entry.copy_id, entry.map_end, entry.position, wanted)
+                waiting[partition] = steps, next(steps)
+        stale: set[TopicPartition] = set()
+        while waiting:
+            answers = self._answers(waiting, search=search)
+            going, waiting = waiting, {}
+            for partition, (steps, needs) in going.items():
+                if not search and not answers.keys() >= set(needs):
+                    stale.add(partition)
+                    continue
+                try:
+                    waiting[partition] = steps, steps.send({n: answers.get(n) for n in needs})
+                except StopIteration as end:
+                    look.take(partition, end.value)
+                    self._keep(partition, copies[partition], look.wanted_of(partition), end.value)
+                except StaleIndexError:
+                    look.whole.add(partition)
+                except IntegrityError as error:
+                    look.errors[partition] = str(error)
+        return stale
+
+    def _answers(
+        self, waiting: Mapping[TopicPartition, tuple[Steps, list[Need]]], *, search: bool
+    ) -> dict[Need, tuple[bytes, bytes]]:
+        """Read what all of them need next, of each partition of the map topic together."""
+        needs: dict[int, list[Need]] = defaultdict(list)
+        for partition, (_, wanted) in waiting.items():
+            needs[map_partition(*partition)] += wanted
+        found: dict[Need, tuple[bytes, bytes]] = {}
+        for number, wanted in needs.items():
+            found |= self._places.read(number, wanted)
+            missing = [need for need in wanted if need not in found]
+            if missing and search:
+                found |= self._places.search(number, missing)
+        return found
+
+    def _keep(
+        self,
+        partition: TopicPartition,
+        entry: PartitionPosition,
+        wanted: Wanted,
+        found: LoadedMap,
+    ) -> None:
+        if found.gap or wanted.source_ranges:
+            return
+        self._kept.pop(partition, None)
+        self._kept[partition] = _Kept(entry, wanted, found)
+        if len(self._kept) > _KEPT_MAPS:
+            del self._kept[next(iter(self._kept))]
+
+    # ----- by reading everything
+
+    def _blocks(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, bytes]:
+        """Read all blocks of partitions of which no report leads to what is wanted."""
+        names = {topic_id: name for name, topic_id in ids.items()}
+
+        def chosen(key: bytes) -> bool:
+            owner = owner_of(key)
+            if owner is None or owner[0] not in names:
+                return False
+            return look.is_whole(TopicPartition(names[owner[0]], owner[1]))
+
+        blocks: dict[bytes, bytes] = {}
+        for number in sorted(look.map_partitions()):
+            blocks.update(self._places.blocks(number, chosen))
         return blocks
 
 
-def _map_partitions(topics: Collection[TopicDescription]) -> set[int]:
-    return {map_partition(t.name, n) for t in topics for n in range(t.partitions)}
+@dataclass(frozen=True)
+class _Kept:
+    """A map as it was loaded, and from what."""
+
+    entry: PartitionPosition
+    wanted: Wanted
+    found: LoadedMap
+
+    def answers(self, entry: PartitionPosition, wanted: Wanted) -> bool:
+        """Whether loading it again would find nothing else."""
+        return (
+            entry.copy_id == self.entry.copy_id
+            and entry.map_end == self.entry.map_end
+            and entry.position == self.entry.position
+            and self.wanted.covers(wanted)
+        )
+
+
+@dataclass
+class _Look:
+    """What one call has found so far; ``whole`` are partitions of which all blocks are read."""
+
+    source: Mapping[str, TopicDescription] | None
+    names: Collection[str]
+    wanted: WantedOffsets | None
+    maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
+    errors: dict[TopicPartition, str] = field(default_factory=dict)
+    gaps: dict[TopicPartition, str] = field(default_factory=dict)
+    whole: set[TopicPartition] = field(default_factory=set)
+
+    def wanted_of(self, partition: TopicPartition) -> Wanted:
+        """Return what is wanted of a partition."""
+        return ALL_RUNS if self.wanted is None else self.wanted[partition]
+
+    def choose(
+        self, copies: Mapping[TopicPartition, PartitionPosition]
+    ) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
+        """Yield the partitions whose maps their reports lead to; settle those without."""
+        for partition, entry in copies.items():
+            if self.wanted is not None and partition not in self.wanted:
+                self.maps[partition] = unread(entry.position)
+            elif entry.position.target_next == 0:
+                self.maps[partition] = OffsetMap((), entry.position)  # nothing was ever copied
+            elif entry.map_end is None or entry.map_end.place < 0:
+                self.whole.add(partition)
+            else:
+                yield partition, entry
+
+    def choose_unreported(self, copies: Collection[TopicPartition]) -> None:
+        """Settle the partitions that nobody reports."""
+        unreported = self._partitions() - set(copies)
+        self.whole |= unreported if self.wanted is None else unreported & self.wanted.keys()
+
+    def take(self, partition: TopicPartition, found: LoadedMap) -> None:
+        """Take over a map."""
+        self.maps[partition] = found.offset_map
+        if found.gap:
+            self.gaps[partition] = found.gap
+
+    def is_whole(self, partition: TopicPartition) -> bool:
+        """Whether all blocks of a partition are wanted.
+
+        Without the source it is not known which partitions there are.
+        """
+        known = self.maps.keys() | self.errors.keys()
+        asked = self.wanted is None or partition in self.wanted
+        return partition in self.whole or (self.source is None and asked and partition not in known)
+
+    def map_partitions(self) -> set[int]:
+        """Return the partitions of the map topic that have to be read from beginning to end."""
+        if self.source is None and self.wanted is None:
+            return set(range(MAP_PARTITIONS))
+        return {map_partition(*partition) for partition in self.whole}
+
+    def _partitions(self) -> set[TopicPartition]:
+        if self.source is None:
+            return {p for p in self.wanted or () if p.topic in self.names}
+        return {
+            TopicPartition(name, number)
+            for name in self.names
+            if name in self.source
+            for number in range(self.source[name].partitions)
+        }

@@ -7,7 +7,7 @@ that was refused is handled by what the code means for the partition, not as an 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -183,11 +183,46 @@ class Wire(Protocol):
         ...
 
 
+Place = tuple[str, int]
+"""Topic and partition of an internal topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What has become of records: of ``failed`` places some are lost, for the reason given.
+
+    Those of ``pending`` places are on their way still. ``offsets`` are those at which the records
+    that were acknowledged since the last call stand, by place and key, the newest of each.
+    """
+
+    failed: Mapping[Place, SrmError]
+    pending: frozenset[Place]
+    offsets: Mapping[Place, Mapping[bytes, int]]
+
+
 class StateLog(Protocol):
-    """Fire-and-forget writes to internal topics; :meth:`flush` waits for acknowledgements."""
+    """Writes to internal topics that nobody waits for; :meth:`settle` tells what became of them.
+
+    One partition that cannot be written keeps no other one waiting. Threads may share it.
+    """
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
-        """Hand over one record; None is a tombstone."""
+        """Hand over one record; None is a tombstone.
+
+        Raises:
+            UnavailableError: too much is waiting already.
+        """
+        ...
+
+    def waiting(self, place: Place) -> int:
+        """Return how many records of a place are not acknowledged yet."""
+        ...
+
+    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+        """Wait until everything handed over for the places is acknowledged, has failed, or is late.
+
+        A failure is told once.
+        """
         ...
 
     def flush(self, timeout_s: float) -> None:
@@ -197,10 +232,6 @@ class StateLog(Protocol):
             UnavailableError: not in time.
             SrmError: a record was refused.
         """
-        ...
-
-    def failure(self) -> SrmError | None:
-        """Return, and forget, the first refusal since the last call or flush; does not wait."""
         ...
 
 

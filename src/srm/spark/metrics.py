@@ -19,9 +19,16 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from srm.domain.metrics import Statistics, WindowMetric
+from srm.domain.metrics import COUNTS, Statistics, WindowMetric
 from srm.domain.offset_ranges import OffsetRange, split
 from srm.kafka.errors import kafka_errors
 from srm.spark.ranges import read, reader
@@ -48,7 +55,18 @@ RAW_SCHEMA = StructType(
     + [StructField("partition", IntegerType())]
     + [StructField(name, LongType()) for name in _NUMBERS]
 )
-"""Columns of a raw metric record; names as in :class:`srm.domain.metrics.RawMetric`."""
+"""Columns of a raw metric; names as in :class:`srm.domain.metrics.RawMetric`."""
+
+_TOPICS = ArrayType(
+    StructType(
+        [
+            StructField("topic", StringType()),
+            StructField("remote_topic", StringType()),
+            StructField("partitions", ArrayType(ArrayType(LongType()))),
+        ]
+    )
+)
+_RECORD_SCHEMA = StructType([*RAW_SCHEMA.fields, StructField("topics", _TOPICS)])
 
 VALUE_SCHEMA = "value binary"
 _LATENCIES = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
@@ -104,9 +122,26 @@ def _values_of(
 
 
 def parse(values: DataFrame) -> DataFrame:
-    """Parse JSON values into :data:`RAW_SCHEMA`; a value that is no raw metric has null times."""
-    parsed = F.from_json(F.col("value").cast("string"), RAW_SCHEMA)
-    return values.select(parsed.alias("raw")).select("raw.*")
+    """Parse JSON values into :data:`RAW_SCHEMA`; one that is no raw metrics record has nulls.
+
+    A record holds many partitions (:func:`srm.domain.metrics.encode_raw`), an old one holds one.
+    """
+    record = F.from_json(F.col("value").cast("string"), _RECORD_SCHEMA)
+    topics = values.select(record.alias("raw")).select(
+        "raw.*", F.explode_outer("raw.topics").alias("of")
+    )
+    rows = topics.select("*", F.explode_outer("of.partitions").alias("counts"))
+    is_new = F.col("topics").isNotNull()
+    counted = {
+        name: F.when(is_new, F.get("counts", F.lit(index))).otherwise(F.col(name))
+        for index, name in enumerate(COUNTS)
+    }
+    named = {
+        name: F.when(is_new, F.col(f"of.{name}")).otherwise(F.col(name))
+        for name in ("topic", "remote_topic")
+    }
+    found = rows.withColumns({**counted, **named})
+    return found.select(*(F.col(f.name).cast(f.dataType).alias(f.name) for f in RAW_SCHEMA.fields))
 
 
 def is_usable() -> Column:

@@ -11,9 +11,9 @@ from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import (
     KafkaAssignmentFeed,
     KafkaStartReader,
-    KafkaStateLog,
     broker_configs,
 )
+from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.slot.claim import ClaimLifetime

@@ -293,6 +293,10 @@ class FakeCluster:
         found = self._existing(TopicPartition(topic, partition))
         found.start = max(found.start, min(start, found.end))
 
+    def compact(self, topic: str, partition: int = 0) -> None:
+        """Let the log cleaner run: older records of a key are gone, the others stay in place."""
+        self._existing(TopicPartition(topic, partition)).compact()
+
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Let a consumer of the group commit, as a member or before it left."""
         self._groups.commit(group, offsets)

@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from srm.engine.ports import Stamped
+from srm.engine.ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError
 
 
 @dataclass
 class FakePartition:
-    """One partition: its first offset, the one after its last, and keyed records if it has any."""
+    """One partition: its first offset, the one after its last, and keyed records if it has any.
+
+    ``places`` are the offsets of the records.
+    """
 
     start: int = 0
     end: int = 0
     records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
 
     def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Add a keyed record at the end, with its timestamp."""
         self.records.append((key, value, timestamp_ms))
+        self.places.append(self.end)
         self.end += 1
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the keyed records that stand at these offsets."""
+        found: dict[int, Row] = {}
+        for offset in offsets:
+            index = bisect_left(self.places, offset)
+            if index < len(self.places) and self.places[index] == offset >= self.start:
+                key, value, _ = self.records[index]
+                found[offset] = key, value
+        return found
+
+    def rows(self) -> list[tuple[int, bytes, bytes | None]]:
+        """Return the keyed records that the log still holds, with their offsets."""
+        pairs = zip(self.places, self.records, strict=True)
+        return [(place, key, value) for place, (key, value, _) in pairs if place >= self.start]
+
+    def compact(self) -> None:
+        """Let only the latest record of each key stand, where it is; the last one of all stays."""
+        latest = {key: index for index, (key, _, _) in enumerate(self.records)}
+        kept = sorted(latest.values())
+        self.records = [self.records[index] for index in kept]
+        self.places = [self.places[index] for index in kept]
 
 
 def system_clock() -> int:
@@ -69,6 +97,17 @@ class FakeCompactedTopic:
             if value is not None:
                 table[key] = (*rows, Stamped(value, timestamp_ms, by_broker=self._stamped))
         return table
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records; no topic has none."""
+        partition = self._find(f"reading {self._name}")
+        for place, key, value in partition.rows() if partition else ():
+            visit(place, key, value)
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets; where none stands it is left out."""
+        partition = self._find(f"reading places of {self._name}")
+        return partition.at(offsets) if partition else {}
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Append in the given order; None is a tombstone.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
+from srm.domain.map_index import Entries, Entry, IndexKey, IndexKind, IndexRecord
+from srm.domain.map_records import MapBlock, topic_id_text
+from srm.domain.map_wanted import Wanted, WantedOffsets
+from srm.domain.map_window import Answers, load, unread
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import PartitionStatus, SlotReport
+from srm.domain.replication_records import MapEnd, PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowMaps
 
@@ -31,12 +36,51 @@ class FakeMapReader:
         """
         self.maps[partition] = OffsetMap.of(runs, position)
 
-    def load(self, topics: Collection[str]) -> FlowMaps:
-        """Return what the test stated about the given source topics."""
+    def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
+        """Return what the test stated about the given source topics, as little as was asked for.
+
+        Where offsets are wanted, a map is a window around them: a caller that forgot one is told.
+        """
         return FlowMaps(
-            {p: offset_map for p, offset_map in self.maps.items() if p.topic in topics},
+            {
+                p: known if wanted is None else _window(known, wanted.get(p))
+                for p, known in self.maps.items()
+                if p.topic in topics
+            },
             self.reports,
             {p: status for p, status in self.statuses.items() if p.topic in topics},
             {p: reason for p, reason in self.errors.items() if p.topic in topics},
             {p: notes for p, notes in self.notes.items() if p.topic in topics},
         )
+
+
+_ID: Final = topic_id_text(bytes(16))
+_COPY: Final = (_ID, 0, _ID)
+_RUNS_PER_BLOCK: Final = 2
+
+
+def _window(known: OffsetMap, wanted: Wanted | None) -> OffsetMap:
+    """Return a map around what is wanted, as if it had been written in the smallest of blocks."""
+    if wanted is None:
+        return OffsetMap() if known.position is None else unread(known.position)
+    runs = known.runs
+    blocks = [
+        MapBlock("", *_COPY, (), runs[at : at + _RUNS_PER_BLOCK], open_end=False, owner=(0, at))
+        for at in range(0, len(runs), _RUNS_PER_BLOCK)
+    ]
+    if not blocks:
+        return known
+    rows = [(block.key(), block.value()) for block in blocks]
+    entries = Entries.of(Entry.of_block(block, at) for at, block in enumerate(blocks[:-1]))
+    chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *_COPY, (0, 0)), entries)
+    rows.append((chunk.key.encode(), chunk.value()))
+    end = MapEnd(blocks[-1].block_key.target_start, blocks[-1].owner, len(blocks) - 1, len(blocks))
+    steps = load(_COPY, end, known.position, wanted)
+    needs = next(steps)
+    try:
+        while True:
+            answers: Answers = {need: rows[need.place] for need in needs}
+            needs = steps.send(answers)
+    except StopIteration as stop:
+        found: OffsetMap = stop.value.offset_map
+        return found

@@ -10,9 +10,8 @@ from srm.domain.map_records import MAP_PARTITIONS
 
 def do(how: str, lab: CopyLab) -> None:
     """Take away ``all`` state, the map's ``blocks``, the ``reports``, or write ``garbage``."""
-    state = lab.target.compacted(internal_topics.replication(lab.flow.source))
     if how in {"all", "reports"}:
-        state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
+        lab.forget_reports()
     if how == "reports":
         return
     for number in range(MAP_PARTITIONS):

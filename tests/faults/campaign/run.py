@@ -30,7 +30,6 @@ from tests.integration.copying import CopyLab
 from srm.domain import internal_topics
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.replication_records import AssignedPartition, CopyId, PartitionStatus
-from srm.domain.replication_state import decode_state
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
@@ -332,7 +331,7 @@ class Run:
     def _maps(self) -> dict[str, FlowMaps]:
         """Assemble the maps of every life of every topic, by source topic id."""
         source = self._lab.flow.source
-        state = decode_state(self._lab.target.compacted(internal_topics.replication(source)).read())
+        state = self._lab.state()
         blocks: dict[bytes, bytes] = {}
         for number in range(8):
             blocks.update(

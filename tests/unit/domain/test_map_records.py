@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import struct
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -24,6 +26,27 @@ from srm.errors import IntegrityError
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
+small = st.integers(0, 3)
+counts = st.integers(0, 5) | st.integers(0, 2**40)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Run, ...]:
+    """Draw runs in order, equal ones among them, now and then after a cut."""
+    source, target = draw(st.integers(0, 2**60)), draw(st.integers(0, 2**60))
+    runs: list[Run] = []
+    for source_gap, target_gap, count, times in draw(
+        st.lists(st.tuples(small, small, counts, st.integers(1, 30)), min_size=1, max_size=12)
+    ):
+        for _ in range(times):
+            source, target = source + source_gap, target + target_gap
+            runs.append(Run(source, target, count))
+            source, target = source + count, target + count
+        if draw(st.booleans()):
+            source = draw(st.integers(0, source))
+    return tuple(runs)
+
+
 blocks = st.builds(
     MapBlock,
     topic=st.text(st.characters(exclude_categories=("Cs",)), max_size=249),
@@ -31,7 +54,9 @@ blocks = st.builds(
     partition=st.integers(0, 2**31 - 1),
     target_topic_id=topic_ids,
     producer_ids=st.lists(int64, max_size=4).map(tuple),
-    runs=st.lists(st.builds(Run, int64, int64, int64), min_size=1, max_size=20).map(tuple),
+    runs=histories(),
+    open_end=st.booleans(),
+    owner=st.tuples(int64, int64),
     source_epoch=st.integers(-(2**31), 2**31 - 1),
 )
 
@@ -60,14 +85,86 @@ def test_blocks_survive_a_round_trip(block: MapBlock) -> None:
     assert decode_block(block.key(), block.value()) == block
 
 
-def test_blocks_of_former_formats_are_read() -> None:
-    """The first one knows of no other block, the second of no leader epoch."""
-    first = b"\x01" + ONE.value()[1:-29]
-    following = after(ONE, ONE)
-    second = b"\x02" + following.value()[1:-4]
+def former_value(block: MapBlock, value_format: int) -> bytes:
+    """Encode a block as former versions of srm did."""
+    name, ids, before = block.topic.encode(), block.producer_ids, block.previous
+    numbers = [n for run in block.runs for n in (run.source_start, run.target_start, run.count)]
+    end = (1, before.target_start, *before.owner) if before else (0, 0, 0, 0)
+    return b"".join(
+        (
+            struct.pack(
+                ">B?16sH",
+                value_format,
+                block.open_end,
+                topic_id_bytes(block.target_topic_id),
+                len(name),
+            ),
+            name,
+            struct.pack(f">H{len(ids)}q", len(ids), *ids),
+            struct.pack(f">i{len(numbers)}q", len(block.runs), *numbers),
+            struct.pack(">Bqqq", *end) if value_format > 1 else b"",
+            struct.pack(">i", block.source_epoch) if value_format > 2 else b"",
+        )
+    )
 
-    assert decode_block(ONE.key(), first) == ONE
-    assert decode_block(ONE.key(), second) == following
+
+@given(chained)
+def test_blocks_of_former_formats_are_read(block: MapBlock) -> None:
+    """The first one knows of no other block, the second of no leader epoch."""
+    second = replace(block, source_epoch=-1)
+    first = replace(second, previous=None)
+
+    assert decode_block(block.key(), former_value(block, 3)) == block
+    assert decode_block(block.key(), former_value(second, 2)) == second
+    assert decode_block(block.key(), former_value(first, 1)) == first
+
+
+@given(blocks, st.sampled_from([1, 2, 3]), st.data())
+def test_a_cut_block_of_a_former_format_is_an_integrity_error(
+    block: MapBlock, value_format: int, data: st.DataObject
+) -> None:
+    value = former_value(block, value_format)
+    cut = data.draw(st.integers(0, len(value) - 1))
+
+    with pytest.raises(IntegrityError, match="damaged"):
+        decode_block(block.key(), value[:cut])
+
+
+def test_equal_runs_cost_next_to_nothing_and_others_a_few_bytes() -> None:
+    equal = replace(ONE, runs=tuple(Run(11 * n, 10 * n, 10) for n in range(512)))
+    random, at, runs = Random(1), [0, 0], []
+    for _ in range(512):
+        runs.append(Run(at[0], at[1], random.randint(1, 20)))
+        at = [runs[-1].source_end + 1, runs[-1].target_end]
+
+    whole = len(ONE.value())
+    assert len(equal.value()) < whole + 10
+    assert len(replace(ONE, runs=tuple(runs)).value()) < whole + 1.1 * 512
+
+
+@given(chained, st.data())
+def test_a_damaged_block_is_another_block_or_an_integrity_error(
+    block: MapBlock, data: st.DataObject
+) -> None:
+    value = bytearray(block.value())
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = decode_block(block.key(), bytes(value))
+    except IntegrityError:
+        return
+
+    assert len(found.runs) > 0
+    assert min(found.runs.sources.min(), found.runs.targets.min(), found.runs.counts.min()) >= 0
+
+
+def test_a_hostile_number_of_runs_allocates_nothing() -> None:
+    runs = struct.pack(">iqq", 2**31 - 1, 0, 0) + b"\xff\xff\xff\xff\x1f\x01" * 3
+    value = ONE.value()
+    cut = value[: -len(struct.pack(">iqq", 1, 1, 2)) - 2] + runs
+
+    with pytest.raises(IntegrityError, match="2147483647 runs"):
+        decode_block(ONE.key(), cut)
 
 
 @given(st.integers(1, 8), st.integers(0, 7))

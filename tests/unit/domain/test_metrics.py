@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.old_records import old_raw_metric
 
-from srm.domain.metrics import RawMetric, Statistics, WindowMetric, changes, latest, totals
+from srm.domain.metrics import (
+    METRICS_PER_RECORD,
+    RawMetric,
+    Statistics,
+    WindowMetric,
+    changes,
+    decode_raw,
+    encode_raw,
+    latest,
+    totals,
+)
 from srm.domain.topics import Flow
 from srm.errors import IntegrityError
 
@@ -30,23 +42,59 @@ def window(
     )  # fmt: skip
 
 
-def test_a_raw_metric_has_the_field_names_that_slots_write():
-    raw = RawMetric(1000, 1000, "P", "B", "pay", "P.pay", 3, 10, 5000, 1, 9, 40, 10, 7)
+RAW = RawMetric(1000, 1000, "P", "B", "pay", "P.pay", 3, 10, 5000, 1, 9, 40, 10, 7)
 
-    assert raw.key() == b"pay-3"
-    assert json.loads(raw.value()) == {
-        "time_ms": 1000, "interval_ms": 1000, "source": "P", "target": "B", "topic": "pay",
-        "remote_topic": "P.pay", "partition": 3, "records": 10, "bytes": 5000,
-        "latency_ms_min": 1, "latency_ms_max": 9, "latency_ms_sum": 40, "latency_count": 10,
-        "lag_records": 7,
+
+def test_raw_metrics_have_the_field_names_that_dashboards_know():
+    other = replace(RAW, partition=4, lag_records=0)
+
+    [value] = encode_raw([other, RAW])
+
+    assert json.loads(value) == {
+        "time_ms": 1000, "interval_ms": 1000, "source": "P", "target": "B",
+        "topics": [
+            {"topic": "pay", "remote_topic": "P.pay", "partitions": [
+                [3, 10, 5000, 1, 9, 40, 10, 7],
+                [4, 10, 5000, 1, 9, 40, 10, 0],
+            ]},
+        ],
     }  # fmt: skip
-    assert RawMetric.decode(raw.value()) == raw
+    assert decode_raw(value) == (RAW, other)
+
+
+@given(
+    st.lists(
+        st.builds(
+            replace,
+            st.just(RAW),
+            topic=st.text(max_size=3),
+            remote_topic=st.text(max_size=3),
+            partition=counts,
+            lag_records=counts,
+        ),
+        max_size=5,
+    )
+)
+def test_raw_metrics_survive_a_round_trip(metrics):
+    found = [metric for value in encode_raw(metrics) for metric in decode_raw(value)]
+
+    assert sorted(found, key=repr) == sorted(metrics, key=repr)
+
+
+def test_raw_metrics_of_many_partitions_are_several_records():
+    values = encode_raw(replace(RAW, partition=n) for n in range(METRICS_PER_RECORD + 1))
+
+    assert [len(decode_raw(value)) for value in values] == [METRICS_PER_RECORD, 1]
+
+
+def test_a_raw_metric_of_an_earlier_version_is_read():
+    assert decode_raw(old_raw_metric(RAW)) == (RAW,)
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[1]", b'{"time_ms": 1}', b"\xff"])
 def test_a_damaged_record_is_an_integrity_error(value: bytes):
     with pytest.raises(IntegrityError, match="damaged"):
-        RawMetric.decode(value)
+        decode_raw(value)
     with pytest.raises(IntegrityError, match="damaged"):
         WindowMetric.decode(value)
 

@@ -9,6 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.unit.domain.copy_history import COPY, ORIGINAL, History, histories
 
+from srm.domain.map_index import Entries, Entry
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus
@@ -194,3 +195,32 @@ def test_losses_come_from_notes_and_from_the_status_of_a_partition_that_goes_on(
 
     assert Losses.of((note,), status).ranges == ((40, 50), (50, 60))
     assert Losses.of((), replace(status, state="stopped")).ranges == ()
+
+
+def test_what_is_in_a_lost_part_of_the_map_is_refused_with_what_helps_and_the_rest_is_not():
+    entries = Entries.of(
+        [
+            Entry(0, 10, 0, 10, 10, 0, 0, 0, 0),
+            Entry(20, 40, 10, 25, 12, 0, 0, 0, 0),
+            Entry(50, 60, 30, 40, 10, 0, 0, 0, 0),
+        ]
+    )
+    known = OffsetMap.window(entries, {}, Position(60, 40, 60), open_end=False)
+    facts = forward(offset_map=known, gap="the block from target offset 10 on is missing; restart")
+
+    lost = translate(facts, 30)
+
+    assert lost.state == "damaged-map"
+    assert "Payments-0 cannot be used: the block from target offset 10 on is missing" in lost.reason
+    assert translate(facts, 5).offset == 5
+    assert translate(facts, 55).offset == 35
+    assert facts.records_upstream(30, 60) == 30  # every offset counts where the map is lost
+
+
+def test_without_the_end_of_its_map_an_offset_is_not_taken_for_one_still_to_be_copied():
+    known = OffsetMap((Run(0, 0, 10),))
+    facts = forward(offset_map=known, gap="the last block is missing; restart")
+
+    assert translate(facts, 5).offset == 5
+    assert translate(facts, 15).state == "damaged-map"
+    assert translate(replace(facts, gap=""), 15).state == "not-copied-yet"

@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from tests.old_records import old_report
+from tests.slot_reports import FIRST, records_of
+
 from srm.domain.map_records import FORMAT, MapBlock
 from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    Incarnation,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
 )
 from srm.domain.replication_state import ReplicationState, decode_state
+from srm.domain.reported_positions import positions_by_copy
+from srm.domain.slot_records import PositionGroup
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble, newest_topic_ids
 
@@ -165,28 +171,47 @@ def test_a_new_producer_id_is_not_hidden_by_the_high_epoch_of_an_expired_one():
 def test_state_records_are_decoded_by_their_keys():
     report, status = reported(Position(1, 1, 1)), PartitionStatus("Payments", 0, "copying")
     heartbeat = DriverHeartbeat("d", "app", "host", 1, 2)
-    records = {r.key(): r.value() for r in (report, status, assigned(TARGET))}
+    records = {r.key(): r.value() for r in (status, assigned(TARGET))}
 
-    state = decode_state({**records, b"driver": heartbeat.value()})
+    state = decode_state({**records, **records_of(report), b"driver": heartbeat.value()})
 
-    assert state == ReplicationState((assigned(TARGET),), (report,), (status,))
+    told = replace(report, incarnation=FIRST)
+    assert state == ReplicationState((assigned(TARGET),), (told,), (status,))
 
 
 def test_state_records_that_cannot_be_read_are_left_out(caplog):
     good = reported(Position(1, 1, 1))
+    old_key, old = old_report(good)
     broken = {
-        b"slot:9": good.value()[:-1],
+        b"slot:9": old[:-1],
         b"slot:8": b"",
+        b"slot:0:1-aa:1": b"\x04\x01",
         b"assignment:3": b"{",
         b"assignment:4": b"{}",
         b"status:a-0": b"[]",
     }
 
     with caplog.at_level(logging.WARNING):
-        state = decode_state({**broken, good.key(): good.value()})
+        state = decode_state({**broken, old_key: old})
 
     assert state == ReplicationState((), (good,), ())
     assert all(str(key) in caplog.text for key in broken)
+
+
+def test_of_a_slot_the_process_that_started_last_is_shown_and_all_positions_count():
+    old = reported(Position(1, 1, 1))
+    key, value = old_report(old)
+    first = replace(reported(Position(2, 2, 2)), incarnation=Incarnation(1, "ff"))
+    second = replace(reported(Position(3, 3, 3)), time_ms=9, incarnation=Incarnation(2, "aa"))
+    moved = reported(Position(4, 4, 4)).positions
+    left = PositionGroup.of_left(second.slot, Incarnation(2, "aa"), 0, moved)
+
+    table = {key: value, **records_of(first), **records_of(second), left.key(): left.value()}
+    [report] = decode_state(table).reports
+
+    assert report == replace(second, former=(*first.positions, *moved, *old.positions))
+    [told] = positions_by_copy([report]).values()
+    assert [entry.position.source_next for entry in told] == [3, 2, 4, 1]
 
 
 def test_of_several_source_ids_the_assignment_knows_the_newest():

@@ -90,8 +90,8 @@ def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
 
 def test_a_map_that_cannot_be_trusted_fails_the_partition(copied):
     class Damaged:
-        def load(self, topics):
-            assert topics == ("Payments",)
+        def load(self, topics, wanted):
+            assert (topics, [*wanted]) == (("Payments",), [copied.payments])
             return FlowMaps({}, errors={copied.payments: "block 7 is damaged"})
 
     plan = verification.plan(replace(copied.flow("P->B"), maps=Damaged()))

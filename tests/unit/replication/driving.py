@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from srm.domain.metrics import RawMetric
 from srm.domain.replication_records import (
+    COMMANDS,
+    REPORTS,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
-    SlotReport,
+    Incarnation,
+    PartitionPosition,
 )
+from srm.domain.slot_records import PositionGroup, SlotHeartbeat
+from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow
-from srm.errors import FencedError, UnavailableError
+from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.driver_log import LogRecord
@@ -22,19 +28,31 @@ RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)
 STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+FIRST = Incarnation(1, "aa")
 
 
 class MemoryTopic:
     def __init__(self) -> None:
         self.records: list[LogRecord] = []
         self.epoch = 0
+        self.cleared: list[CopiedTopic] = []
 
-    def append(self, key: bytes, value: bytes, topic: str = STATE) -> None:
-        self.records.append(LogRecord(topic, key, value))
+    def append(
+        self, key: bytes, value: bytes | None, topic: str = STATE, partition: int = COMMANDS
+    ) -> None:
+        self.records.append(LogRecord(topic, key, value, partition))
+
+    def standing(self, partition: int = REPORTS) -> list[bytes]:
+        """Return the keys that have a value."""
+        latest = {r.key: r.value for r in self.records if r.partition == partition}
+        return sorted(key for key, value in latest.items() if value is not None)
 
     def assignments(self) -> dict[str, Assignment]:
-        found = [r for r in self.records if r.key.startswith(b"assignment:")]
-        decoded = [Assignment.decode(record.value or b"") for record in found]
+        decoded = []
+        for record in self.records:
+            if record.key.startswith(b"assignment:"):
+                with suppress(IntegrityError):
+                    decoded.append(Assignment.decode(record.value or b""))
         return {assignment.slot: assignment for assignment in decoded}
 
 
@@ -49,7 +67,8 @@ class MemoryLog:
 
     def read(self) -> list[LogRecord]:
         self.at = len(self.topic.records)
-        return list({record.key: record for record in self.topic.records}.values())
+        latest = {(r.partition, r.key): r for r in self.topic.records if r.topic == STATE}
+        return [record for _, record in sorted(latest.items()) if record.value is not None]
 
     def fence(self) -> None:
         self.topic.epoch += 1
@@ -60,7 +79,9 @@ class MemoryLog:
         new, self.at = self.topic.records[self.at :], len(self.topic.records)
         return new
 
-    def publish(self, records: Mapping[bytes, bytes]) -> None:
+    def publish(
+        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
+    ) -> None:
         if self.epoch != self.topic.epoch:
             raise FencedError("a newer driver has taken over")
         if self.broken:
@@ -68,6 +89,11 @@ class MemoryLog:
             raise UnavailableError("target does not answer")
         for key, value in records.items():
             self.topic.append(key, value)
+        for partition, key in deletions:
+            self.topic.append(key, None, partition=partition)
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        self.topic.cleared += topics
 
     def close(self) -> None:
         self.at = 0
@@ -83,6 +109,10 @@ class NoDiscovery:
     def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
         del partitions
         return {}
+
+    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+        del copied
+        return GoneTopics()
 
 
 class Lab:
@@ -105,12 +135,28 @@ class Lab:
         driver._open(again=False)
         return driver
 
+    def beat(self, slot: str, incarnation: Incarnation = FIRST, *, generation: int = 1) -> None:
+        """A slot gives a sign of life."""
+        beat = SlotHeartbeat(slot, incarnation, generation, 0, 0)
+        self.topic.append(beat.key(), beat.value(), partition=REPORTS)
+
+    def tell(
+        self,
+        slot: str,
+        *positions: PartitionPosition,
+        incarnation: Incarnation = FIRST,
+        name: str = "0",
+    ) -> bytes:
+        """A slot writes a group of positions."""
+        group = PositionGroup(slot, incarnation, name, positions)
+        self.topic.append(group.key(), group.value(), partition=REPORTS)
+        return group.key()
+
     def second(self, driver: FlowDriver, *slots: str, generation: int = 1) -> None:
         """One second passes in which the given slots report and the driver works."""
         self.now += 1.0
         for slot in slots:
-            report = SlotReport(slot, generation, 0, ())
-            self.topic.append(report.key(), report.value())
+            self.beat(slot, generation=generation)
         driver._step()
         driver._step()  # the second one sees the heartbeat that the first one wrote
 

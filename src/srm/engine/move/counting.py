@@ -2,40 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
+from srm.domain.translation import Direction, wanted_of
 from srm.engine.move.facts import TopicPair, source_next, topic_pairs
 from srm.engine.move.store import MoveContext
-from srm.engine.ports import FlowMaps
+from srm.engine.ports import FlowMaps, MapReader
+from srm.errors import NotLoadedError
 
 
 def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
     """Count records of a topic that is copied; beyond what is copied every offset counts."""
     copied = source_next(offset_map) or 0
-    return offset_map.source_records_between(start, end) + max(0, end - max(start, copied))
+    try:
+        known = offset_map.source_records_between(start, end)
+    except NotLoadedError:  # a part of the map is lost: every offset of it counts
+        return max(0, end - start)
+    return known + max(0, end - max(start, copied))
 
 
 class TargetRecords:
-    """Records between offsets of the target's topics; maps are loaded when first needed."""
+    """Records between offsets of the target's topics; maps are loaded when first needed.
 
-    def __init__(self, context: MoveContext, plan: MovePlan) -> None:
+    Args:
+        context: the move's clusters.
+        plan: the move.
+        offsets: all offsets that will be counted between, by names of partitions of the target;
+            the ends of their logs are read here.
+    """
+
+    def __init__(
+        self, context: MoveContext, plan: MovePlan, offsets: Iterable[Mapping[str, int]]
+    ) -> None:
         self._context = context
-        self._topics = plan.topics
+        self._offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+        for each in offsets:
+            for name, offset in each.items():
+                self._offsets[TopicPartition.parse(name)].add(offset)
         self._pairs: dict[str, TopicPair] = {
             pair.target_topic: pair for pair in topic_pairs(context, plan.topics)
         }
 
     @cached_property
     def _maps(self) -> FlowMaps:
-        return self._context.forward.maps.load(self._topics)
+        return self._load(self._context.forward.maps, "forward")
 
     @cached_property
     def _reverse_maps(self) -> FlowMaps:
-        return self._context.forward.reverse_maps.load(self._topics)
+        return self._load(self._context.forward.reverse_maps, "reverse")
+
+    def _load(self, reader: MapReader, direction: Direction) -> FlowMaps:
+        wanted = {
+            TopicPartition(pair.original, place.partition): wanted_of(
+                direction, (), {*offsets, self._ends.get(place)}
+            )
+            for place, offsets in self._offsets.items()
+            if (pair := self._pairs.get(place.topic)) is not None and pair.direction == direction
+        }
+        topics = {original.topic for original in wanted}
+        return reader.load(topics, wanted) if topics else FlowMaps({})
+
+    @cached_property
+    def _ends(self) -> Mapping[TopicPartition, int]:
+        return self._context.target.log_ends(list(self._offsets)) if self._offsets else {}
 
     def count_before(
         self,
@@ -60,9 +94,8 @@ class TargetRecords:
     def any_after(self, intended: Mapping[str, int]) -> bool:
         """Whether there is a record at or after the offsets."""
         places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
-        ends = self._context.target.log_ends(list(places))
         return any(
-            self._count_written(place, offset, ends.get(place, offset))
+            self._count_written(place, offset, self._ends.get(place, offset))
             for place, offset in places.items()
         )
 
@@ -79,6 +112,9 @@ class TargetRecords:
         if pair is None or start >= end:
             return 0
         original = TopicPartition(pair.original, place.partition)
-        if pair.direction == "forward":
-            return self._maps.get(original).records_between(start, end)
-        return self._reverse_maps.get(original).source_records_between(start, end)
+        try:
+            if pair.direction == "forward":
+                return self._maps.get(original).records_between(start, end)
+            return self._reverse_maps.get(original).source_records_between(start, end)
+        except NotLoadedError:  # a part of the map is lost: every offset of it counts
+            return end - start

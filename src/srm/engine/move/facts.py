@@ -15,13 +15,21 @@ from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
-from srm.domain.translation import Direction
+from srm.domain.translation import Direction, Log
 from srm.engine.checkpoints import per_group, read_ledger
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
-from srm.engine.partition_facts import Logs, logs_of, losses_of, partition_facts
+from srm.engine.partition_facts import (
+    Logs,
+    Starts,
+    WantedMaps,
+    logs_of,
+    losses_of,
+    partition_facts,
+    starts_of,
+)
 from srm.engine.ports import Cluster, FlowMaps, GroupDescription, TopicDescription
-from srm.errors import AuthorizationError
+from srm.errors import AuthorizationError, NotLoadedError
 
 log = logging.getLogger(__name__)
 
@@ -151,9 +159,20 @@ class MoveFacts:
             log.stable_end,
             self.transactions.get(tp, ()),
             self.hidden,
-            self.maps.errors.get(tp, ""),
-            losses_of(self.maps, tp).count(offset_map, log.start, log.end),
+            self.maps.errors.get(tp, "") or self._lost_end(tp),
+            self._lost(tp, log),
         )
+
+    def _lost_end(self, tp: TopicPartition) -> str:
+        """Say why nobody knows how far a partition is copied, if that is so."""
+        return self.maps.gaps.get(tp, "") if self.maps.get(tp).position is None else ""
+
+    def _lost(self, tp: TopicPartition, log: Log) -> int:
+        losses = losses_of(self.maps, tp)
+        try:
+            return losses.count(self.maps.get(tp), log.start, log.end)
+        except NotLoadedError:  # a part of the map is lost, or the log ends within it
+            return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
 
     def _stopped(self, tp: TopicPartition) -> str | None:
         status = (self.maps.statuses or {}).get(tp)
@@ -199,7 +218,7 @@ def source_next(offset_map: OffsetMap) -> int | None:
     """Next source offset to copy, None where nothing is known."""
     if offset_map.position is not None:
         return offset_map.position.source_next
-    return offset_map.runs[-1].source_end if offset_map.runs else None
+    return offset_map.last_source_end
 
 
 def partitions(
@@ -238,9 +257,9 @@ def read_facts(
     target_committed, target_unread = per_group(groups, target.committed)
     # What clients say before what they have written: who has said it is held wrote all before that.
     routing = RoutingTables.read(context)
-    maps = context.forward.maps.load(topics)
-    reverse_maps = context.forward.reverse_maps.load(topics)
-    logs = logs_of(source, upstream)
+    starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
+    maps, reverse_maps = _maps(context, pairs, starts, target_starts, committed, target_committed)
+    logs = logs_of(source, upstream, starts)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
     transactions, hidden = _open_transactions(source, held_back)
@@ -264,7 +283,7 @@ def read_facts(
             target_groups,
             target_committed,
             target_unread,
-            logs_of(target, downstream),
+            logs_of(target, downstream, target_starts),
         ),
         transactions=transactions,
         hidden=hidden,
@@ -273,6 +292,38 @@ def read_facts(
         reverse_maps=reverse_maps,
         routing=routing,
         writers=read_writers(source, originals),
+    )
+
+
+def _maps(
+    context: MoveContext,
+    pairs: Collection[TopicPair],
+    starts: Starts,
+    target_starts: Starts,
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+    target_committed: Mapping[str, Mapping[TopicPartition, int]],
+) -> tuple[FlowMaps, FlowMaps]:
+    """Load both maps around what the groups have committed on both sides, and around log starts."""
+    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    for pair in pairs:
+        places = {tp for tp in starts if tp.topic == pair.topic}
+        places |= {
+            TopicPartition(pair.topic, tp.partition)
+            for tp in target_starts
+            if tp.topic == pair.target_topic
+        }
+        for place in places:
+            counterpart = TopicPartition(pair.target_topic, place.partition)
+            wanted[pair.direction].add(
+                pair.direction,
+                (place, starts),
+                (counterpart, target_starts),
+                [offsets.get(place) for offsets in committed.values()],
+                [offsets.get(counterpart) for offsets in target_committed.values()],
+            )
+    return (
+        wanted["forward"].load(context.forward.maps),
+        wanted["reverse"].load(context.forward.reverse_maps),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from srm.domain.map_wanted import Wanted
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import residue_until_ms
@@ -104,7 +105,7 @@ def observe(
     ours = arrivals.producers_are_ours and not progress.residue_over
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, groups)},
-        "residue": _residue(context, plan, progress, ends) if ours else dict(progress.residue),
+        "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
     }
@@ -151,12 +152,29 @@ def _read_resumed(
     groups: Collection[str],
 ) -> dict[str, GroupResume]:
     described = context.target.groups(list(groups)) if groups else {}
-    records = TargetRecords(context, plan)
     result = {group: progress.resumed.get(group, GroupResume()) for group in groups}
     # What a group does after a later move is none of this one's.
-    for group in filter(arrivals.is_ours, groups):
-        before, said = result[group], arrivals.of(group)
-        committed = {str(tp): offset for tp, offset in context.target.committed(group).items()}
+    ours = [group for group in groups if arrivals.is_ours(group)]
+    commits = {
+        group: {str(tp): offset for tp, offset in context.target.committed(group).items()}
+        for group in ours
+    }
+    records = TargetRecords(
+        context,
+        plan,
+        (
+            offsets
+            for group in ours
+            for offsets in (
+                commits[group],
+                progress.intended.get(group, {}),
+                result[group].started,
+                arrivals.of(group).started,
+            )
+        ),
+    )
+    for group in ours:
+        before, said, committed = result[group], arrivals.of(group), commits[group]
         intended = progress.intended.get(group, {})
         there = bool(said.members) or (group in described and described[group].state == "active")
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
@@ -199,7 +217,6 @@ def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition
 
 def _residue(
     context: MoveContext,
-    plan: MovePlan,
     progress: MoveProgress,
     ends: Mapping[TopicPartition, int] | None,
 ) -> dict[str, int]:
@@ -208,7 +225,9 @@ def _residue(
         return dict(progress.residue)
     starts = progress.log_ends_at_go
     grown = {tp: end for tp, end in ends.items() if end > starts.get(str(tp), 0)}
-    maps = context.forward.maps.load(plan.topics) if grown else FlowMaps({})
+    wanted = {tp: Wanted.of([end, starts.get(str(tp), 0)]) for tp, end in grown.items()}
+    topics = {tp.topic for tp in grown}
+    maps = context.forward.maps.load(topics, wanted) if topics else FlowMaps({})
     residue: dict[str, int] = {}
     for tp, end in grown.items():
         count = written_between(maps.get(tp), starts.get(str(tp), 0), end)

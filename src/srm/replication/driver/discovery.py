@@ -17,13 +17,15 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.filters import NameFilter
 from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition
+from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists, topic_sync
 from srm.engine.compacted import compacted_spec
 from srm.engine.control_lists import ControlLists
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, SrmError
+from srm.replication.driver.gone import GoneWatch, Side
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +52,15 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a flow copies now. ``pending`` are source topics whose remote topic is not ready yet."""
+    """What a flow copies now, between which clusters by Kafka's own ids.
+
+    ``pending`` are source topics whose remote topic is not ready yet.
+    """
 
     partitions: tuple[AssignedPartition, ...] = ()
     pending: tuple[str, ...] = ()
+    source_cluster: str = ""
+    target_cluster: str = ""
 
 
 class Discovery:
@@ -82,11 +89,20 @@ class Discovery:
         self._seen: _Seen | None = None
         self._found = Discovered()
         self._look_closely_at = 0.0
+        self._watch = GoneWatch(clock)
+        self._sides: tuple[Side, Side] | None = None
+        self._gone = GoneTopics()
 
     def prepare(self) -> None:
-        """Create the internal topics that the flow needs on its target."""
+        """Create the internal topics that the flow needs on its target, or their new partitions."""
         specs, _ = internal_topic_specs(self._configured)
-        _create_missing(self._context.target, specs, self._context.target.topics())
+        target = self._context.target
+        existing = target.topics()
+        _create_missing(target, specs, existing)
+        state = internal_topics.replication(self._configured.flow.source)
+        if state in existing and existing[state].partitions < STATE_PARTITIONS:
+            logger.info("%s: %s gets a partition for reports", target.alias, state)
+            target.create_partitions({state: STATE_PARTITIONS})
 
     def round(self) -> Discovered:
         """Find the flow's topics, create what is missing, and say what can be copied.
@@ -108,6 +124,7 @@ class Discovery:
         configured = self._configured
         context = replace(self._context, config=control_lists.effective(configured, lists))
         source_topics, target_topics = context.source.topics(), context.target.topics()
+        self._sides = _side(context.source, source_topics), _side(context.target, target_topics)
         ensure_offset_syncs(context, source_topics, target_topics)
         names = topic_sync.selected_topics(source_topics, context.config)
         self._tell_hidden(context, names)
@@ -115,7 +132,18 @@ class Discovery:
         if outgrown(selected, target_topics, context.config):
             self._create(context, selected, target_topics)
             target_topics = context.target.topics()
-        return assignable(selected, target_topics, context.config)
+        return replace(
+            assignable(selected, target_topics, context.config),
+            source_cluster=self._sides[0].cluster_id,
+            target_cluster=self._sides[1].cluster_id,
+        )
+
+    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+        """Return which copied topics are gone, as far as the close looks up to now can tell."""
+        if self._sides is not None:
+            self._gone = self._watch.look(copied, *self._sides)
+            self._sides = None  # each look counts once
+        return self._gone
 
     def target_ends(
         self, partitions: Collection[AssignedPartition]
@@ -157,6 +185,17 @@ class Discovery:
         if refused and refused != self._refused:  # each round tries again: say it once
             logger.warning("%s: %s", context.config.flow, refused)
         self._refused = refused
+
+
+def _side(cluster: Cluster, topics: Mapping[str, TopicDescription]) -> Side:
+    def is_hidden(topic: str) -> bool:
+        try:
+            cluster.log_starts([TopicPartition(topic, 0)])
+        except AuthorizationError:
+            return True
+        return False
+
+    return Side(cluster.cluster_id(), topics, is_hidden)
 
 
 def outgrown(
@@ -220,7 +259,7 @@ def internal_topic_specs(config: FlowConfig) -> tuple[tuple[TopicSpec, ...], Top
     """Return the internal topics of the flow on its target, and its offset syncs topic."""
     flow, own = config.flow, config.internal_replication_factor
     on_target = (
-        compacted_spec(internal_topics.replication(flow.source), own),
+        compacted_spec(internal_topics.replication(flow.source), own, STATE_PARTITIONS),
         compacted_spec(internal_topics.offset_map(flow.source), own, MAP_PARTITIONS),
         TopicSpec(internal_topics.raw_metrics(flow.source), 1, own, _ONE_DAY),
         compacted_spec(

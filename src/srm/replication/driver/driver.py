@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from srm.domain import internal_topics
 from srm.domain.replication_records import (
+    ASSIGNMENT_PREFIX,
     DRIVER_KEY,
     REQUEST_KEY,
     AssignedPartition,
@@ -23,17 +24,20 @@ from srm.domain.replication_records import (
     DriverHeartbeat,
     DriverRequest,
     PartitionStatus,
-    SlotReport,
 )
 from srm.domain.silence import HEARTBEAT_S, SLOT_DEAD_S
+from srm.domain.slot_records import PositionGroup, SlotHeartbeat
+from srm.domain.superseded import COPIED_PREFIX, CopiedTopic, GoneTopics
 from srm.domain.topics import Flow, TopicPartition
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
 from srm.replication.driver.assignment_book import AssignmentBook
+from srm.replication.driver.cleaning import Cleaning
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
 from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.progress import ProgressBook
+from srm.replication.driver.state_book import StateBook, decode
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +66,10 @@ class DiscoveryRounds(Protocol):
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
         """Return the log end of each target partition."""
+        ...
+
+    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+        """Return which of the topics are gone, as far as is known up to now."""
         ...
 
 
@@ -116,6 +124,8 @@ class FlowDriver:
         self._clock = clock
         self._book = AssignmentBook()
         self._liveness = self._new_liveness()
+        self._state = StateBook(self._slots)
+        self._cleaning = Cleaning()
         self._waiting: dict[TopicPartition, float] = {}
         self._metrics_topic = internal_topics.raw_metrics(flow.source)
         self._settled: tuple[tuple[str, ...], Discovered] | None = None
@@ -167,18 +177,37 @@ class FlowDriver:
         self._log.fence()
         self._book = AssignmentBook()
         self._liveness = self._new_liveness()
+        self._state = StateBook(self._slots)
+        self._cleaning = Cleaning()
         self._settled = None
         self._waiting = {}
         self._heartbeat_due = self._clock()
         self._rebalance_due = self._clock() + REBALANCE_S
         standing = b""
         for record in self._log.read():
-            if record.value is not None and record.key.startswith(b"assignment:"):
-                self._book.load(Assignment.decode(record.value))
-            elif record.key == REQUEST_KEY:
+            if record.key == REQUEST_KEY:
                 standing = record.value or b""
+            elif record.key != DRIVER_KEY:
+                self._survive(record, self._load)
         self._request(standing)
         logger.info("%s: driver %s has taken over", self._flow, self._driver)
+
+    def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
+        """Take a record in; one that is damaged is told and passed over."""
+        try:
+            take(record)
+        except IntegrityError as error:
+            logger.warning("%s: record %r is passed over: %s", self._flow, record.key, error)
+
+    def _load(self, record: LogRecord) -> None:
+        """Take in a record that stood there when the log was opened: no sign of life."""
+        value = record.value or b""
+        if record.key.startswith(ASSIGNMENT_PREFIX):
+            self._book.load(Assignment.decode(value))
+        elif record.key.startswith(COPIED_PREFIX):
+            self._cleaning.load(CopiedTopic.decode(value))
+        else:
+            self._take_state(record)
 
     def _must_end(self, stop: threading.Event) -> bool:
         if self.obeyed is not None:
@@ -216,8 +245,8 @@ class FlowDriver:
 
     def _check_successor(self, records: list[LogRecord]) -> None:
         for record in records:
-            if record.key == DRIVER_KEY and record.value is not None:
-                self._driver_record(DriverHeartbeat.decode(record.value))
+            if record.key == DRIVER_KEY:
+                self._survive(record, self._take)
 
     def _new_liveness(self) -> Liveness:
         timing = self._timing
@@ -236,6 +265,7 @@ class FlowDriver:
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
+                self._cleaning.look(self._discovery.gone, self._log.clear_maps)
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
             ended.wait(wait)
@@ -251,14 +281,18 @@ class FlowDriver:
 
     def _step(self) -> None:
         for record in self._log.poll(POLL_S):
-            self._take(record)
-        now = self._clock()
-        changes = self._decide(now)
+            self._survive(record, self._take)
+        now, found = self._clock(), self.discovered
+        changes = self._decide(found, now)
         if not changes and now < self._heartbeat_due:
             return
         records = {change.key(): change.value() for change in changes}
         records[DRIVER_KEY] = self._heartbeat()
-        self._log.publish(records)
+        new = self._cleaning.new_topics(found)
+        records |= {topic.key(): topic.value() for topic in new}
+        deletions = self._cleaning.deletions(self._state, now)
+        self._log.publish(records, deletions)
+        self._cleaning.published(new, deletions)
         self._heartbeat_due = now + HEARTBEAT_S
         if self._liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")
@@ -270,21 +304,42 @@ class FlowDriver:
             )
 
     def _take(self, record: LogRecord) -> None:
-        value, kind = record.value, record.key.partition(b":")[0]
-        if value is None:
-            return
+        value = record.value
         if record.topic == self._metrics_topic:
-            self.progress.metric(value)
-        elif record.key == DRIVER_KEY:
+            self.progress.metric(value or b"")
+        elif record.key == DRIVER_KEY and value is not None:
             self._driver_record(DriverHeartbeat.decode(value))
-        elif record.key == REQUEST_KEY:
+        elif record.key == REQUEST_KEY and value is not None:
             self._request(value)
-        elif kind == b"slot":
-            report = SlotReport.decode(record.key, value)
-            self._liveness.observe(report.slot, self._clock())
-            self.progress.report(report)
-        elif kind == b"status":
-            self._status(PartitionStatus.decode(value))
+        else:
+            self._take_state(record, alive=True)
+
+    def _take_state(self, record: LogRecord, *, alive: bool = False) -> None:
+        """Take in what a slot has written; ``alive``: just now."""
+        key = record.partition, record.key
+        if record.value is None:
+            self._state.forget(key)
+            self.progress.positions(key, ())
+            return
+        found = decode(record)
+        if found is None:
+            return
+        self._state.take(key, found)
+        if isinstance(found, PositionGroup):
+            self.progress.positions(key, found.positions)
+            if alive and found.incarnation is None:  # a slot of an earlier version
+                self._liveness.observe(found.slot, self._clock())
+        elif isinstance(found, PartitionStatus):
+            self._status(found)
+        elif isinstance(found, SlotHeartbeat):
+            self._heard(found, alive=alive)
+
+    def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
+        """A slot is alive; what an older process of its id says does not count."""
+        self._book.saw(beat.generation)
+        if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
+            return
+        self._liveness.observe(beat.slot, self._clock())
 
     def _status(self, status: PartitionStatus) -> None:
         self.progress.status(status)
@@ -320,20 +375,27 @@ class FlowDriver:
             f"{heartbeat.host}, Spark application {heartbeat.application_id}): this one ends"
         )
 
-    def _decide(self, now: float) -> tuple[Assignment, ...]:
+    def _decide(self, found: Discovered | None, now: float) -> tuple[Assignment, ...]:
         """Return what has to be published: nothing unless topics, slots or rates ask for it."""
         alive = self._liveness.alive(now)
         self.progress.set_alive(alive)
-        found = self.discovered
         if found is None or not self._liveness.judged(now):
             return ()
         due = now >= self._rebalance_due
-        stuck = self._stuck_slots(now)
-        if self._is_settled(alive, found) and not due and not stuck:
+        again = self._stuck_slots(now) | self._restarted_slots(alive)
+        if self._is_settled(alive, found) and not due and not again:
             return ()
         wanted = self._assignment(found, alive, even_out=due)
         self._settled = (alive, found)
-        return self._book.changes(wanted, again=stuck)
+        return self._book.changes(wanted, again, self._state.newest)
+
+    def _restarted_slots(self, alive: Collection[str]) -> set[str]:
+        """Return the slots that are another process than the one their assignment is for.
+
+        Naming it has the older one end, if that still runs.
+        """
+        newest = self._state.newest
+        return {slot for slot in alive if self._book.meant(slot) != newest.get(slot)}
 
     def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
         settled = self._settled

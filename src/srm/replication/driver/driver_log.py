@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from srm.domain.superseded import CopiedTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,7 @@ class LogRecord:
     topic: str
     key: bytes
     value: bytes | None
+    partition: int = 0
 
 
 class DriverLog(Protocol):
@@ -23,7 +26,9 @@ class DriverLog(Protocol):
     """
 
     def read(self) -> list[LogRecord]:
-        """Return the latest record of each key of the state topic; :meth:`poll` goes on from here.
+        """Return the latest record of each key of each partition of the state topic, in order.
+
+        First those of the partition of commands. :meth:`poll` continues from here.
 
         The raw metrics topic is only followed, from its end.
         """
@@ -37,11 +42,26 @@ class DriverLog(Protocol):
         """Return what has been committed since the last call, waiting while there is nothing."""
         ...
 
-    def publish(self, records: Mapping[bytes, bytes]) -> None:
-        """Write all records to the state topic, or none of them.
+    def publish(
+        self,
+        records: Mapping[bytes, bytes],
+        deletions: Collection[tuple[int, bytes]] = (),
+    ) -> None:
+        """Write all records to the partition of commands, or none of them.
+
+        Args:
+            records: values by key.
+            deletions: records to delete, by partition and key.
 
         Raises:
             FencedError: a newer driver has taken over.
+        """
+        ...
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete all that the map topic holds of topics that are gone; again is harmless.
+
+        May take long, and may be called from another thread.
         """
         ...
 

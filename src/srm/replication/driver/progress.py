@@ -7,18 +7,18 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from srm.domain.metrics import RawMetric
+from srm.domain.metrics import decode_raw
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     AssignedPartition,
     CopyId,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
 )
 from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
+from srm.replication.driver.state_book import Key
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ class ProgressBook:
         self._lock = threading.Lock()
         self._alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
-        self._told: dict[CopyId, dict[str, PartitionPosition]] = {}
+        self._told: dict[CopyId, dict[Key, PartitionPosition]] = {}
+        self._tellers: dict[Key, set[CopyId]] = {}
         self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
@@ -86,30 +87,40 @@ class ProgressBook:
         with self._lock:
             for assigned, end in (target_ends or {}).items():
                 self._counted.setdefault(assigned.copy_id, (end, _NO_CLAIM))
+            new = {p.copy_id for p in partitions} - self._partitions.keys()
             self._partitions = {p.copy_id: p for p in partitions}
             self._counted = {k: v for k, v in self._counted.items() if k in self._partitions}
             names = {TopicPartition(p.topic, p.partition) for p in partitions}
             self._positions = {k: v for k, v in self._positions.items() if k in self._partitions}
-            self._told = {k: v for k, v in self._told.items() if k in self._partitions}
             self._statuses = {k: v for k, v in self._statuses.items() if k in names}
             self._rates = {k: v for k, v in self._rates.items() if k in names}
+            for copy_id in new:
+                self._choose(copy_id)
 
     def set_alive(self, slots: Collection[str]) -> None:
         """Note which slots are alive."""
         with self._lock:
             self._alive = len(slots)
 
-    def report(self, report: SlotReport) -> None:
-        """Take in one slot report; a position counts only if no other slot's is newer."""
+    def positions(self, key: Key, positions: Collection[PartitionPosition]) -> None:
+        """Take in the positions that one record holds now; none for one that is deleted.
+
+        A position counts only if no other record has a newer one of its partition.
+        """
         with self._lock:
-            for entry in report.positions:
-                if entry.copy_id not in self._partitions:
-                    continue
-                told = self._told.setdefault(entry.copy_id, {})
-                told[report.slot] = entry
-                newest = newest_position(told.values())
-                if newest is entry:
-                    self._position(entry)
+            told = {entry.copy_id for entry in positions}
+            for copy_id in self._tellers.pop(key, set()) - told:
+                others = self._told[copy_id]
+                del others[key]
+                if not others:
+                    del self._told[copy_id]
+            if told:
+                self._tellers[key] = told
+            for entry in positions:
+                known = self._told.setdefault(entry.copy_id, {})
+                if known.get(key) != entry:
+                    known[key] = entry
+                    self._choose(entry.copy_id)
 
     def status(self, status: PartitionStatus) -> None:
         """Take in one status."""
@@ -119,16 +130,17 @@ class ProgressBook:
     def metric(self, value: bytes) -> None:
         """Take in one raw metrics record; one that cannot be read only costs its numbers."""
         try:
-            raw = RawMetric.decode(value)
+            metrics = decode_raw(value)
         except IntegrityError as error:
             logger.warning("%s: %s", self._flow, error)
             return
-        partition = TopicPartition(raw.topic, raw.partition)
-        rate = raw.bytes * 1000 / max(1, raw.interval_ms)
         with self._lock:
-            self._bytes += raw.bytes
-            known = self._rates.get(partition, rate)
-            self._rates[partition] = known + _SMOOTHING * (rate - known)
+            for raw in metrics:
+                partition = TopicPartition(raw.topic, raw.partition)
+                rate = raw.bytes * 1000 / max(1, raw.interval_ms)
+                self._bytes += raw.bytes
+                known = self._rates.get(partition, rate)
+                self._rates[partition] = known + _SMOOTHING * (rate - known)
 
     def rates(self) -> dict[AssignedPartition, float]:
         """Return the smoothed bytes per second of the partitions where they are known."""
@@ -172,8 +184,16 @@ class ProgressBook:
         position = self._positions.get(partition.copy_id)
         return -1 if position is None else position.source_next
 
+    def _choose(self, copy_id: CopyId) -> None:
+        if copy_id in self._partitions:
+            newest = newest_position(self._told.get(copy_id, {}).values())
+            if newest is not None:
+                self._position(newest)
+
     def _position(self, entry: PartitionPosition) -> None:
         key = entry.copy_id
+        if self._positions.get(key) == entry.position:
+            return
         self._positions[key] = entry.position
         claim = (entry.producer_id, entry.producer_epoch)
         reached = entry.position.target_next

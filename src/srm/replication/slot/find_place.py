@@ -18,29 +18,28 @@ start; so a target that still begins at offset 0 is walked from there.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.batches.rebuild import Record, decode
+from srm.replication.batches.rebuild import Record
 from srm.replication.batches.to_send import BatchToSend, batches_to_send
 from srm.replication.ports import FetchedPartition
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.opening import Turns, records_of
 
 _FIRST_RECORDS: Final = 10_000
 """Records at the beginning of one log that are looked for in the other."""
-_FIRST_BYTES: Final = 16 << 20
 _NOT_AGAIN_RECORDS: Final = 50_000
 """Records behind an anchor among which it must not come again, where times are compared."""
 _ANY_TIME: Final = -(2**63)
 
-Content = tuple[int, bytes | None, bytes | None]
-"""Time, key and value; 0 for all times where the target gives its own."""
+Content = tuple[int, int]
+"""Time, and 64 bits of a hash of key and value; 0 for all times where the target gives its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ async def find_place(
     if not ours:
         return NoPlace.NOTHING_IN_COMMON
     if logs.own_time:  # perhaps not from the first one on: the topic's settings may have changed
-        ours = [_Seen(seen.offset, (0, *seen.content[1:])) for seen in ours]
+        ours = [_Seen(seen.offset, (0, seen.content[1])) for seen in ours]
     earliest, at = await _earliest(ours, source, source_start, own_time=logs.own_time)
     found = await _look_up(ours, logs.originals(at, earliest), to_the_end=logs.own_time)
     if isinstance(found, tuple):
@@ -110,6 +109,7 @@ class _Logs:
     target: LogReader
     is_ours: Callable[[BatchHeader], bool]
     own_time: bool = False
+    _turns: Turns = field(default_factory=Turns)
 
     async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield the copies on the target, but for batches that are all older than a time."""
@@ -118,9 +118,9 @@ class _Logs:
                 is_ours = batch.last_offset >= offset and self.is_ours(batch)
                 if is_ours and batch.record_count and batch.max_timestamp >= earliest:
                     self.own_time = self.own_time or batch.has_log_append_time
-                    for record in decode(batch, start):
-                        yield _Seen(record.offset, self._content(record))
-                    await asyncio.sleep(0)
+                    async for piece in records_of(batch, self._turns, start):
+                        for record in piece:
+                            yield _Seen(record.offset, self._content(record))
 
     async def originals(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield what the source gives to be copied, but for batches as above."""
@@ -129,21 +129,21 @@ class _Logs:
             for outgoing in batches_to_send(fetched, offset, owner, read_committed=committed):
                 if isinstance(outgoing, BatchToSend) and outgoing.max_timestamp >= earliest:
                     [header] = batches(outgoing.view)
-                    for at, record in zip(outgoing.offsets(), decode(header), strict=True):
-                        yield _Seen(at, self._content(record))
-                    await asyncio.sleep(0)
+                    offsets = iter(outgoing.offsets())
+                    async for piece in records_of(header, self._turns):
+                        for record, at in zip(piece, offsets, strict=False):
+                            yield _Seen(at, self._content(record))
 
     def _content(self, record: Record) -> Content:
-        return 0 if self.own_time else record.timestamp, record.key, record.value
+        return 0 if self.own_time else record.timestamp, hash((record.key, record.value))
 
 
 async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
     """Read the first records of a log."""
-    found, size = [], 0
+    found = []
     async for seen in records:
         found.append(seen)
-        size += len(seen.content[1] or b"") + len(seen.content[2] or b"")
-        if len(found) >= _FIRST_RECORDS or size >= _FIRST_BYTES:
+        if len(found) >= _FIRST_RECORDS:
             break
     return found
 

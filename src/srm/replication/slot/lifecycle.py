@@ -137,6 +137,13 @@ class Lifecycle:
         copy.leave()
         return copy
 
+    def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
+        """Fetch no more for a partition whose map cannot be written, or fetch again."""
+        if copy.held_back != held:
+            copy.hold_back(held=held)
+            if not held:
+                self._placement.fetch_on(copy)
+
     def retry_fenced(self) -> None:
         """Take up what was fenced: the assignment is newer than that."""
         for copy in self.copies.values():

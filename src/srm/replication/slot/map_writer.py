@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from srm.domain.map_reach import MapTree
 from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
-from srm.domain.offset_map import Position, Run
+from srm.domain.offset_map import Position, Run, Runs
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.runs import solid_runs
 from srm.replication.ports import ProducerId
+from srm.replication.slot.index_writer import IndexWriter
 
 
 class MapWriter:
@@ -18,34 +21,49 @@ class MapWriter:
     however long it runs. Once the position stands elsewhere (markers or aborted records came after
     the run), the run can grow no more, and the block is written again, closed.
 
+    A claim takes the last block over: what it holds is written again under the key of the claim,
+    with what follows, and the former block is deleted once a report tells of the new one. So a map
+    has as many blocks as its runs fill, however often it is claimed, and no block that counts is
+    one that another process may write.
+
     ``found`` is the end of a former owner's open run that only its report tells of: written down at
-    once, because our own report replaces that one. ``damaged`` are blocks that cannot be read:
-    resume walks over what they held, so they can go once our own are written. Each block names the
-    one before it; ``previous`` is the last one of former owners. ``source_epoch`` is the source's
-    leader epoch at the end of ``found``.
+    once, because our own report replaces that one. ``garbage`` are blocks that count no more: those
+    that cannot be read, or come after one that is missing, and what was cut off; resume walks over
+    what they held, so they go once ours are told of. ``source_epoch`` is the source's leader epoch
+    at the end of the map. ``source_log_start`` and ``target_log_start`` are those of both logs,
+    as far as they are known: what lies below both of the map is deleted.
     """
 
     def __init__(
         self,
         assigned: AssignedPartition,
         producer_ids: Iterable[int],
+        tree: MapTree | None = None,
         found: Run | None = None,
-        damaged: Iterable[BlockKey] = (),
-        previous: BlockKey | None = None,
+        garbage: Iterable[BlockKey] = (),
         source_epoch: int = -1,
+        *,
+        rewrite_index: bool = False,
     ) -> None:
+        tree = tree or MapTree()
+        self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
+        self.source_log_start = self.target_log_start = 0
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
-        self._damaged = list(damaged)
-        self._previous = previous
+        self._replaced = list(garbage)
+        self._inherited = tree.last
+        self._previous: BlockKey | None = None
         self._owner = (-1, found.target_end if found else -1)
         self._runs: list[Run] = []
+        self._written: BlockKey | None = None
         self._full: list[MapBlock] = []
         self._changed = False
         self._closed = False
         self._epoch = -1
         if found is not None:
+            self._take_over()
             self.add([found], source_epoch)
+            self._changed = True
 
     @property
     def producer_ids(self) -> frozenset[int]:
@@ -58,12 +76,39 @@ class MapWriter:
         return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:
-        """Start a block of our own, once: blocks of former owners are left as they are."""
+        """Take the last block over, once, and begin one of our own after it, or in its place."""
         if self._owner == (producer.id, producer.epoch):
             return
         self._producer_ids.add(producer.id)
-        self.close_block()
+        self._take_over()
+        if self._written is not None:
+            self._replaced.append(self._written)
+            self._written = None
         self._owner = producer.id, producer.epoch
+        self._changed = bool(self._runs)
+        self._closed = False
+
+    def _take_over(self) -> None:
+        last, self._inherited = self._inherited, None
+        if last is not None:
+            self._replaced.append(last.block_key)
+            self._previous, self._epoch = last.previous, last.source_epoch
+            self._runs = list(last.runs)
+
+    def cut(self, source_offset: int, target_offset: int) -> None:
+        """Take away what the map holds from there on, on either side."""
+        self._take_over()
+        left = solid_runs(Runs.of(self._runs)).before(source_offset, target_offset)
+        self._runs = list(left)
+        if not self._runs:  # a block without records cuts those before it
+            self._runs = [Run(source_offset, target_offset, 0)]
+            if self._written is not None:
+                self._replaced.append(self._written)
+                self._written = None
+        if not self.has_claim:
+            self._owner = (-1, target_offset)
+        self._changed = True
+        self._epoch = -1
 
     def add(self, runs: Sequence[Run], source_epoch: int = -1) -> None:
         """Add acknowledged records, in target order, and the source's leader epoch at their end.
@@ -72,8 +117,15 @@ class MapWriter:
         """
         last = self._runs[-1] if self._runs else None
         first = runs[0]
-        if last and last.target_end == first.target_start and last.shift == first.shift:
+        if (
+            last is not None
+            and last.count > 0
+            and last.target_end == first.target_start
+            and last.shift == first.shift
+        ):
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
+            # A cut that has been written down is no run that readers would lengthen.
+            self._changed |= last.count == 0
             runs = runs[1:]
             self._epoch = source_epoch
         while runs:
@@ -94,10 +146,10 @@ class MapWriter:
         return [*blocks, *self._open_block(position)]
 
     def replaced_blocks(self) -> list[BlockKey]:
-        """Return the blocks to delete once :meth:`changed_blocks` are acknowledged."""
+        """Return the blocks to delete once a position is reported that rests on ours."""
         if not self.has_claim:
             return []
-        replaced, self._damaged = self._damaged, []
+        replaced, self._replaced = self._replaced, []
         return replaced
 
     def _open_block(self, position: Position) -> list[MapBlock]:
@@ -109,7 +161,9 @@ class MapWriter:
             return []
         self._changed = False
         self._closed = ended
-        return [self._block(self._runs, self._owner, open_end=not ended)]
+        block = self._block(self._runs, self._owner, open_end=not ended)
+        self._written = block.block_key
+        return [block]
 
     def close_block(self) -> None:
         """End the open block with the final lengths of its runs."""
@@ -118,6 +172,7 @@ class MapWriter:
             self._full.append(block)
             self._previous = block.block_key
         self._runs = []
+        self._written = None
         self._changed = False
         self._closed = False
 
@@ -129,7 +184,7 @@ class MapWriter:
             assigned.partition,
             assigned.target_topic_id,
             tuple(sorted(self._producer_ids)),
-            tuple(runs),
+            Runs.of(runs),
             open_end,
             owner,
             self._previous,

@@ -35,6 +35,7 @@ from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Resumed, Start, Walked
+from srm.replication.slot.traffic import Traffic
 from srm.replication.slot.walk import Settled
 
 QUEUE_BYTES: Final = 32 << 20
@@ -49,29 +50,6 @@ class Phase(Enum):
     COPYING = "copying"
     FENCED = "fenced"
     STOPPED = "stopped"
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What was copied since the last metrics record; latencies are those of whole batches."""
-
-    records: int = 0
-    bytes: int = 0
-    latency_ms_min: int = 0
-    latency_ms_max: int = 0
-    latency_ms_sum: int = 0
-    latency_count: int = 0
-
-    def add(self, outgoing: BatchToSend, now_ms: int) -> None:
-        """Count an acknowledged batch."""
-        latency = max(0, now_ms - outgoing.max_timestamp)
-        first = self.latency_count == 0
-        self.records += outgoing.count
-        self.bytes += len(outgoing.view)
-        self.latency_ms_min = latency if first else min(self.latency_ms_min, latency)
-        self.latency_ms_max = max(self.latency_ms_max, latency)
-        self.latency_ms_sum += latency * outgoing.count
-        self.latency_count += outgoing.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +70,8 @@ class PartitionCopy:
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
     and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
     the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
-    marker was written.
+    marker was written. While it is ``held_back``, its map cannot be written, and no more is
+    fetched.
     """
 
     assigned: AssignedPartition
@@ -117,6 +96,7 @@ class PartitionCopy:
     run_start: RunStart | None = None
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
+    held_back: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -130,11 +110,14 @@ class PartitionCopy:
         self.map = MapWriter(
             assigned,
             start.producer_ids,
+            start.tree,
             start.found,
-            start.damaged,
-            start.last_block,
+            start.garbage,
             start.source_epoch,
+            rewrite_index=start.rewrite_index,
         )
+        if start.cut:
+            self.map.cut(start.source_next, start.target_next)
         self.fetch_offset = self.source_next = start.source_next
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
@@ -155,7 +138,7 @@ class PartitionCopy:
     @property
     def wants_data(self) -> bool:
         """Whether a fetch should include the partition."""
-        if self.in_doubt:
+        if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
@@ -188,6 +171,7 @@ class PartitionCopy:
             IntegrityError: a batch cannot be read.
         """
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
@@ -220,7 +204,7 @@ class PartitionCopy:
 
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
-        self.map.add([Run(source_offset, self.target_next, 0)])
+        self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
         self._truncated = True
 
@@ -256,7 +240,9 @@ class PartitionCopy:
         self.failures = 0
         if self.limits.knows_something:
             self.limits.accepted(len(outgoing.view), self.source_next)
-        self.traffic.add(outgoing, now_ms)
+        self.traffic.add(
+            outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
+        )
         return True
 
     @property
@@ -293,10 +279,9 @@ class PartitionCopy:
         """Remember that both logs were walked after retention had passed the position."""
         self.checked = self.source_next, log_start
 
-    def take_traffic(self) -> Traffic:
-        """Return what was copied since the last call."""
-        traffic, self.traffic = self.traffic, Traffic()
-        return traffic
+    def hold_back(self, *, held: bool) -> None:
+        """Fetch no more until what was copied can be written down, or fetch again."""
+        self.held_back = held
 
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""

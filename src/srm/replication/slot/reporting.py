@@ -2,37 +2,51 @@
 
 The order matters to readers: a position is written only after the map blocks it rests on are
 acknowledged, so whoever sees a position finds every run before it. Notes come before the position,
-so none passes a loss that was not told. All positions and blocks of one
-report are taken at the same moment, between two steps of the event loop.
+so none passes a loss that was not told; and the last position of a partition that leaves comes
+before the group without it. All positions and blocks of one report are taken at the same moment,
+between two steps of the event loop.
+
+What cannot be written waits, the newest version of each record only. Where blocks of some
+partitions are late, only the positions of those partitions wait with them.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.map_records import BlockKey, MapBlock, map_partition
-from srm.domain.metrics import RawMetric
+from srm.domain.map_records import map_partition
+from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
+    REPORTS,
+    Incarnation,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
     State,
 )
-from srm.errors import AuthorizationError, NotFoundError, SrmError
+from srm.domain.slot_records import SlotHeartbeat
+from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, StateLog
-from srm.replication.slot.partition import PartitionCopy, Phase, RunStart, Traffic
+from srm.replication.slot.index_writer import Record as MapRecord
+from srm.replication.slot.map_log import MapLog
+from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
+from srm.replication.slot.position_groups import PositionGroups, Records
+from srm.replication.slot.raw_metrics import MetricsReader
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_S: Final = 20.0
+_SETTLE_S: Final = 2.0  # what is late after that is looked at again in the next report
+_LAST_S: Final = 20.0
+_EVERYTHING_S: Final = 30.0
+_MOST_WAITING: Final = 100  # records of a kind that is of no use when it is late
 _STATES: Final[dict[Phase, State]] = {
     Phase.IDLE: "copying",
     Phase.COPYING: "copying",
@@ -40,12 +54,23 @@ _STATES: Final[dict[Phase, State]] = {
     Phase.FENCED: "waiting",
     Phase.STOPPED: "stopped",
 }
+_NOBODY: Final = Incarnation(0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Sync:
     copy: PartitionCopy
     at: RunStart
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What one report is about: positions, those of leaving partitions, MM2 syncs, metrics."""
+
+    positions: Sequence[tuple[int, PartitionPosition]]
+    last_positions: Sequence[tuple[int, PartitionPosition]]
+    syncs: Sequence[_Sync]
+    metrics: Sequence[RawMetric]
 
 
 class Reporter:
@@ -66,30 +91,34 @@ class Reporter:
         self._now_ms = now_ms
         source = config.flow.source
         separator = config.policy.separator
-        self._map_topic = internal_topics.offset_map(source)
-        self._replication_topic = internal_topics.replication(source)
-        self._metrics_topic = internal_topics.raw_metrics(source)
+        self._reports = internal_topics.replication(source), REPORTS
+        self._metrics_place = internal_topics.raw_metrics(source), 0
         other = config.flow.target if config.offset_syncs_location == "source" else source
-        self._syncs_topic = internal_topics.offset_syncs(other, separator)
+        self._syncs_place = internal_topics.offset_syncs(other, separator), 0
+        self._incarnation = _NOBODY
+        self._groups = PositionGroups(slot, _NOBODY)
+        self._everything_due = 0.0
+        self._map_topic = internal_topics.offset_map(source)
+        self._map = MapLog()
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
         self._notes: dict[tuple[str, int], PartitionNotes] = {}
-        self._new_notes: dict[bytes, PartitionNotes] = {}
-        self._unwritten: list[MapBlock] = []
-        self._replaced: list[tuple[str, BlockKey]] = []
-        self._untold: list[PartitionStatus] = []
+        self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
+        self._leaving: list[tuple[int, PartitionPosition]] = []
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._is_written = False
-        self._metrics_at = now_s()
-        self._metrics_ms = now_ms()
+        self._metrics = MetricsReader(config, now_ms())
+        self._writing = threading.RLock()
 
     @property
     def slot(self) -> str:
         """Name of the slot."""
         return self._slot
 
-    def remember(self, notes: Iterable[PartitionNotes]) -> None:
-        """Go on with the notes of this slot's predecessor, who had the same keys."""
+    def begin(self, incarnation: Incarnation, notes: Iterable[PartitionNotes] = ()) -> None:
+        """Report as this process, and continue the notes of those before it, who had their keys."""
+        self._incarnation = incarnation
+        self._groups = PositionGroups(self._slot, incarnation)
         self._notes = {(entry.topic, entry.partition): entry for entry in notes}
 
     @property
@@ -112,118 +141,180 @@ class Reporter:
         logger.error("%s: %s", copy.target, what)
         self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
 
+    def is_full(self, copy: PartitionCopy) -> bool:
+        """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
+        return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
+
+    def tell_everything(self) -> None:
+        """Write all positions with the next report, those too that have not changed."""
+        self._everything_due = 0.0
+
+    def beat(self, generation: int, partitions: int) -> None:
+        """Say that the slot is alive; does not wait."""
+        if self._state.waiting(self._reports) >= _MOST_WAITING:
+            return  # nobody could read it in time
+        beat = SlotHeartbeat(self._slot, self._incarnation, generation, self._now_ms(), partitions)
+        topic, partition = self._reports
+        try:
+            self._state.write(topic, beat.key(), beat.value(), partition)
+        except SrmError as error:
+            logger.warning("slot %s: no heartbeat: %s", self._slot, error)
+
     def prepare(
-        self,
-        generation: int,
-        copies: Sequence[PartitionCopy],
-        leaving: Sequence[PartitionCopy],
-        kept: Iterable[PartitionPosition] = (),
+        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
     ) -> Callable[[], None]:
         """Take a snapshot now; the returned call writes it, and blocks while it does.
 
-        ``kept`` are positions of partitions that are not copied here any more, or not yet: whoever
-        takes them up looks for them in this report.
+        Args:
+            copies: what the slot copies.
+            leaving: what it copies no more since the last report.
         """
         now_ms = self._now_ms()
-        blocks = [
-            *self._unwritten,
-            *(
-                block
-                for copy in (*leaving, *copies)
-                for block in copy.map.changed_blocks(copy.position().position)
-            ),
-        ]
-        replaced = [
-            *self._replaced,
-            *(
-                (copy.source.topic, key)
-                for copy in (*leaving, *copies)
-                for key in copy.map.replaced_blocks()
-            ),
-        ]
-        positions = [copy.position() for copy in copies if copy.has_position]
-        told = {(entry.topic_id, entry.partition) for entry in positions}
-        positions += [entry for entry in kept if (entry.topic_id, entry.partition) not in told]
-        report = SlotReport(self._slot, generation, now_ms, tuple(positions))
-        changed = self._changed_statuses(copies, now_ms)
-        statuses = [*self._untold, *changed]
-        notes, self._new_notes = {**self._untold_notes, **self._new_notes}, {}
-        syncs = self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else []
-        metrics = self._due_metrics(copies, now_ms)
+        for copy in (*leaving, *copies):
+            self._map.take(copy.map, copy.position().position)
+        for copy in leaving:
+            self._statuses.pop((copy.source.topic, copy.source.partition), None)
+            self._synced.pop(copy, None)
+        for status in self._changed_statuses(copies, now_ms):
+            self._untold[status.key()] = status
+        snapshot = _Snapshot(
+            [_placed(copy) for copy in copies if copy.has_position],
+            [_placed(copy) for copy in leaving if copy.has_position],
+            self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
+            self._metrics.due(copies, now_ms),
+        )
 
         def write() -> None:
-            # No position may be reported before its blocks are acknowledged, so a block whose fate
-            # is unknown is written again first.
-            self._unwritten, self._replaced = blocks, replaced
-            self._untold, self._untold_notes = statuses, notes
             self._is_written = False
-            try:
-                self._write_blocks(blocks)
-                self._unwritten = []
-                self._delete_blocks(replaced)
-                self._replaced = []
-                self._write(notes, report, statuses, syncs, metrics)
-                self._untold, self._untold_notes = [], {}
-                self._is_written = True
-            except SrmError as error:
-                logger.warning("slot %s: report is late: %s", self._slot, error)
+            with self._writing:
+                try:
+                    self._is_written = self._write(snapshot)
+                except SrmError as error:
+                    logger.warning("slot %s: report is late: %s", self._slot, error)
 
         return write
 
     def report(
-        self,
-        generation: int,
-        copies: Sequence[PartitionCopy],
-        leaving: Sequence[PartitionCopy],
-        kept: Iterable[PartitionPosition] = (),
+        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
     ) -> None:
-        """Write a last report before the slot ends."""
-        self.prepare(generation, copies, leaving, kept)()
+        """Write a last report before the slot ends, and wait until all of it is there."""
+        with self._writing:  # a report may still be on its way
+            self.prepare(copies, leaving)()
+        for log in {self._state, self._offset_syncs}:
+            try:
+                log.flush(_LAST_S)
+            except SrmError as error:
+                logger.warning("slot %s: the last report is not complete: %s", self._slot, error)
 
-    def _write_blocks(self, blocks: list[MapBlock]) -> None:
-        for block in blocks:
-            partition = map_partition(block.topic, block.partition)
-            self._state.write(self._map_topic, block.key(), block.value(), partition)
-        if blocks:
-            self._state.flush(_FLUSH_S)
+    def _send_map(
+        self, records: Mapping[int, Sequence[MapRecord]]
+    ) -> Mapping[int, Mapping[bytes, int]]:
+        """Write to the map topic and wait; what is late is not written again before it is known."""
+        places = [(self._map_topic, number) for number in records]
+        pending = self._state.settle(places, 0.0).pending
+        sent = [place for place in places if place not in pending]
+        for topic, number in sent:
+            for key, value in records[number]:
+                self._state.write(topic, key, value, number)
+        settled = self._state.settle(sent, _SETTLE_S)
+        for (topic, number), failure in settled.failed.items():
+            logger.warning("slot %s: %s-%s is late: %s", self._slot, topic, number, failure)
+        unknown = settled.pending | settled.failed.keys()
+        return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 
-    def _delete_blocks(self, replaced: list[tuple[str, BlockKey]]) -> None:
-        for topic, key in replaced:
-            partition = map_partition(topic, key.partition)
-            self._state.write(self._map_topic, key.encode(), None, partition)
+    def _write(self, snapshot: _Snapshot) -> bool:
+        """Write what is known; tell whether all of it is there."""
+        self._leaving += snapshot.last_positions
+        late = self._map.write(self._send_map)
+        self._write_first(late)
+        for number, entry in snapshot.positions:
+            if number not in late:
+                self._groups.put(self._with_map_end(entry))
+        self._write_groups()
+        self._map.reported()
+        self._write_metrics(snapshot.metrics)
+        self._write_syncs(snapshot.syncs)
+        return not late
 
-    def _write(
-        self,
-        notes: Mapping[bytes, PartitionNotes],
-        report: SlotReport,
-        statuses: list[PartitionStatus],
-        syncs: list[_Sync],
-        metrics: list[RawMetric],
-    ) -> None:
+    def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
+        return replace(entry, map_end=self._map.end(entry.copy_id))
+
+    def _write_first(self, late: Iterable[int]) -> None:
+        """Write what no position may come before: notes, and last positions of what leaves."""
+        ready = [entry for number, entry in self._leaving if number not in late]
+        self._leaving = [(number, entry) for number, entry in self._leaving if number in late]
+        for entry in ready:
+            self._groups.leave(self._with_map_end(entry))
+        notes = dict(self._untold_notes)
+        first: Records = {key: noted.value() for key, noted in notes.items()}
+        first |= self._groups.last_positions()
+        if not first:
+            return
+        self._write_reports(first)
         for key, noted in notes.items():
-            self._state.write(self._replication_topic, key, noted.value())
-        self._state.write(self._replication_topic, report.key(), report.value())
-        for status in statuses:
-            self._state.write(self._replication_topic, status.key(), status.value())
-        for metric in metrics:
-            self._state.write(self._metrics_topic, metric.key(), metric.value())
-        self._leave_a_source_that_refuses()
+            if self._untold_notes.get(key) is noted:
+                del self._untold_notes[key]
+        self._groups.forget_left()
+
+    def _write_groups(self) -> None:
+        everything = now_s() >= self._everything_due
+        statuses = dict(self._untold)
+        records = self._groups.to_write(everything=everything)
+        records |= {key: status.value() for key, status in statuses.items()}
+        if not records:
+            return
+        self._write_reports(records)
+        self._groups.written()
+        for key, status in statuses.items():
+            if self._untold.get(key) is status:
+                del self._untold[key]
+        if everything:
+            self._everything_due = now_s() + _EVERYTHING_S
+
+    def _write_reports(self, records: Records) -> None:
+        """Write to the partition of reports and wait.
+
+        Raises:
+            SrmError: not all of it is acknowledged; what was written before is not either.
+        """
+        topic, partition = place = self._reports
+        if self._state.waiting(place) >= _MOST_WAITING:
+            self._state.settle([place], _SETTLE_S)
+        if self._state.waiting(place) >= _MOST_WAITING:
+            raise UnavailableError(f"{topic}-{partition} takes no records")
+        for key, value in records.items():
+            self._state.write(topic, key, value, partition)
+        settled = self._state.settle([place], _SETTLE_S)
+        for failure in settled.failed.values():
+            raise failure
+        if settled.pending:
+            raise UnavailableError(f"{topic}-{partition}: not acknowledged in time")
+
+    def _write_metrics(self, metrics: Sequence[RawMetric]) -> None:
+        topic, partition = place = self._metrics_place
+        if metrics and self._state.waiting(place) < _MOST_WAITING:
+            for value in encode_raw(metrics):
+                self._state.write(topic, self._slot.encode(), value, partition)
+
+    def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
+        self._look_after_syncs()
         for sync in syncs:
             record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
-            self._offset_syncs.write(self._syncs_topic, record.key(), record.value())
-        self._state.flush(_FLUSH_S)
+            topic, partition = self._syncs_place
+            self._offset_syncs.write(topic, record.key(), record.value(), partition)
 
-    def _leave_a_source_that_refuses(self) -> None:
-        """Write offset syncs to the target once the source has refused them (KIP-716)."""
-        if self._offset_syncs is self._state:
+    def _look_after_syncs(self) -> None:
+        """Have offset syncs written again that were lost; to the target once the source refuses."""
+        failure = self._offset_syncs.settle([self._syncs_place], 0).failed.get(self._syncs_place)
+        if failure is None:
             return
-        failure = self._offset_syncs.failure()
-        if isinstance(failure, AuthorizationError | NotFoundError):
+        self._synced.clear()
+        refused = isinstance(failure, AuthorizationError | NotFoundError)
+        if refused and self._offset_syncs is not self._state:  # KIP-716
             flow, separator = self._config.flow, self._config.policy.separator
             topic = internal_topics.offset_syncs(flow.source, separator)
             logger.warning("%s: offset syncs go to %s on %s: %s", flow, topic, flow.target, failure)
-            self._offset_syncs, self._syncs_topic = self._state, topic
-            self._synced.clear()  # what was refused is written again
+            self._offset_syncs, self._syncs_place = self._state, (topic, 0)
 
     def _notes_of(self, copy: PartitionCopy) -> PartitionNotes:
         assigned = copy.assigned
@@ -233,7 +324,7 @@ class Reporter:
         return PartitionNotes(self._slot, assigned.topic, assigned.partition, assigned.topic_id)
 
     def _note(self, notes: PartitionNotes) -> None:
-        self._notes[notes.topic, notes.partition] = self._new_notes[notes.key()] = notes
+        self._notes[notes.topic, notes.partition] = self._untold_notes[notes.key()] = notes
 
     def _changed_statuses(
         self, copies: Sequence[PartitionCopy], now_ms: int
@@ -242,7 +333,10 @@ class Reporter:
         for copy in copies:
             key = (copy.source.topic, copy.source.partition)
             lost_from, lost_to = copy.blocked or (None, None)
-            status = PartitionStatus(*key, _STATES[copy.phase], copy.reason, lost_from, lost_to)
+            state, reason = _STATES[copy.phase], copy.reason
+            if copy.held_back and state == "copying":
+                state, reason = "stopped", f"{self._map_topic} cannot be written for now"
+            status = PartitionStatus(*key, state, reason, lost_from, lost_to)
             if status != self._statuses.get(key):
                 self._statuses[key] = status
                 changed.append(replace(status, time_ms=now_ms))
@@ -251,6 +345,8 @@ class Reporter:
     def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
         """Collect MM2 offset syncs: the newest run start and the newest copied record."""
         syncs = []
+        if self._offset_syncs.waiting(self._syncs_place) >= _MOST_WAITING:
+            return []
         for copy in copies:
             for at in (copy.take_run_start(), copy.last_copied):
                 if at is not None and at != self._synced.get(copy):
@@ -258,35 +354,7 @@ class Reporter:
                     syncs.append(_Sync(copy, at))
         return syncs
 
-    def _due_metrics(self, copies: Sequence[PartitionCopy], now_ms: int) -> list[RawMetric]:
-        if now_s() - self._metrics_at < self._config.metrics_interval.total_seconds():
-            return []
-        self._metrics_at = now_s()
-        interval_ms, self._metrics_ms = now_ms - self._metrics_ms, now_ms
-        records = []
-        for copy in copies:
-            traffic = copy.take_traffic()
-            lag = max(0, copy.source_end - copy.source_next)
-            if traffic.records or lag:
-                records.append(self._metric(copy, traffic, lag, now_ms, interval_ms))
-        return records
 
-    def _metric(
-        self, copy: PartitionCopy, traffic: Traffic, lag: int, now_ms: int, interval_ms: int
-    ) -> RawMetric:
-        return RawMetric(
-            time_ms=now_ms,
-            interval_ms=interval_ms,
-            source=self._config.flow.source,
-            target=self._config.flow.target,
-            topic=copy.source.topic,
-            remote_topic=copy.target.topic,
-            partition=copy.source.partition,
-            records=traffic.records,
-            bytes=traffic.bytes,
-            latency_ms_min=traffic.latency_ms_min,
-            latency_ms_max=traffic.latency_ms_max,
-            latency_ms_sum=traffic.latency_ms_sum,
-            latency_count=traffic.latency_count,
-            lag_records=lag,
-        )
+def _placed(copy: PartitionCopy) -> tuple[int, PartitionPosition]:
+    """Return a position with the partition of the map topic that it rests on."""
+    return map_partition(copy.source.topic, copy.source.partition), copy.position()

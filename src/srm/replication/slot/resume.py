@@ -22,9 +22,10 @@ except for records at the very end, and those are missing on the target again.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run
 from srm.errors import UnavailableError
@@ -39,6 +40,7 @@ from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
+_MOST_FOREIGN: Final = 20
 _TELL_EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 1 << 12
 """Runs after which they are handed out before that."""
@@ -52,8 +54,10 @@ class Start:
     ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
     It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
     of a topic that had the name before. Without a position (``has_position``) both logs are walked
-    from their starts. ``damaged`` are map blocks to write again; ``last_block`` is the one behind
-    which the map goes on. After the source was ``truncated`` at ``source_next``, records of ours
+    from their starts. ``tree`` is the end of the map as it is on the log; with ``rewrite_index``
+    its index is not there. ``garbage`` are blocks that count no more. If it is ``cut``, the map is
+    to end at this position, whatever it holds. After the source was ``truncated`` at
+    ``source_next``, records of ours
     that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
     the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
     the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
@@ -68,8 +72,10 @@ class Start:
     source_epoch: int = -1
     fresh: bool = False
     has_position: bool = True
-    damaged: tuple[BlockKey, ...] = ()
-    last_block: BlockKey | None = None
+    tree: MapTree = field(default_factory=MapTree)
+    garbage: tuple[BlockKey, ...] = ()
+    rewrite_index: bool = False
+    cut: bool = False
     truncated: bool = False
     target_epoch: int = -1
     written_by: ProducerId | None = None
@@ -216,9 +222,7 @@ async def resume(
         else:
             walk.pass_over(batch)
             if batch.record_count and not batch.is_control:
-                adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
-                first = foreign.pop()[0] if adjoins else batch.base_offset
-                foreign.append((first, target_next))
+                _note_foreign(foreign, batch)
         if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
             told_at = now_s()
             settled = walk.settled()
@@ -226,7 +230,11 @@ async def resume(
                 progress(Walked(target_next, log_end, settled, target_epoch))
             elif settled is not None:
                 found.extend(settled.runs)
-    told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    told = [
+        f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
+        f"at target offsets {first} to {end}"
+        for at, (first, end) in enumerate(foreign)
+    ]
     place = await walk.decide()
     found.extend(place.runs.take())
     told += [met] if met else []
@@ -241,6 +249,16 @@ async def resume(
         target_epoch,
         claim is not None and _has_rotated(claim, known, ours),
     )
+
+
+def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
+    """Add a batch to the ranges that are told; of many the first ones and the last one."""
+    first = batch.base_offset
+    if foreign and foreign[-1][1] == first:
+        first = foreign.pop()[0]
+    elif len(foreign) > _MOST_FOREIGN:
+        del foreign[-1]
+    foreign.append((first, batch.last_offset + 1))
 
 
 def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:

@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import AssignedPartition, Assignment, PartitionPosition
-from srm.errors import SrmError, UnavailableError
+from srm.domain.replication_records import AssignedPartition, Assignment, Incarnation
+from srm.domain.silence import HEARTBEAT_S
+from srm.domain.slot_records import next_incarnation
+from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
+from srm.replication.slot.map_scrub import MapChecker, MapScrub
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
@@ -64,13 +67,13 @@ class AssignmentFeed(Protocol):
 
 
 class Predecessor(NamedTuple):
-    """What the predecessor of a slot has left behind."""
+    """What the processes that were this slot before have left behind."""
 
-    positions: tuple[PartitionPosition, ...]
+    incarnations: tuple[Incarnation, ...]
     notes: tuple[PartitionNotes, ...]
 
 
-class StartReader(Protocol):
+class StartReader(MapChecker, Protocol):
     """Reads from the offset map where partitions were left. Calls block."""
 
     def load(
@@ -79,6 +82,14 @@ class StartReader(Protocol):
         """Return where to start each partition, or why that is not known.
 
         One that was never copied is left out.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost.
 
         Raises:
             UnavailableError: the state cannot be read now.
@@ -96,7 +107,7 @@ class StartReader(Protocol):
         ...
 
     def predecessor(self, slot: str) -> Predecessor:
-        """Return what a slot of that name reported last, and has ever noted."""
+        """Return who was a slot of that name, and what they have ever noted."""
         ...
 
 
@@ -123,7 +134,7 @@ class Slot:
         self._wanted: set[AssignedPartition] = set()
         self._loading: set[AssignedPartition] = set()
         self._leaving: list[PartitionCopy] = []
-        self._kept: dict[tuple[str, int], PartitionPosition] = {}
+        self._incarnation = next_incarnation(())
         self._generation = -1
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
@@ -131,7 +142,7 @@ class Slot:
         self._reports_written = 0
         self._written = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="srm-slot")
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="srm-slot")
         self._failure: BaseException | None = None
         self._partitions = Lifecycle(
             config,
@@ -147,6 +158,12 @@ class Slot:
             cut_map=self._cut_map,
             spawn=self._spawn,
         )
+        self._scrub = MapScrub(
+            lambda: list(self._partitions.copies.values()),
+            starts,
+            self._run_in_thread,
+            self._begin_before_loss,
+        )
 
     async def run(self, stop: threading.Event) -> None:
         """Copy until ``stop`` is set, then write the last positions.
@@ -155,15 +172,16 @@ class Slot:
             SrmError: an internal task failed; the Spark job is started again.
         """
         loop = asyncio.get_running_loop()
-        # Our first report replaces the last one of our predecessor, so it has to tell the same.
         before = await loop.run_in_executor(
             self._threads, self._starts.predecessor, self._reporter.slot
         )
-        self._kept = {(entry.topic_id, entry.partition): entry for entry in before.positions}
-        self._reporter.remember(before.notes)
+        self._incarnation = next_incarnation(before.incarnations)
+        self._reporter.begin(self._incarnation, before.notes)
+        self._spawn(self._beat())
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
         self._spawn(self._partitions.watch_targets())
+        self._spawn(self._scrub.work())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
@@ -176,7 +194,7 @@ class Slot:
         if self._failure is not None:
             raise self._failure
         copies = list(self._partitions.copies.values())
-        self._reporter.report(self._generation, copies, self._leaving, self._kept.values())
+        self._reporter.report(copies, self._leaving)
 
     # ----- assignments
 
@@ -192,14 +210,17 @@ class Slot:
                 self._apply(newest)
 
     def _apply(self, assignment: Assignment) -> None:
+        meant = assignment.incarnation
+        if meant is not None and meant > self._incarnation:
+            raise FencedError(
+                f"slot {assignment.slot} is another process now ({meant}): this one "
+                f"({self._incarnation}) leaves its partitions alone and ends"
+            )
+        self._reporter.tell_everything()
         self._wanted = set(assignment.partitions)
         held = self._partitions.copies
         for assigned in [a for a in held if a not in self._wanted]:
-            copy = self._partitions.release(assigned)
-            self._leaving.append(copy)
-            if copy.has_position:
-                position = copy.position()
-                self._kept[position.topic_id, position.partition] = position
+            self._leaving.append(self._partitions.release(assigned))
         self._partitions.retry_fenced()
         self._generation = assignment.generation
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
@@ -241,6 +262,18 @@ class Slot:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
 
+    async def _begin_before_loss(self, copy: PartitionCopy) -> None:
+        """Have a partition begin again before the first block of its map that is lost."""
+        loop = asyncio.get_running_loop()
+        assigned = copy.assigned
+        start = await loop.run_in_executor(self._threads, self._starts.load_again, assigned)
+        if self._partitions.copies.get(assigned) is copy:
+            self._partitions.release(assigned)
+            self._partitions.begin(assigned, start)
+
+    async def _run_in_thread(self, work: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
         while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
@@ -253,14 +286,24 @@ class Slot:
         while True:
             leaving, self._leaving = self._leaving, []
             copies = list(self._partitions.copies.values())
-            write = self._reporter.prepare(self._generation, copies, leaving, self._kept.values())
+            write = self._reporter.prepare(copies, leaving)
             self._reports_begun += 1
             await loop.run_in_executor(self._threads, write)
             if self._reporter.is_written:
                 self._reports_written = self._reports_begun
                 self._written.set()
                 self._written.clear()
+            for copy in copies:
+                self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
+
+    async def _beat(self) -> None:
+        """Give a sign of life each second, however long a report takes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            held = len(self._partitions.copies)
+            await loop.run_in_executor(self._threads, self._reporter.beat, self._generation, held)
+            await asyncio.sleep(HEARTBEAT_S)  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the slot; its failure ends the slot."""

@@ -7,7 +7,6 @@ from srm.domain.replication_records import (
     AssignedPartition,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
 )
 from srm.errors import ConflictError, DataLossError
 from srm.replication.driver import catch_up
@@ -38,7 +37,7 @@ class Driver:
             PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, epoch)
             for n, at in enumerate(source_next)
         )
-        self.progress.report(SlotReport(slot, 1, 0, positions))
+        self.progress.positions((1, slot.encode()), positions)
 
 
 class Clock:

@@ -9,6 +9,8 @@ import pytest
 from tests import flows
 
 from srm.config.model import FlowConfig
+from srm.domain.replication_records import STATE_PARTITIONS
+from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.compacted import COMPACTED_CONFIGS
@@ -16,6 +18,7 @@ from srm.engine.control_lists import ListChange
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.gone import GONE_S
 from srm.testing.fake_cluster import FakeCluster
 
 FLOW = Flow("P", "B")
@@ -274,3 +277,36 @@ def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplo
         f"P->B: {name} is not copied: grant Read on topic {name} of P to srm's principal"
         for name in ("orders-1", "payments")
     ]
+
+
+def test_a_state_topic_of_an_earlier_version_gets_a_partition_for_reports(site):
+    site.target.add_topic("srm-replication.P.internal", 1)
+    discovery = site.discovery(flow_config("orders"))
+
+    for _ in range(2):
+        discovery.prepare()
+
+    assert site.target.topics()["srm-replication.P.internal"].partitions == STATE_PARTITIONS
+
+
+def test_topics_that_are_gone_are_told_from_such_that_are_only_hidden(site):
+    clock = [0.0]
+    discovery = site.discovery(flow_config("orders"), lambda: clock[0])
+    site.source.add_topic("orders")
+    found = discovery.round()
+    found = discovery.round() if found.pending else found
+    [assigned] = found.partitions
+    copied = CopiedTopic(
+        *(assigned.topic, assigned.topic_id, assigned.target_topic, assigned.target_topic_id),
+        *(found.source_cluster, found.target_cluster),
+    )
+    assert discovery.gone([copied]) == GoneTopics()
+
+    site.source.delete_topic("orders")
+    for number in range(4):
+        clock[0] += GONE_S
+        site.source.add_topic(f"other-{number}")  # a change, so that it looks closely
+        discovery.round()
+        gone = discovery.gone([copied])
+
+    assert gone == GoneTopics(source=frozenset({assigned.topic_id}))

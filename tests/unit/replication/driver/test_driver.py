@@ -17,13 +17,13 @@ from tests.unit.replication.driving import (
 )
 from tests.waiting import eventually
 
+from srm.domain.metrics import encode_raw
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     DRIVER_KEY,
     AssignedPartition,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
 )
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.discovery import Discovered
@@ -90,7 +90,7 @@ def test_without_a_change_nothing_but_heartbeats_is_written(lab):
         lab.second(driver, "0", "1")
 
     keys = {record.key for record in lab.topic.records[mark:]}
-    assert keys == {DRIVER_KEY, b"slot:0", b"slot:1"}
+    assert keys == {DRIVER_KEY, b"slot:0:1-aa", b"slot:1:1-aa"}
 
 
 def test_the_next_driver_keeps_the_assignment_and_goes_on_counting_generations(lab):
@@ -244,7 +244,8 @@ def test_byte_rates_from_raw_metrics_even_out_slots_that_carry_too_much(lab):
     for assigned in found("orders", partitions=8).partitions:
         size = 10_000_000 if assigned in busy else 10
         metric = replace(RAW, topic=assigned.topic, partition=assigned.partition, bytes=size)
-        lab.topic.append(metric.key(), metric.value(), METRICS)
+        [value] = encode_raw([metric])
+        lab.topic.append(b"0", value, METRICS)
     lab.topic.append(b"m", b"not a metric", METRICS)
     driver.progress.set_partitions(driver.discovered.partitions)
 
@@ -262,8 +263,7 @@ def test_progress_counts_records_and_lag_from_reports(lab):
     for target_next, source_end in ((10, 100), (70, 120)):
         position = Position(target_next, target_next, source_end)
         entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, 0)
-        report = SlotReport("0", 1, 0, (entry,))
-        lab.topic.append(report.key(), report.value())
+        lab.tell("0", entry)
         driver._step()
 
     progress = driver.progress.snapshot()
@@ -281,6 +281,6 @@ def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of
     for target_next, epoch in ((1101, 0), (1201, 0), (1302, 1)):
         position = Position(target_next, target_next, target_next)
         entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, epoch)
-        driver.progress.report(SlotReport("0", 1, 0, (entry,)))
+        driver.progress.positions((1, b"slot:0:1-aa:0"), (entry,))
 
     assert driver.progress.snapshot().records == 1000 + 100 + 100

@@ -90,6 +90,15 @@ def test_the_place_is_that_of_the_first_record_that_both_logs_hold(
     assert place == expected
 
 
+def test_records_of_large_batches_have_their_own_offsets() -> None:
+    records = [Record(i, 1000, None, b"%d" % i) for i in range(3000)]
+    copies = [Record(9 + r.offset, 1000, None, r.value) for r in records]
+    target = Log([stored(copies[2900:], producer_id=OURS), marker(3009, OURS, 3)], 2909)
+    source = Log([stored(records), marker(3000, 99)])
+
+    assert found(source, target, 0, 2909) == Place(2900, 2909)
+
+
 def test_equal_records_around_one_that_is_there_once_are_aligned_by_it() -> None:
     values = [b"tick"] * 6 + [b"tock"] + [b"tick"] * 6
     records = [Record(i, 1, None, value) for i, value in enumerate(values)]

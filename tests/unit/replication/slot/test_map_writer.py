@@ -5,13 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.map_reach import MapTree
 from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, last_block
-from srm.domain.offset_map import OffsetMap, Position, Run, coalesce
+from srm.domain.offset_map import OffsetMap, Position, Run, Runs, coalesce
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.ports import ProducerId
 from srm.replication.slot.map_writer import MapWriter
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
+
+
+def last(run: Run, previous: BlockKey | None = None) -> MapBlock:
+    ids = "T", ASSIGNED.topic_id, 0, ASSIGNED.target_topic_id
+    return MapBlock(*ids, (3,), Runs.of([run]), owner=(3, 0), previous=previous)
 
 
 class Topic(dict[bytes, MapBlock]):
@@ -71,7 +77,7 @@ def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> N
 
 def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
     keys = {
-        MapWriter(ASSIGNED, (), Run(5, 6, count)).changed_blocks(Position(9, 9, 9))[0].key()
+        MapWriter(ASSIGNED, (), found=Run(5, 6, count)).changed_blocks(Position(9, 9, 9))[0].key()
         for count in (1, 2)
     }
 
@@ -80,7 +86,7 @@ def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
 
 def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> None:
     damaged = BlockKey("A" * 22, 0, 5, (9, 0))
-    log = MapWriter(ASSIGNED, (), None, [damaged])
+    log = MapWriter(ASSIGNED, (), garbage=[damaged])
     assert log.replaced_blocks() == []
 
     log.begin_claim(ProducerId(9, 1))
@@ -90,6 +96,35 @@ def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> 
     assert block.runs == (Run(0, 1, 30),)
     assert log.replaced_blocks() == [damaged]
     assert log.replaced_blocks() == []
+
+
+def test_each_claim_writes_the_open_block_under_its_own_key() -> None:
+    log = MapWriter(ASSIGNED, ())
+    log.begin_claim(ProducerId(9, 0))
+    log.add([Run(0, 1, 10)])
+    [first] = log.changed_blocks(Position(10, 11, 10))
+
+    log.begin_claim(ProducerId(9, 1))
+    [second] = log.changed_blocks(Position(10, 12, 10))
+
+    assert second.runs == first.runs
+    assert (first.owner, second.owner) == ((9, 0), (9, 1))
+    assert log.replaced_blocks() == [first.block_key]
+
+
+def test_a_cut_shortens_the_open_block_or_begins_one_that_cuts_others() -> None:
+    log = MapWriter(ASSIGNED, ())
+    log.begin_claim(ProducerId(9, 0))
+    log.add([Run(100, 1, 10), Run(120, 12, 10)])
+
+    log.cut(125, 22)
+    [short] = log.changed_blocks(Position(125, 22, 125))
+    log.cut(50, 30)
+    [marker] = log.changed_blocks(Position(50, 30, 50))
+
+    assert short.runs == (Run(100, 1, 10), Run(120, 12, 5))
+    assert marker.runs == (Run(50, 30, 0),)
+    assert log.replaced_blocks() == [short.block_key]
 
 
 def test_a_run_that_only_grows_is_written_once() -> None:
@@ -116,39 +151,38 @@ def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
 
 
 def test_each_block_names_the_one_before_it_across_owners() -> None:
-    former = BlockKey(ASSIGNED.topic_id, 0, 0, (3, 0))
-    log = MapWriter(ASSIGNED, (3,), previous=former)
+    """The last block of the former owner is taken over: what it held is in the first of ours."""
+    before = BlockKey(ASSIGNED.topic_id, 0, 0, (3, 0))
+    log = MapWriter(ASSIGNED, (3,), MapTree(last(Run(7, 8, 1), previous=before), 5))
     log.begin_claim(ProducerId(3, 1))
-    for number in range(2 * RUNS_PER_BLOCK + 1):
+    for number in range(10, 2 * RUNS_PER_BLOCK + 10):
         log.add([Run(2 * number, number, 1)])
 
     first, second, third = log.changed_blocks(Position(9, 9, 9))
     log.add([Run(9 * RUNS_PER_BLOCK, 9 * RUNS_PER_BLOCK, 1)])
     [grown] = log.changed_blocks(Position(9, 9, 9))
 
-    assert first.previous == former
+    assert first.runs[:2] == (Run(7, 8, 1), Run(20, 10, 1))
+    assert first.previous == before
     assert second.previous == first.block_key
     assert third.previous == second.block_key == grown.previous
+    assert log.replaced_blocks() == [last(Run(7, 8, 1)).block_key]
 
 
-def test_an_owner_that_never_claimed_does_not_end_a_run_that_may_go_on() -> None:
-    """It came and went while the former owner, who was not told, goes on copying."""
-    owner, passing, topic = (
-        MapWriter(ASSIGNED, ()),
-        MapWriter(ASSIGNED, (), Run(10, 11, 5)),
-        Topic(),
-    )
+def test_an_owner_that_never_claimed_takes_nothing_from_one_that_still_copies() -> None:
+    """It came and went while the former owner, who was not told, copies on."""
+    owner = MapWriter(ASSIGNED, ())
     owner.begin_claim(ProducerId(9, 1))
     owner.add([Run(0, 1, 10)])
-    topic.take(owner.changed_blocks(Position(10, 11, 10)))
-    topic.take(passing.changed_blocks(Position(15, 16, 15)))
+    [written] = owner.changed_blocks(Position(10, 11, 10))
+    passing = MapWriter(ASSIGNED, (), MapTree(written, 0), Run(10, 11, 5))
+
+    [own] = passing.changed_blocks(Position(15, 16, 15))
+
     assert (passing.has_claim, owner.has_claim) == (False, True)
-
-    owner.add([Run(10, 11, 90)])
-    position = Position(100, 101, 100)
-    topic.take(owner.changed_blocks(position))
-
-    assert topic.read(position) == (Run(0, 1, 100),)
+    assert own.runs == (Run(0, 1, 15),)
+    assert own.key() != written.key()
+    assert passing.replaced_blocks() == []
 
 
 def test_what_only_a_former_report_told_is_written_at_once() -> None:
@@ -172,3 +206,14 @@ def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() ->
     assert (first.runs[-1].source_end, first.source_epoch) == (10, 3)
     assert unchanged == []
     assert (closed.runs[-1].source_end, closed.source_epoch) == (20, 4)
+
+
+def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() -> None:
+    """The source was truncated, a report told of the cut alone, then the copy continued there."""
+    log, topic = MapWriter(ASSIGNED, ()), Topic()
+    log.begin_claim(ProducerId(9, 0))
+    for run in (Run(0, 1, 2), Run(0, 3, 0), Run(0, 3, 5)):
+        log.add([run])
+        topic.take(log.changed_blocks(Position(run.source_end, run.target_end, 5)))
+
+    assert topic.read(Position(5, 8, 5)) == (Run(0, 3, 5),)

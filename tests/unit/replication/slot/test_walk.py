@@ -293,6 +293,17 @@ def test_batches_of_others_are_a_hole_and_told() -> None:
     assert found.notes == ("foreign records at target offsets 3 to 4",)
 
 
+def test_of_many_batches_of_others_the_first_ones_and_the_last_one_are_told() -> None:
+    theirs = [stored([Record(2 * i, 1, b"x", b"x")], producer_id=FOREIGN) for i in range(1, 500)]
+    log = Log([*theirs, marker(1000, OURS, 3)])
+
+    found = walked(log_of([Record(0, 1, None, b"v")], [2], 1, -1), log, Start(0, 1), Comparison())
+
+    assert len(found.notes) == 21
+    assert found.notes[0] == "foreign records at target offsets 2 to 3"
+    assert found.notes[-1] == "more of them, last at target offsets 998 to 999"
+
+
 def test_a_batch_that_was_on_its_way_to_a_deleted_remote_topic_is_no_copy_in_the_next_one() -> None:
     """Taken for one, it would pass all records before it, which the new topic does not hold."""
     source, _, _ = source_and_copy([1] * 6, {}, 6, shift=0)

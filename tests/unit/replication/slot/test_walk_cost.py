@@ -9,6 +9,7 @@ import tracemalloc
 
 import pytest
 from tests.batches import Record, marker, stored
+from tests.unit.replication.slot.map_world import starts
 from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log
 
 from srm.domain.map_records import MapBlock
@@ -22,7 +23,6 @@ from srm.replication.slot.opening import Turns
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison, SourceAhead
-from srm.replication.slot.starts import starts
 
 BATCH = 2000
 T = TopicPartition("T", 0)

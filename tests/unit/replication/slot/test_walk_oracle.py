@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 
 import pytest
@@ -22,6 +23,7 @@ BEFORE = 5
 class History:
     """What happened: the source as written, where each record was copied to, what is left.
 
+    ``left_out`` are source offsets of records that the target refused.
     ``claims`` are target offsets of our markers between the copies, ``markers`` those left of them.
     """
 
@@ -29,6 +31,7 @@ class History:
     copies: dict[int, int]
     source_left: list[Record]
     target_left: list[tuple[int, Record]]
+    left_out: list[int]
     claims: list[int]
     markers: list[int]
     source_start: int
@@ -51,6 +54,14 @@ def newest(records: list[tuple[int, Record]], upto: int) -> list[tuple[int, Reco
     return [(o, r) for o, r in records if o >= upto or r.key is None or last[r.key] == o]
 
 
+def without_old_tombstones(
+    records: list[tuple[int, Record]], upto: int
+) -> list[tuple[int, Record]]:
+    """Return what the cleaner leaves once delete.retention.ms has passed for some tombstones."""
+    last = {record.key: offset for offset, record in records}
+    return [(o, r) for o, r in records if o >= upto or r.value is not None or last[r.key] != o]
+
+
 @dataclass(frozen=True)
 class Kind:
     """What may have happened to the logs; ``times`` different times of records."""
@@ -64,58 +75,73 @@ class Kind:
     source_trimmed: bool = False
     target_trimmed: bool = False
     log_append_time: bool = False
+    tombstones: bool = False
+    refusals: bool = False
+
+
+def draw_source(draw: st.DrawFn, kind: Kind) -> list[Record]:
+    source, offset = [], 0
+    for index in range(draw(st.integers(0, 24))):
+        if not kind.dense and not draw(st.integers(0, 3)):
+            offset += draw(st.integers(1, 3))
+        key = b"k%d" % draw(st.integers(0, 3)) if kind.keyed else None
+        value: bytes | None = b"v%d" % draw(st.integers(0, kind.values - 1))
+        if kind.tombstones and not draw(st.integers(0, 2)):
+            value = None
+        time = 1000 + (draw(st.integers(0, kind.times - 1)) if kind.times else index)
+        source.append(Record(offset, time, key, value))
+        offset += 1
+    return source
+
+
+def cleaned(
+    draw: st.DrawFn, records: list[tuple[int, Record]], begin: int, end: int, kind: Kind
+) -> tuple[list[tuple[int, Record]], int]:
+    """Compact a log up to some offset, which is returned, too."""
+    upto = draw(st.integers(begin, end))
+    records = newest(records, upto)
+    if kind.tombstones:
+        records = without_old_tombstones(records, draw(st.integers(begin, upto)))
+    return records, upto
 
 
 @st.composite
 def histories(draw: st.DrawFn, kind: Kind) -> History:
-    count = draw(st.integers(0, 24))
-    source, offset = [], 0
-    for index in range(count):
-        if not kind.dense and not draw(st.integers(0, 3)):
-            offset += draw(st.integers(1, 3))
-        key = b"k%d" % draw(st.integers(0, 3)) if kind.keyed else None
-        value = b"v%d" % draw(st.integers(0, kind.values - 1))
-        time = 1000 + (draw(st.integers(0, kind.times - 1)) if kind.times else index)
-        source.append(Record(offset, time, key, value))
-        offset += 1
-    source_end = offset
+    source = draw_source(draw, kind)
+    source_end = source[-1].offset + 1 if source else 0
     # Compacted before it was copied, copied, then compacted again.
-    at_copy = source
+    left = [(record.offset, record) for record in source]
     if kind.source_compacted and draw(st.booleans()):
-        upto = draw(st.integers(0, source_end))
-        at_copy = [r for _, r in newest([(r.offset, r) for r in source], upto)]
-    copied = at_copy[: draw(st.integers(0, len(at_copy)))]
-    target_at, copies, markers, target = BEFORE, {}, [], []
-    for record in copied:
+        left = newest(left, draw(st.integers(0, source_end)))
+    target_at, copies, claims, target, left_out = BEFORE, {}, [], [], []
+    for offset, record in left[: draw(st.integers(0, len(left)))]:
+        if kind.refusals and not draw(st.integers(0, 5)):
+            left_out.append(offset)
+            continue
         if not draw(st.integers(0, 5)):
-            markers.append(target_at)
+            claims.append(target_at)
             target_at += 1
-        copies[target_at] = record.offset
+        copies[target_at] = offset
         target.append((target_at, replace(record, offset=target_at)))
         target_at += 1
-    left, claims = [(r.offset, r) for r in at_copy], markers
-    source_start = 0
+    source_start, target_start, markers = 0, BEFORE, claims
     if kind.source_compacted:
-        left = newest(left, draw(st.integers(0, source_end)))
+        left, _ = cleaned(draw, left, 0, source_end, kind)
     if kind.source_trimmed:
         source_start = draw(st.integers(0, source_end))
-        left = [(o, r) for o, r in left if o >= source_start]
-    target_start = BEFORE
     if kind.target_compacted:
-        upto = draw(st.integers(BEFORE, target_at))
-        target = newest(target, upto)
+        target, upto = cleaned(draw, target, BEFORE, target_at, kind)
         markers = [at for at in markers if at >= upto or draw(st.booleans())]
     if kind.target_trimmed:
         target_start = draw(st.integers(BEFORE, target_at))
-        target = [(o, r) for o, r in target if o >= target_start]
-        markers = [at for at in markers if at >= target_start]
     return History(
         source,
         copies,
-        [r for _, r in left],
-        target,
+        [record for offset, record in left if offset >= source_start],
+        [(offset, record) for offset, record in target if offset >= target_start],
+        left_out,
         claims,
-        markers,
+        [at for at in markers if at >= target_start],
         source_start,
         target_start,
         target_at,
@@ -140,6 +166,14 @@ def batched(
     return found
 
 
+def numbered(history: History, at: int, raw: bytes) -> bytes:
+    """Give a batch on the target its epoch and sequence number; the first claim began before."""
+    before = [claim for claim in history.claims if claim < at]
+    first = before[-1] if before else 0
+    sequence = sum(first < copy < at for copy in history.copies) + (0 if before else 1000)
+    return raw[:51] + struct.pack(">hi", len(before), sequence) + raw[57:]
+
+
 def logs_of(
     history: History, sizes: list[int], *, log_append_time: bool, joined: bool
 ) -> tuple[Log, Log]:
@@ -150,6 +184,7 @@ def logs_of(
         history.claims if joined else list(range(history.target_end)),
         OURS,
     )
+    target = [(at, numbered(history, at, raw)) for at, raw in target]
     if log_append_time:
         target = [(at, raw[:22] + bytes([raw[22] | 8]) + raw[23:]) for at, raw in target]
     target += [(at, marker(at, OURS, 2)) for at in history.markers]
@@ -178,19 +213,16 @@ def is_right(history: History, found_next: int, mapped: dict[int, int], kind: Ki
         ):
             return f"target {target} is mapped to {source}, which differs"
     truly = history.true_position
-    for offset in left:
+    for offset in left.keys() - set(history.left_out):
         if truly <= offset < found_next:
             # Never copied: right only if an equal record of its key stands there in its place,
             # whose own one compaction has removed from the source.
-            places = [t for t, s in mapped.items() if s == offset]
-            if not places or history.copies[places[0]] in left or not kind.source_compacted:
+            own = [history.copies[t] for t, s in mapped.items() if s == offset]
+            if not own or own[0] in left or own[0] < history.source_start:
                 return f"source {offset} was never copied"
-            if history.copies[places[0]] < history.source_start:
-                return f"source {offset} was never copied, an older one was"
-        if found_next <= offset < truly:
-            copy = next(t for t, s in history.copies.items() if s == offset)
-            if copy in on_target:
-                return f"source {offset} would be copied again"
+        copies = [t for t, s in history.copies.items() if s == offset]
+        if found_next <= offset < truly and copies[0] in on_target:
+            return f"source {offset} would be copied again"
     return ""
 
 
@@ -209,7 +241,9 @@ def outcome(
     """Walk; return "", "undecidable", or what is wrong."""
     logs = logs_of(history, batch_sizes, log_append_time=kind.log_append_time, joined=joined)
     try:
-        found = walked(*logs, start or Start(0, BEFORE, frozenset({OURS})), Comparison())
+        start = start or Start(0, BEFORE, frozenset({OURS}))
+        left_out = [(offset, offset + 1) for offset in history.left_out]
+        found = walked(*logs, start, Comparison(left_out=left_out))
     except IntegrityError as error:
         return f"undecidable: {error}"
     assert found.target_next == history.target_end + 1
@@ -222,6 +256,7 @@ ORDINARY = {
         keyed=False, values=1, times=0, log_append_time=True
     ),
     "equal records with keys, transactions between": Kind(dense=False, values=1, times=1),
+    "equal records, some of them refused": Kind(values=1, times=1, refusals=True),
     "a target whose log begins later, distinct times": Kind(times=0, target_trimmed=True),
     "a source whose log begins later, distinct times": Kind(times=0, source_trimmed=True),
     "a compacted source, distinct times": Kind(times=0, source_compacted=True),
@@ -272,6 +307,8 @@ def test_a_crash_in_the_first_second_of_a_new_partition_is_decided(name: str) ->
         source_trimmed=st.booleans(),
         target_trimmed=st.booleans(),
         log_append_time=st.booleans(),
+        tombstones=st.booleans(),
+        refusals=st.booleans(),
     ),
     sizes,
     st.booleans(),

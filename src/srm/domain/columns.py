@@ -1,0 +1,159 @@
+"""Columns of whole numbers in few bytes: variable-length integers, equal neighbours counted.
+
+A column is a list of stretches. Each begins with a header: twice the number of its values, plus one
+if they are all the same and only the first one follows. So a column of equal values costs three or
+four bytes, one of small values that differ a byte each.
+
+Unsigned numbers are written seven bits a byte, lowest first, the highest bit set in all but the
+last byte (as in Kafka's records and in protocol buffers). Numbers that may be negative are
+folded: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from srm.domain.runs import Offsets
+from srm.errors import IntegrityError
+
+LARGEST: Final = 2**62 - 1
+"""Largest number that is written, and sum of numbers that is read: no offset comes near it."""
+
+_SHORTEST_REPEAT: Final = 8  # below that, a stretch of its own costs more time than it saves bytes
+_LONGEST_BYTES: Final = 9  # 63 bits
+
+
+def fold(numbers: Offsets) -> Offsets:
+    """Turn numbers of either sign into such as are not negative."""
+    return np.asarray((numbers << 1) ^ (numbers >> 63), np.int64)
+
+
+def unfold(numbers: Offsets) -> Offsets:
+    """Undo :func:`fold`."""
+    return np.asarray((numbers >> 1) ^ -(numbers & 1), np.int64)
+
+
+def encode(columns: Iterable[Offsets]) -> bytes:
+    """Write columns one after the other; how long each one is, the reader has to know.
+
+    Raises:
+        ValueError: a number is negative or too large.
+    """
+    pieces = [piece for column in columns for piece in _stretches(column)]
+    numbers = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) > 2 * LARGEST + 1):
+        raise ValueError("a number is too large to be written, or negative")
+    return _encode_numbers(numbers)
+
+
+def _stretches(column: Offsets) -> list[Offsets]:
+    size = len(column)
+    if not size:
+        return []
+    edges = np.flatnonzero(np.diff(column)) + 1
+    starts = np.concatenate(([0], edges))
+    lengths = np.diff(np.append(starts, size))
+    pieces: list[Offsets] = []
+    done = 0
+    for index in np.flatnonzero(lengths >= min(_SHORTEST_REPEAT, size)):
+        start, length = int(starts[index]), int(lengths[index])
+        if start > done:
+            pieces += [np.array([2 * (start - done)]), column[done:start]]
+        pieces += [np.array([2 * length + 1]), column[start : start + 1]]
+        done = start + length
+    if done < size:
+        pieces += [np.array([2 * (size - done)]), column[done:]]
+    return pieces
+
+
+def _encode_numbers(numbers: Offsets) -> bytes:
+    if not len(numbers):
+        return b""
+    if int(numbers.max()) < 0x80:
+        return numbers.astype(np.uint8).tobytes()
+    width = 1
+    sizes = np.ones(len(numbers), np.int64)
+    while (longer := numbers >> (7 * width)).any():
+        sizes += longer > 0
+        width += 1
+    table = np.empty((len(numbers), width), np.uint8)
+    for column in range(width):
+        table[:, column] = (numbers >> (7 * column)) & 0x7F
+    places = np.arange(width)
+    table[places < (sizes - 1)[:, None]] |= 0x80
+    return table[places < sizes[:, None]].tobytes()
+
+
+def decode(data: bytes | memoryview, sizes: Iterable[int]) -> list[Offsets]:
+    """Read columns of these sizes, which must be all there is; the caller bounds them.
+
+    Raises:
+        IntegrityError: the bytes are something else.
+    """
+    numbers = _decode_numbers(data)
+    found: list[Offsets] = []
+    at = 0
+    for size in sizes:
+        column, at = _column(numbers, at, size)
+        found.append(column)
+    if at != len(numbers):
+        raise IntegrityError("more follows than there should be")
+    return found
+
+
+def _column(numbers: Offsets, at: int, size: int) -> tuple[Offsets, int]:
+    pieces: list[Offsets] = []
+    left = size
+    while left:
+        if at >= len(numbers):
+            raise IntegrityError("a column ends too early")
+        header = int(numbers[at])
+        count, follow = header >> 1, 1 if header & 1 else header >> 1
+        if not 0 < count <= left or at + 1 + follow > len(numbers):
+            raise IntegrityError("a column has a stretch of another length than it says")
+        values = numbers[at + 1 : at + 1 + follow]
+        pieces.append(np.full(count, values[0]) if header & 1 else values)
+        at += 1 + follow
+        left -= count
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [numbers[:0]]), at
+
+
+def _decode_numbers(data: bytes | memoryview) -> Offsets:
+    raw = np.frombuffer(data, np.uint8)
+    last = raw < 0x80
+    if last.all():
+        return raw.astype(np.int64)
+    if not last[-1]:
+        raise IntegrityError("a number is cut short")
+    ends = np.flatnonzero(last)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    sizes = ends - starts + 1
+    longest = int(sizes.max())
+    if longest > _LONGEST_BYTES:
+        raise IntegrityError("a number has too many bytes")
+    bits = (raw & 0x7F).astype(np.int64)
+    numbers = bits[starts]
+    for place in range(1, longest):
+        longer = sizes > place
+        numbers[longer] |= bits[starts[longer] + place] << (7 * place)
+    return numbers
+
+
+def running_total(first: int, steps: Offsets) -> Offsets:
+    """Return ``first``, and the sum of it and the steps up to each of them: one more than steps.
+
+    Raises:
+        IntegrityError: a sum is negative or too large for an offset.
+    """
+    if not 0 <= first <= LARGEST or float(np.abs(steps.astype(float)).sum()) > LARGEST - first:
+        raise IntegrityError("offsets grow beyond all bounds")
+    totals = np.empty(len(steps) + 1, np.int64)
+    totals[0] = 0
+    np.cumsum(steps, out=totals[1:])
+    totals += first
+    if int(totals.min()) < 0:
+        raise IntegrityError("an offset is negative")
+    return totals

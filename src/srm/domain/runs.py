@@ -1,0 +1,219 @@
+"""Runs of copied records, many of them in little memory.
+
+A :class:`Run` is one fact, and what callers count with; :class:`Runs` holds a whole block of them,
+or a whole map, in three arrays: 24 bytes a run instead of an object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from srm.errors import IntegrityError
+
+Offsets = npt.NDArray[np.int64]
+
+_EMPTY: Final[Offsets] = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """``count`` source records from ``source_start``, copied to ``target_start`` and on.
+
+    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy stood
+    at ``target_start``.
+    """
+
+    source_start: int
+    target_start: int
+    count: int
+
+    @property
+    def source_end(self) -> int:
+        """Source offset after the last record of the run."""
+        return self.source_start + self.count
+
+    @property
+    def target_end(self) -> int:
+        """Target offset after the last record of the run."""
+        return self.target_start + self.count
+
+    @property
+    def shift(self) -> int:
+        """Target offset minus source offset, the same for every record of the run."""
+        return self.target_start - self.source_start
+
+
+class Runs(Sequence[Run]):
+    """An immutable sequence of runs, as arrays of source starts, target starts and counts."""
+
+    __slots__ = ("counts", "sources", "targets")
+
+    def __init__(
+        self, sources: Offsets = _EMPTY, targets: Offsets = _EMPTY, counts: Offsets = _EMPTY
+    ) -> None:
+        self.sources = sources
+        self.targets = targets
+        self.counts = counts
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Runs:
+        """Build the arrays from facts, in their order."""
+        if isinstance(runs, Runs):
+            return runs
+        numbers = np.array(
+            [(run.source_start, run.target_start, run.count) for run in runs], np.int64
+        ).reshape(-1, 3)
+        return cls(*(np.ascontiguousarray(numbers[:, column]) for column in range(3)))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Runs]) -> Runs:
+        """Return the runs of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls()
+        return cls(
+            np.concatenate([part.sources for part in parts]),
+            np.concatenate([part.targets for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+        )
+
+    @property
+    def source_ends(self) -> Offsets:
+        """Source offset after the last record of each run."""
+        return self.sources + self.counts
+
+    @property
+    def target_ends(self) -> Offsets:
+        """Target offset after the last record of each run."""
+        return self.targets + self.counts
+
+    @property
+    def records(self) -> int:
+        """How many records the runs hold."""
+        return int(self.counts.sum())
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+    def __getitem__(self, index: int | slice) -> Run | Runs:
+        if isinstance(index, slice):
+            return Runs(self.sources[index], self.targets[index], self.counts[index])
+        return Run(int(self.sources[index]), int(self.targets[index]), int(self.counts[index]))
+
+    def __iter__(self) -> Iterator[Run]:
+        return map(Run, self.sources.tolist(), self.targets.tolist(), self.counts.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Runs):
+            return (
+                np.array_equal(self.sources, other.sources)
+                and np.array_equal(self.targets, other.targets)
+                and np.array_equal(self.counts, other.counts)
+            )
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:3]))
+        return f"Runs({shown}{', ...' if len(self) > 3 else ''}; {len(self)} in all)"
+
+    def before(self, source_offset: int, target_offset: int) -> Runs:
+        """Return what the runs hold in front of an offset of either side; both sides must grow."""
+        last = min(
+            int(np.searchsorted(self.sources, source_offset)),
+            int(np.searchsorted(self.targets, target_offset)),
+        )
+        kept = self[:last]
+        if not last:
+            return kept
+        run = kept[last - 1]
+        count = min(run.count, source_offset - run.source_start, target_offset - run.target_start)
+        if count == run.count:
+            return kept
+        counts = kept.counts.copy()
+        counts[-1] = count
+        return Runs(kept.sources, kept.targets, counts)
+
+    def with_records(self) -> Runs:
+        """Leave out cuts, which hold none."""
+        kept = self.counts > 0
+        if kept.all():
+            return self
+        return Runs(self.sources[kept], self.targets[kept], self.counts[kept])
+
+    def grow(self) -> bool:
+        """Whether both sides only grow, as those of a map do and facts about one may not."""
+        return bool(
+            (self.sources[1:] >= self.source_ends[:-1]).all()
+            and (self.targets[1:] >= self.target_ends[:-1]).all()
+        )
+
+
+def solid_runs(facts: Runs) -> Runs:
+    """Return what facts in any order say together, see :func:`coalesce`.
+
+    Raises:
+        IntegrityError: two runs put different records at one target offset.
+    """
+    solid = facts.with_records()
+    if len(solid) == len(facts) and facts.grow():
+        shifts = facts.targets - facts.sources
+        joins = (facts.targets[1:] == facts.target_ends[:-1]) & (shifts[1:] == shifts[:-1])
+        if not joins.any():
+            return facts
+        starts = np.concatenate(([0], np.flatnonzero(~joins) + 1))
+        counts = np.add.reduceat(facts.counts, starts)
+        return Runs(facts.sources[starts], facts.targets[starts], counts)
+    return Runs.of(coalesce(facts))
+
+
+def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Sort facts about one partition, and join or cut what they say of the same records.
+
+    The same stretch may be reported twice (by an owner that was stopped, and by its successor that
+    found the records in the log), so overlapping runs are fine while they agree.
+
+    A source that was truncated gives other records the same offsets. So a cut, or a run, that
+    stands later on the target and begins at a lower source offset cuts the earlier ones: what they
+    held from there on has no source counterpart any more, and is a hole.
+
+    Raises:
+        IntegrityError: two runs put different records at one target offset.
+    """
+    joined: list[Run] = []
+    for run in sorted(runs, key=lambda r: (r.target_start, r.count > 0, -r.count)):
+        if run.count <= 0:
+            _cut(joined, run.source_start)
+            continue
+        last = joined[-1] if joined else None
+        if last is not None and run.target_start <= last.target_end and run.shift == last.shift:
+            end = max(last.target_end, run.target_end)
+            joined[-1] = Run(last.source_start, last.target_start, end - last.target_start)
+        elif last is not None and run.target_start < last.target_end:
+            raise IntegrityError(f"offset map contradicts itself: {last} and {run}")
+        else:
+            _cut(joined, run.source_start)
+            joined.append(run)
+    return tuple(joined)
+
+
+def _cut(runs: list[Run], source_offset: int) -> None:
+    """Take away what runs in order hold from a source offset on."""
+    while runs and runs[-1].source_end > source_offset:
+        last = runs.pop()
+        if last.source_start < source_offset:
+            runs.append(
+                Run(last.source_start, last.target_start, source_offset - last.source_start)
+            )

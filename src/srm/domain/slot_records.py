@@ -1,0 +1,259 @@
+"""What a slot says each second: that it is alive, and where its partitions stand.
+
+==============================  =======================================  =========================
+key                             value                                    written
+==============================  =======================================  =========================
+slot:<slot>:<incarnation>       :class:`SlotHeartbeat`                   every second
+slot:<slot>:<incarnation>:<n>   :class:`PositionGroup` of partitions     when a position changed,
+                                that the slot copies                     and every 30 s
+slot:<slot>:<incarnation>:left  :class:`PositionGroup` of partitions     once, when they leave
+-<n>                            that it copies no more
+==============================  =======================================  =========================
+
+Each process that is a slot is an incarnation, and each key has one writer: the process it names. So
+nobody overwrites what another has told, whatever the order in which their records arrive.
+
+**No position is lost, wherever a process is killed.** A position leaves the log in two ways only. A
+live process replaces the record of a group by one that lacks a partition: before that it has
+written, and the broker has acknowledged, the last position of that partition in a ``left`` group,
+which nobody ever writes again. The driver deletes a record: of a process that is superseded, of a
+slot that is no more, or a ``left`` one, so nobody writes it any more; and only if each position in
+it is either told, at least as far, by a group that a live process keeps writing, or of topics that
+are gone (:mod:`srm.domain.superseded`). A new process begins with new keys, so what its predecessor
+told stays until it has told the same itself.
+
+A group holds at most :data:`GROUP_SIZE` partitions, 400 KB at most, so no record meets the limit of
+a broker (1 MiB), however many partitions a slot has.
+
+Values: ``>BB`` format (4) and kind; then of a heartbeat ``>qqi`` generation, epoch milliseconds and
+number of partitions; of a group varints (:mod:`.varints`), column by column, after the topic ids.
+Formats 2 and 3 are one record of a whole slot, ``slot:<slot>``, see :class:`.SlotReport`; they are
+read.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.map_records import topic_id_bytes, topic_id_text
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    SLOT_PREFIX,
+    Incarnation,
+    MapEnd,
+    PartitionPosition,
+    decoding,
+)
+from srm.domain.varints import decode_numbers, encode_numbers
+from srm.errors import IntegrityError
+
+GROUP_SIZE: Final = 64
+"""Most partitions in one record."""
+
+FORMAT: Final = 4
+_HEARTBEAT, _GROUP = 0, 1
+_HEAD = struct.Struct(">BB")
+_BEAT = struct.Struct(">qqi")
+_COUNTS = struct.Struct(">HH")
+_TOPICS = struct.Struct(">16s16s")
+_COLUMNS: Final = 11  # numbers of each entry, before the end of its map and its tail
+_LEFT = "left-"
+
+
+def next_incarnation(seen: Iterable[Incarnation]) -> Incarnation:
+    """Return the incarnation of a process that starts, after those it has found in the log."""
+    number = max((known.number for known in seen), default=0) + 1
+    return Incarnation(number, secrets.token_hex(4))
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeartbeat:
+    """Sign of life of the process that is a slot; ``partitions`` are those it copies."""
+
+    slot: str
+    incarnation: Incarnation
+    generation: int
+    time_ms: int
+    partitions: int
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return SLOT_PREFIX + f"{self.slot}:{self.incarnation}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        head = _HEAD.pack(FORMAT, _HEARTBEAT)
+        return head + _BEAT.pack(self.generation, self.time_ms, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionGroup:
+    """Positions of some partitions of a slot, all taken at the same moment.
+
+    ``name`` is a number, or that of partitions that have left. ``incarnation`` is None for a
+    whole report of an earlier version.
+    """
+
+    slot: str
+    incarnation: Incarnation | None
+    name: str
+    positions: tuple[PartitionPosition, ...]
+
+    @classmethod
+    def of_left(
+        cls,
+        slot: str,
+        incarnation: Incarnation,
+        number: int,
+        positions: Iterable[PartitionPosition],
+    ) -> PositionGroup:
+        """Make the ``number``-th group of partitions that a process copies no more."""
+        return cls(slot, incarnation, f"{_LEFT}{number}", tuple(positions))
+
+    @property
+    def left(self) -> bool:
+        """Whether it is of partitions that have left: it is never written again."""
+        return self.name.startswith(_LEFT)
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return SLOT_PREFIX + f"{self.slot}:{self.incarnation}:{self.name}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        topics: dict[tuple[str, str], int] = {}
+        for entry in self.positions:
+            topics.setdefault((entry.topic_id, entry.target_topic_id), len(topics))
+        rows = [_row(entry, topics) for entry in self.positions]
+        ends = [number for entry in self.positions for number in _map_end(entry)]
+        tails = [number for entry in self.positions for number in _tail(entry)]
+        columns = (number for column in zip(*rows, strict=True) for number in column)
+        return b"".join(
+            (
+                _HEAD.pack(FORMAT, _GROUP),
+                _COUNTS.pack(len(topics), len(self.positions)),
+                *(_TOPICS.pack(*map(topic_id_bytes, ids)) for ids in topics),
+                encode_numbers(columns),
+                encode_numbers(ends),
+                encode_numbers(tails),
+            )
+        )
+
+
+def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGroup:
+    """Decode a record of a slot, of this format.
+
+    Raises:
+        IntegrityError: the bytes are not one of a format this version knows.
+    """
+    with decoding("slot record", value):
+        version, kind = _HEAD.unpack_from(value)
+        if version != FORMAT or kind not in (_HEARTBEAT, _GROUP):
+            raise IntegrityError(
+                f"record {key!r} has format {version}.{kind}, this version of srm knows {FORMAT}"
+            )
+        text = key.decode().removeprefix(SLOT_PREFIX.decode())
+        if kind == _HEARTBEAT:
+            slot, incarnation = text.rsplit(":", 1)
+            generation, time_ms, partitions = _BEAT.unpack_from(value, _HEAD.size)
+            return SlotHeartbeat(
+                slot, Incarnation.parse(incarnation), generation, time_ms, partitions
+            )
+        slot, incarnation, name = text.rsplit(":", 2)
+        positions = _positions(value, _HEAD.size)
+        return PositionGroup(slot, Incarnation.parse(incarnation), name, positions)
+
+
+def is_current(value: bytes) -> bool:
+    """Whether a record of a slot has this format, and is no report of an earlier version."""
+    return value[:1] == bytes((FORMAT,))
+
+
+def _row(entry: PartitionPosition, topics: dict[tuple[str, str], int]) -> tuple[int, ...]:
+    position = entry.position
+    return (
+        topics[entry.topic_id, entry.target_topic_id],
+        entry.partition,
+        position.source_next,
+        position.target_next - position.source_next,
+        position.source_end - position.source_next,
+        entry.source_leader_epoch,
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.target_leader_epoch,
+        int(entry.map_end is not None),
+        min(len(entry.tail), 255),
+    )
+
+
+def _map_end(entry: PartitionPosition) -> tuple[int, ...]:
+    end = entry.map_end
+    if end is None:
+        return ()
+    return (
+        entry.position.target_next - end.target_start,
+        end.owner[0] - entry.producer_id,
+        end.owner[1] - entry.producer_epoch,
+        end.place,
+        end.index_place - end.place,
+    )
+
+
+def _tail(entry: PartitionPosition) -> list[int]:
+    """Return the last stretches as distances: each from the end of the one before it."""
+    numbers: list[int] = []
+    at = entry.position.source_next
+    for first, count in entry.tail[-255:]:
+        numbers += (first - at, count)
+        at = first + count
+    return numbers
+
+
+def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
+    topic_count, count = _COUNTS.unpack_from(value, at)
+    at += _COUNTS.size
+    topics = [
+        tuple(map(topic_id_text, _TOPICS.unpack_from(value, at + _TOPICS.size * index)))
+        for index in range(topic_count)
+    ]
+    numbers = decode_numbers(value[at + _TOPICS.size * topic_count :])
+    rows = list(zip(*(numbers[count * i : count * (i + 1)] for i in range(_COLUMNS)), strict=True))
+    with_end = sum(row[9] for row in rows)
+    tails = count * _COLUMNS + 5 * with_end
+    if len(numbers) != tails + 2 * sum(row[10] for row in rows):
+        raise ValueError(f"{len(numbers)} numbers for {count} entries")
+    ends = iter(numbers[count * _COLUMNS : tails])
+    stretches = iter(numbers[tails:])
+    return tuple(_entry(topics[row[0]], row, ends, stretches) for row in rows)
+
+
+def _entry(
+    topic: Sequence[str], row: Sequence[int], ends: Iterator[int], stretches: Iterator[int]
+) -> PartitionPosition:
+    _, number, source, ahead, lag, source_epoch, pid, epoch, target_epoch, has_end, count = row
+    end, tail, at = None, [], source
+    if has_end:
+        back, owner_id, owner_epoch, place, index = (next(ends) for _ in range(5))
+        owner = owner_id + pid, owner_epoch + epoch
+        end = MapEnd(source + ahead - back, owner, place, index + place)
+    for _ in range(count):
+        first = at + next(stretches)
+        length = next(stretches)
+        tail.append((first, length))
+        at = first + length
+    return PartitionPosition(
+        topic[0],
+        number,
+        topic[1],
+        Position(source, source + ahead, source + lag),
+        source_epoch,
+        pid,
+        epoch,
+        target_epoch,
+        end,
+        tuple(tail),
+    )

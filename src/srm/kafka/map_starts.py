@@ -1,0 +1,130 @@
+"""Where partitions start: what the reports and the offset map on a flow's target say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from srm.domain import internal_topics
+from srm.domain.map_index import IndexRecord
+from srm.domain.map_records import map_partition
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import AssignedPartition, CopyId, MapEnd, PartitionPosition
+from srm.domain.replication_state import decode_state
+from srm.domain.reported_positions import newest_position, positions_by_copy
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.ports import Cluster, CompactedTopic
+from srm.engine.state_topic import StateTopic
+from srm.errors import IntegrityError, SrmError
+from srm.replication.slot.known_maps import (
+    KnownMap,
+    is_whole,
+    known_maps,
+    read_chunk,
+    translate_back,
+)
+from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import cut_start, start_of
+
+
+class MapStarts:
+    """Reads starts of a flow from its target; one partition's damage is its own."""
+
+    def __init__(self, flow: Flow, target: Cluster) -> None:
+        self._flow = flow
+        self._target = target
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        """Return where to start each partition, or why that is not known; see the slot's port."""
+        return self._load(partitions, thorough=False)
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost."""
+        return self._load([assigned], thorough=True).get(assigned)
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Return where to copy again from if the target's log ends at an offset.
+
+        Raises:
+            SrmError: the state cannot be read now, or contradicts itself.
+        """
+        start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
+        if isinstance(start, SrmError):
+            raise start
+        topic = self._map_of(assigned)
+        position = Position(start.source_next, start.target_next, start.source_next)
+        before = translate_back(assigned.copy_id, start.tree, position, target_end, topic)
+        return cut_start(start, before, target_end)
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Read a full chunk of a partition's map, None if it is lost; see the slot's port."""
+        return read_chunk(root, number, self._map_of(assigned))
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Tell whether every block of a chunk is there; see the slot's port."""
+        return is_whole(chunk, self._map_of(assigned))
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets of targets' logs; see the slot's port."""
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+        starts = self._target.log_starts(list(places.values()))
+        return {p: starts[place] for p, place in places.items() if place in starts}
+
+    def _load(
+        self, partitions: Sequence[AssignedPartition], *, thorough: bool
+    ) -> dict[AssignedPartition, Start | SrmError]:
+        # Reports first: a position is written after its blocks, so it has to be read before them.
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = positions_by_copy(state.reports)
+        wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
+        for assigned in self._copied(partitions, reported):
+            newest = newest_position(reported.get(assigned.copy_id, ()))
+            number = map_partition(assigned.topic, assigned.partition)
+            wanted[number][assigned] = newest.map_end if newest else None
+        found: dict[AssignedPartition, Start | SrmError] = {}
+        for number, ends in sorted(wanted.items()):
+            known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            for assigned, ending in known.items():
+                start = _start(assigned, ending, reported)
+                if start is not None:
+                    found[assigned] = start
+        return found
+
+    def _copied(
+        self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
+    ) -> list[AssignedPartition]:
+        """Leave out what was never copied: nobody reports it, and the target's log is empty."""
+        unknown = {p for p in partitions if p.copy_id not in reported}
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in unknown}
+        ends = self._target.high_watermarks(list(places.values())) if places else {}
+        never = {p for p, place in places.items() if ends.get(place) == 0}
+        return [p for p in partitions if p not in never]
+
+    def _map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+        return self._map_topic(map_partition(assigned.topic, assigned.partition))
+
+    def _map_topic(self, number: int) -> CompactedTopic:
+        return self._target.compacted(internal_topics.offset_map(self._flow.source), number)
+
+
+def _start(
+    assigned: AssignedPartition,
+    known: KnownMap,
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+) -> Start | SrmError | None:
+    former = [
+        entry
+        for (topic_id, partition, target_id), entries in reported.items()
+        if (partition, target_id) == assigned.copy_id[1:] and topic_id != assigned.topic_id
+        for entry in entries
+    ]
+    try:
+        return start_of(known, reported.get(assigned.copy_id, ()), former)
+    except IntegrityError as error:
+        return error

@@ -1,0 +1,172 @@
+"""What slots have written to the state topic: who they are, and what of it is of no more use."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from srm.domain.partition_notes import KEY_PREFIX as NOTES_PREFIX
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.replication_records import (
+    REPORTS,
+    SLOT_PREFIX,
+    STATUS_PREFIX,
+    CopyId,
+    Incarnation,
+    PartitionPosition,
+    PartitionStatus,
+    SlotReport,
+)
+from srm.domain.slot_records import (
+    PositionGroup,
+    SlotHeartbeat,
+    decode_slot_record,
+    is_current,
+)
+from srm.domain.superseded import CopiedTopic, GoneTopics, is_superseded
+from srm.replication.driver.driver_log import LogRecord
+
+Key = tuple[int, bytes]
+"""Partition of the state topic, and key."""
+
+SlotRecord = SlotHeartbeat | PositionGroup | PartitionStatus | PartitionNotes
+
+
+def decode(record: LogRecord) -> SlotRecord | None:
+    """Decode what a slot has written, None for everything else; a whole report is one group.
+
+    Raises:
+        IntegrityError: the record is damaged.
+    """
+    key, value = record.key, record.value or b""
+    if key.startswith(SLOT_PREFIX):
+        if is_current(value):
+            return decode_slot_record(key, value)
+        report = SlotReport.decode(key, value)
+        return PositionGroup(report.slot, None, "", report.positions)
+    if key.startswith(STATUS_PREFIX):
+        return PartitionStatus.decode(value)
+    if key.startswith(NOTES_PREFIX):
+        return PartitionNotes.decode(value)
+    return None
+
+
+@dataclass
+class StateBook:
+    """The records of slots that stand in the state topic.
+
+    Args:
+        slots: ids of the slots of this application; nobody writes for any others.
+    """
+
+    slots: Collection[str]
+    newest: dict[str, Incarnation] = field(default_factory=dict)
+    _groups: dict[Key, PositionGroup] = field(default_factory=dict)
+    _heartbeats: dict[Key, SlotHeartbeat] = field(default_factory=dict)
+    _statuses: dict[Key, str] = field(default_factory=dict)
+    _notes: dict[Key, str] = field(default_factory=dict)
+
+    def forget(self, key: Key) -> None:
+        """A record is deleted."""
+        for known in (self._groups, self._heartbeats, self._statuses, self._notes):
+            known.pop(key, None)
+
+    def take(self, key: Key, record: SlotRecord) -> None:
+        """Note what a record says."""
+        match record:
+            case SlotHeartbeat():
+                self._heartbeats[key] = record
+                known = self.newest.get(record.slot, record.incarnation)
+                self.newest[record.slot] = max(known, record.incarnation)
+            case PositionGroup():
+                self._groups[key] = record
+            case PartitionStatus():
+                self._statuses[key] = record.topic
+            case PartitionNotes():
+                self._notes[key] = record.topic_id
+
+    def finished(self, copied: Collection[CopiedTopic], gone: GoneTopics) -> list[CopiedTopic]:
+        """Return the topics that are gone and of which no position is left, nor of any use.
+
+        While the remote topic of a gone one stands, its next self has to know where the copy ends.
+        """
+        ended = [
+            topic
+            for topic in copied
+            if topic.topic_id in gone.source or topic.target_topic_id in gone.target
+        ]
+        if not ended:
+            return []
+        told = {
+            (entry.topic_id, entry.target_topic_id)
+            for group in self._groups.values()
+            for entry in group.positions
+        }
+        inherited = {
+            entry.target_topic_id
+            for group in self._groups.values()
+            if self._is_live(group)
+            for entry in group.positions
+            if entry.producer_id >= 0 and entry.topic_id not in gone.source
+        }
+        return [
+            topic
+            for topic in ended
+            if (topic.topic_id, topic.target_topic_id) not in told
+            and (topic.target_topic_id in gone.target or topic.target_topic_id in inherited)
+        ]
+
+    def superseded(self, gone: GoneTopics) -> list[Key]:
+        """Return the records of processes of the past that are of no more use."""
+        closed = {key: group for key, group in self._groups.items() if not self._is_live(group)}
+        left = self._without_use(closed, gone) if closed else set()
+        kept = (group for key, group in self._groups.items() if key not in left)
+        written = {(group.slot, group.incarnation) for group in kept}
+        old = [
+            key
+            for key, beat in self._heartbeats.items()
+            if not self._is_newest(beat.slot, beat.incarnation)
+            and (beat.slot, beat.incarnation) not in written
+        ]
+        return [*left, *old, *self._written_again()]
+
+    def about(self, gone_names: Collection[str], gone: GoneTopics) -> list[Key]:
+        """Return the statuses of topics that no name leads to any more, and notes of gone ones."""
+        statuses = [key for key, topic in self._statuses.items() if topic in gone_names]
+        return [*statuses, *(key for key, ident in self._notes.items() if ident in gone.source)]
+
+    def _is_newest(self, slot: str, incarnation: Incarnation | None) -> bool:
+        return slot in self.slots and self.newest.get(slot) == incarnation
+
+    def _is_live(self, group: PositionGroup) -> bool:
+        return not group.left and self._is_newest(group.slot, group.incarnation)
+
+    def _without_use(self, closed: dict[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
+        wanted = {entry.copy_id for group in closed.values() for entry in group.positions}
+        heirs = {(number, target) for _, number, target in wanted}
+        live = defaultdict[CopyId, list[PartitionPosition]](list)
+        successors = defaultdict[tuple[int, str], list[PartitionPosition]](list)
+        for key, group in self._groups.items():
+            if key in closed:
+                continue
+            for entry in group.positions:
+                if entry.copy_id in wanted:
+                    live[entry.copy_id].append(entry)
+                place = entry.partition, entry.target_topic_id
+                if place in heirs:
+                    successors[place].append(entry)
+        return {
+            key
+            for key, group in closed.items()
+            if all(is_superseded(entry, live, gone, successors) for entry in group.positions)
+        }
+
+    def _written_again(self) -> list[Key]:
+        """Return what an earlier version wrote beside the commands, and this one has replaced."""
+        return [
+            (partition, key)
+            for known in (self._statuses, self._notes)
+            for partition, key in known
+            if partition != REPORTS and (REPORTS, key) in known
+        ]

@@ -1,0 +1,477 @@
+"""A whole flow in a simulated world: writers, clusters, driver, slots, and what befalls them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.map_records import MapBlock, decode_block, last_block, map_partition
+from srm.domain.offset_map import Run
+from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.record_headers import RecordSettings
+from srm.domain.replication_records import AssignedPartition, DriverHeartbeat, PartitionPosition
+from srm.domain.replication_state import ReplicationState, decode_state
+from srm.domain.reported_positions import newest_position, positions_by_copy
+from srm.domain.topics import Flow, TopicPartition
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.slot_state import KafkaStartReader
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.driver import driver as driver_module
+from srm.replication.driver.discovery import Discovered, internal_topic_specs
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.slot.claim import ClaimLifetime
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.reporting import Reporter
+from srm.replication.slot.slot import Slot
+from srm.testing.simulation.cluster import Partition, SimulatedCluster
+from srm.testing.simulation.loop import (
+    Process,
+    SimulatedEvent,
+    SimulatedLoop,
+    SimulatedThreads,
+)
+from srm.testing.simulation.scenario import Scenario
+from srm.testing.simulation.state import (
+    SimulatedDriverLog,
+    SimulatedFeed,
+    SimulatedStateLog,
+    SlowCluster,
+    StateCluster,
+    StateStore,
+)
+from srm.testing.simulation.transactions import Coordinator
+from srm.testing.simulation.wire import Network, SimulatedWire
+from srm.testing.simulation.workload import Writer
+
+logger = logging.getLogger(__name__)
+
+FLOW: Final = Flow("P", "B")
+_WATCHED_S: Final = 40.0
+_SETTLED_S: Final = 240.0
+"""Virtual seconds after the last fault, at most, until everything stands still."""
+
+
+def flow_config(scenario: Scenario) -> FlowConfig:
+    """Return the settings of the flow."""
+    second = timedelta(seconds=1)
+    return FlowConfig(
+        flow=FLOW,
+        enabled=True,
+        policy=DefaultReplicationPolicy(),
+        topics=("T.*",),
+        topics_exclude=(),
+        groups=(),
+        groups_exclude=(),
+        config_properties_exclude=(),
+        tasks_max=scenario.slots,
+        replication_factor=1,
+        offset_syncs_replication_factor=1,
+        checkpoints_replication_factor=1,
+        heartbeats_replication_factor=1,
+        internal_replication_factor=1,
+        refresh_topics_interval=second,
+        sync_topic_configs_enabled=False,
+        emit_checkpoints_enabled=False,
+        emit_checkpoints_interval=second,
+        sync_group_offsets_enabled=False,
+        sync_group_offsets_interval=None,
+        refresh_groups_interval=None,
+        emit_heartbeats_enabled=False,
+        emit_heartbeats_interval=second,
+        heartbeats_replication_enabled=False,
+        emit_offset_syncs_enabled=False,
+        offset_syncs_location="target",
+        reverse_checkpointing_enabled=False,
+        reverse_checkpointed_topics=(),
+        checkpoints_engine="task",
+        metrics_interval=timedelta(hours=1),
+        data_loss_policy="continue" if scenario.accepts_loss else "stop",
+        max_bytes_per_second=None,
+        isolation_level="read_committed",
+        records=RecordSettings(),
+    )
+
+
+@dataclass(eq=False)
+class Worker:
+    """One process that is a slot."""
+
+    process: Process
+    slot: str
+    source: SimulatedWire
+    target: SimulatedWire
+    stop: SimulatedEvent
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass
+class World:
+    """Everything there is; ``told`` is the timeline for people."""
+
+    scenario: Scenario
+    loop: SimulatedLoop
+    source: SimulatedCluster
+    target: SimulatedCluster
+    coordinator: Coordinator
+    store: StateStore
+    config: FlowConfig
+    told: Callable[[str], None]
+    workers: dict[str, Worker] = field(default_factory=dict)
+    others: list[Worker] = field(default_factory=list)
+    driver: Process | None = None
+    events: list[tuple[float, str, Any]] = field(default_factory=list)
+    epochs: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    ending: bool = False
+    births: int = 0
+
+    @classmethod
+    def made(cls, scenario: Scenario, loop: SimulatedLoop, told: Callable[[str], None]) -> World:
+        """Set up clusters and topics."""
+        source = SimulatedCluster("P", loop, scenario.source_brokers)
+        target = SimulatedCluster("B", loop, scenario.target_brokers)
+        config = flow_config(scenario)
+        store = StateStore(StateCluster(target), loop)
+        for spec in internal_topic_specs(config)[0]:
+            store.cluster.create_topics([spec])
+        coordinator = Coordinator(target, scenario.txn_expiry_s, scenario.late_markers)
+        world = cls(scenario, loop, source, target, coordinator, store, config, told)
+        for plan in scenario.topics:
+            source.create_topic(plan.name, plan.partitions, plan.source)
+            target.create_topic(f"P.{plan.name}", plan.partitions, plan.target)
+        return world
+
+    def note(self, kind: str, what: Any = None) -> None:
+        """Remember something that the scenario did."""
+        self.events.append((self.loop.time(), kind, what))
+        self.told(f"{kind} {what if what is not None else ''}")
+
+    # ----- the flow's processes
+
+    def network(self) -> Network:
+        """Return a way to a cluster."""
+        scenario = self.scenario
+        return Network(loses=scenario.loses, spikes=scenario.spikes)
+
+    def start_slot(self, slot: str) -> None:
+        """Start a worker."""
+        self.births += 1
+        process = Process(f"slot {slot} ({self.births})")
+        worker = Worker(
+            process,
+            slot,
+            SimulatedWire(self.source, self.coordinator, self.network()),
+            SimulatedWire(self.target, self.coordinator, self.network()),
+            SimulatedEvent(self.loop),
+        )
+        former = self.workers.get(slot)
+        if former is not None and former.process.alive:
+            self.others.append(former)
+        self.workers[slot] = worker
+        context = self.loop.in_process(process)
+        worker.task = self.loop.create_task(self._slot(worker), context=context)
+        worker.task.add_done_callback(lambda task: self._ended(worker, task), context=context)
+        self.told(f"started {process.name}")
+
+    async def _slot(self, worker: Worker) -> None:
+        state = SimulatedStateLog(self.store, worker.process)
+        await Slot(
+            self.config,
+            worker.source,
+            worker.target,
+            SimulatedFeed(self.store, FLOW, worker.slot),
+            KafkaStartReader(FLOW, SlowCluster(self.store)),
+            Reporter(self.config, worker.slot, state, state, self.loop.now_ms),
+            self.loop.now_ms,
+            ClaimLifetime(self._expirations),
+            Quota(None),
+            ClusterIds("", ""),
+        ).run(worker.stop)  # type: ignore[arg-type]
+
+    async def _expirations(self) -> Mapping[str, str]:
+        await asyncio.sleep(0.01)
+        expiry_s = 4 * self.scenario.claim_lifetime_s
+        return {
+            "producer.id.expiration.ms": str(round(expiry_s * 1000)),
+            "transactional.id.expiration.ms": str(round(self.scenario.txn_expiry_s * 1000)),
+        }
+
+    def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self.workers.get(worker.slot) is not worker:
+            return
+        error = task.exception()
+        if error is not None:
+            self.note("slot failed", f"{worker.process.name}: {error!r}")
+            if not isinstance(error, UnavailableError):
+                self.problems.append(f"slot ended by {error!r}")
+        worker.process.kill()
+        if not self.ending:
+            self.loop.world_later(self.loop.rng.uniform(0.2, 2.0), self.start_slot, worker.slot)
+
+    def kill_slot(self, slot: str, down_s: float) -> None:
+        """Kill a worker; another one is started in its place."""
+        worker = self.workers[slot]
+        if worker.process.alive:
+            self.note("killed", worker.process.name)
+            worker.process.kill()
+            worker.source.network.cut_off = worker.target.network.cut_off = False
+            self.loop.world_later(down_s, self._start_again, slot, worker)
+
+    def _start_again(self, slot: str, former: Worker) -> None:
+        if self.workers[slot] is former:
+            self.start_slot(slot)
+
+    def start_driver(self) -> None:
+        """Start a driver; an older one that lives is fenced by it."""
+        self.births += 1
+        process = Process(f"driver ({self.births})")
+        self.driver = process
+        driver = FlowDriver(
+            FLOW,
+            SimulatedDriverLog(self.store, FLOW, self.epochs),
+            _Rounds(self),
+            slots=[str(number) for number in range(self.scenario.slots)],
+            identity=lambda: DriverHeartbeat(process.name, "", "", 0, self.loop.now_ms()),
+            timing=Timing(grace_s=2.0),
+            clock=self.loop.time,
+        )
+        stop = SimulatedEvent(self.loop)
+
+        async def run() -> None:
+            try:
+                await self.loop.run_in_executor(None, driver.run, stop)
+            except SrmError as error:
+                self.note("driver ended", error)
+
+        self.loop.create_task(run(), context=self.loop.in_process(process))
+        self.told(f"started {process.name}")
+
+    # ----- what is known
+
+    def assigned(self) -> list[AssignedPartition]:
+        """Return what there is to copy now."""
+        found = []
+        for topic in self.source.topics.values():
+            remote = self.target.topics.get(f"P.{topic.name}")
+            if remote is not None:
+                found += [
+                    AssignedPartition(
+                        topic.name, number, topic.id_text, remote.name, remote.id_text
+                    )
+                    for number in range(len(topic.partitions))
+                ]
+        return found
+
+    def state(self) -> ReplicationState:
+        """Return what the state topics say now."""
+        topic = internal_topics.replication(FLOW.source)
+        table: dict[bytes, bytes] = {}
+        for number in range(self.store.cluster.topics()[topic].partitions):
+            table |= self.store.cluster.compacted(topic, number).read()
+        return decode_state(table)
+
+    def positions(self) -> dict[AssignedPartition, PartitionPosition | None]:
+        """Return the newest reported position of everything that is copied."""
+        reported = positions_by_copy(self.state().reports)
+        return {a: newest_position(reported.get(a.copy_id, ())) for a in self.assigned()}
+
+    def unfinished(self) -> list[str]:
+        """Say what is not copied to its end."""
+        left = []
+        for assigned, entry in self.positions().items():
+            partition = self.source.topics[assigned.topic].partitions[assigned.partition]
+            end = partition.log.last_stable_offset
+            start = partition.log.start
+            reached = entry.position.source_next if entry else 0
+            if reached != end and (end > start or entry is not None):
+                left.append(f"{partition.place} at {reached} of {end}")
+        return left
+
+    def is_keyed(self, topic: str) -> bool:
+        """Whether all records of a topic have keys, so that it may be compacted."""
+        return any(plan.name == topic and plan.habit.keys for plan in self.scenario.topics)
+
+    def decide_again(self, partition: Partition) -> None:
+        """Write the markers again that were cut off: their transactions were decided."""
+        log = partition.log
+        for pid in log.open_transactions():
+            markers = [b for b in log.cut if b.is_control and b.producer_id == pid]
+            if markers:
+                log.append_marker(
+                    *(pid, markers[0].producer_epoch, self.loop.time(), self.loop.now_ms()),
+                    commit=markers[0].is_commit,
+                )
+        self.source.replicate(partition)
+
+    # ----- damage to what srm has written down
+
+    def lose_map(self, chosen: Callable[[bytes], bool], what: str) -> None:
+        """Delete records of the map by their keys."""
+        count = self.store.cluster.lose(internal_topics.offset_map(FLOW.source), chosen)
+        self.note(what, f"{count} records")
+
+    def lose_last_block(self, place: TopicPartition) -> None:
+        """Delete the last block of one partition's map."""
+        blocks = self.blocks(place)
+        if blocks:
+            last = last_block(blocks)
+            self.lose_map(lambda key: key == last.key(), "last block lost")
+
+    def lose_block(self, place: TopicPartition, rng: random.Random) -> None:
+        """Delete any block of one partition's map but the last one."""
+        blocks = self.blocks(place)
+        others = [block.key() for block in blocks if block != last_block(blocks)]
+        if others:
+            chosen = rng.choice(sorted(others))
+            self.lose_map(lambda key: key == chosen, "block lost")
+
+    def contradict(self, place: TopicPartition) -> None:
+        """Write a block that puts other records where the last one of the map has its own."""
+        blocks = self.blocks(place)
+        if blocks:
+            last = last_block(blocks)
+            pid, epoch = last.owner
+            runs = tuple(Run(r.source_start + 1, r.target_start, r.count + 1) for r in last.runs)
+            wrong = replace(last, owner=(pid, epoch + 1), runs=runs)
+            number = map_partition(place.topic, place.partition)
+            where = internal_topics.offset_map(FLOW.source), number
+            self.store.append(where, [(wrong.key(), wrong.value())])
+            self.note("contradicting block", f"{place}")
+
+    def lose_reports(self) -> None:
+        """Delete the slots' reports."""
+        topic = internal_topics.replication(FLOW.source)
+        count = self.store.cluster.lose(topic, lambda key: key.startswith(b"slot:"))
+        self.note("reports lost", f"{count} records")
+
+    def blocks(self, place: TopicPartition) -> list[MapBlock]:
+        """Return the blocks of one partition."""
+        topic = self.source.topics[place.topic]
+        number = map_partition(place.topic, place.partition)
+        table = self.store.cluster.compacted(internal_topics.offset_map(FLOW.source), number).read()
+        found = [decode_block(key, value) for key, value in table.items()]
+        return [b for b in found if (b.topic_id, b.partition) == (topic.id_text, place.partition)]
+
+    # ----- a life
+
+    async def live(self) -> None:
+        """Play the scenario to its end."""
+        scenario = self.scenario
+        self.start_driver()
+        for number in range(scenario.slots):
+            self.start_slot(str(number))
+        writers = [
+            self.loop.world_task(
+                Writer(self.source, partition, plan.habit).run(),
+            )
+            for plan in scenario.topics
+            for partition in self.source.topics[plan.name].partitions
+        ]
+        faults = [
+            self.loop.world_task(fault.play(self, self.loop.time() + fault.at_s))
+            for fault in scenario.faults
+        ]
+        await asyncio.gather(*writers, *faults)
+        self.heal()
+        await self._settle()
+        self.ending = True
+        if scenario.clean_end:
+            await self._stop_slots()
+        else:
+            for worker in self.workers.values():
+                worker.process.kill()
+        await asyncio.sleep(5.0)
+
+    def heal(self) -> None:
+        """End all faults that last."""
+        self.note("healed")
+        self.store.reachable = True
+        for cluster in (self.source, self.target):
+            for node, broker in cluster.brokers.items():
+                if not broker.up:
+                    cluster.start(node)
+                if broker.frozen:
+                    cluster.thaw(node)
+        for worker in (*self.workers.values(), *self.others):
+            if worker.process.asleep:
+                self.loop.wake(worker.process)
+            for wire in (worker.source, worker.target):
+                wire.network.loses = wire.network.spikes = 0.0
+                wire.network.cut_off = False
+        self.scenario.calm()
+
+    async def _settle(self) -> None:
+        began = self.loop.time()
+        while self.loop.time() - began < _SETTLED_S:
+            await asyncio.sleep(2.0)
+            left = self.unfinished()
+            if not left and self.loop.time() > self._noticed_s():
+                await asyncio.sleep(2.5)  # the blocks and reports of the last second
+                return
+            if self.loop.time() - began > self.scenario.patience_s and self._all_stopped(left):
+                return
+        self.note("unfinished", "; ".join(self.unfinished()))
+
+    def _noticed_s(self) -> float:
+        """Return when a slot has noticed at last that an idle target lost its end."""
+        cuts = [when for when, kind, _ in self.events if kind == "target cut"]
+        return max(cuts, default=0.0) + _WATCHED_S
+
+    def _all_stopped(self, left: Collection[str]) -> bool:
+        stopped = {
+            f"{s.topic}-{s.partition}" for s in self.state().statuses if s.state == "stopped"
+        }
+        return all(entry.split(" ")[0] in stopped for entry in left)
+
+    async def _stop_slots(self) -> None:
+        for worker in self.workers.values():
+            worker.stop.set()
+        tasks = [w.task for w in self.workers.values() if w.task and w.process.alive]
+        if tasks:
+            await asyncio.wait(tasks, timeout=30.0)
+
+
+class _Rounds:
+    """What the driver discovers (implements DiscoveryRounds)."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._found = Discovered()
+
+    def prepare(self) -> None:
+        """See the port."""
+        self._world.store.require("creating internal topics")
+
+    def round(self) -> Discovered:
+        """See the port."""
+        self._world.loop.pause(0.01)
+        found = Discovered(tuple(self._world.assigned()))
+        if found != self._found:
+            self._found = found
+        return self._found
+
+    def target_ends(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """See the port."""
+        del partitions
+        return {}
+
+
+@contextmanager
+def simulated_threads(loop: SimulatedLoop) -> Iterator[None]:
+    """Let the driver's threads be threads of the simulated world."""
+    before = vars(driver_module)["threading"]
+    driver_module.threading = SimulatedThreads(loop)  # type: ignore[assignment, attr-defined]
+    try:
+        yield
+    finally:
+        driver_module.threading = before  # type: ignore[attr-defined]

@@ -1,0 +1,310 @@
+"""The mechanisms of docs/replication.md, each with a mutant that lacks it, and what kills that.
+
+A mutant replaces functions by name. Its killer is the simulation, with the faults that the
+mechanism is there for, or a test where a simulated world cannot show the damage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from srm.domain.map_records import BlockKey
+from srm.replication.clock import now_s
+from srm.replication.slot.claim import Claim, transactional_id
+
+Replacement = Callable[[Any], Any]
+"""Takes what stands there and returns what is to stand there."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``changes`` are ("module:name.name", replacement); ``killer`` is a test id, if not seeds."""
+
+    name: str
+    mechanism: str
+    changes: tuple[tuple[str, Replacement], ...]
+    faults: str = "ordinary"
+    killer: str = ""
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the mutant live."""
+        undo = []
+        try:
+            for where, replacement in self.changes:
+                owner, name = _find(where)
+                before = vars(owner)[name]
+                undo.append((owner, name, before))
+                setattr(owner, name, replacement(before))
+            yield
+        finally:
+            for owner, name, before in reversed(undo):
+                setattr(owner, name, before)
+
+
+def _find(where: str) -> tuple[Any, str]:
+    module, _, path = where.partition(":")
+    owner: Any = importlib.import_module(module)
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    return owner, name
+
+
+def _always(value: Any) -> Replacement:
+    return lambda _: lambda *args, **kwargs: value
+
+
+def _property(value: Any) -> Replacement:
+    return lambda _: property(lambda self: value)
+
+
+def _async(value: Any) -> Replacement:
+    async def answer(*args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        return value
+
+    return lambda _: answer
+
+
+class _Equal:
+    """Equals everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _own_name(_: Any) -> Any:
+    names = itertools.count()
+    return lambda flow, target: f"{flow}-{target}-{next(names)}"
+
+
+def _to_the_end(resume: Any) -> Any:
+    """The walk takes the end of the log for the end of what older owners write."""
+
+    async def walk(
+        source: Any, target: Any, start: Any, claim: Any, *rest: Any, **settings: Any
+    ) -> Any:
+        if claim is not None:
+            start = replace(start, producer_ids=start.producer_ids | {claim.producer.id})
+        found = await resume(source, target, start, None, *rest, **settings)
+        return replace(found, target_next=max(found.target_next, start.target_next))
+
+    return walk
+
+
+def _no_walk(resume: Any) -> Any:
+    async def known(source: Any, target: Any, start: Any, *rest: Any, **settings: Any) -> Any:
+        found = await resume(source, target, start, *rest, **settings)
+        return replace(found, source_next=start.source_next, runs=(), notes=())
+
+    return known
+
+
+def _without_marker(_: Any) -> Any:
+    async def take(wire: Any, flow: Any, target: Any, lifetime_s: float) -> Claim:
+        producer = await wire.init_producer_id(transactional_id(flow, target))
+        return Claim(producer, now_s() + lifetime_s)
+
+    return take
+
+
+def _positions_first(prepare: Any) -> Any:
+    """The report is written, and its blocks when the next one is due."""
+
+    def write_blocks_late(self: Any, *args: Any, **kwargs: Any) -> Any:
+        write = prepare(self, *args, **kwargs)
+        late: list[Any] = []
+
+        def reversed_order() -> None:
+            blocks = type(self)._write_blocks
+            try:
+                type(self)._write_blocks = lambda _, found: late.append(found)
+                write()
+            finally:
+                type(self)._write_blocks = blocks
+            for found in late:
+                blocks(self, found)
+
+        return reversed_order
+
+    return write_blocks_late
+
+
+def _takes_any_offset(acknowledged: Any) -> Any:
+    def take(self: Any, outgoing: Any, base_offset: int, *rest: Any) -> bool:
+        self.target_next = base_offset
+        return bool(acknowledged(self, outgoing, base_offset, *rest))
+
+    return take
+
+
+def _same_attempt(change: Any) -> Any:
+    def keep(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attempt = self.attempt
+        found = change(self, *args, **kwargs)
+        self.attempt = attempt
+        return found
+
+    return keep
+
+
+def _open(block: Any) -> Any:
+    def always_open(self: Any, runs: Any, owner: Any, *, open_end: bool) -> Any:
+        del open_end
+        return block(self, runs, owner, open_end=True)
+
+    return always_open
+
+
+def _whole(held_log: Any) -> Any:
+    async def held(target: Any, start: Any) -> Any:
+        return replace(await held_log(target, start), end=start.target_next)
+
+    return held
+
+
+def _reraised(_: Any) -> Any:
+    async def guard(self: Any, copy: Any, attempt: int, work: Awaitable[None]) -> None:
+        del self, copy, attempt
+        await work
+
+    return guard
+
+
+def _no_owner(_: Any) -> Any:
+    return property(
+        lambda self: BlockKey(self.topic_id, self.partition, self.runs[0].target_start, (-1, -1))
+    )
+
+
+SLOT: Final = "srm.replication.slot"
+MUTANTS: Final[Sequence[Mutant]] = (
+    Mutant(
+        "a claim of one's own",
+        "all owners claim a partition under one transactional id",
+        ((f"{SLOT}.claim:transactional_id", _own_name),),
+        faults="stop slot,two workers,cut off",
+    ),
+    Mutant(
+        "no marker",
+        "a claim is in force once its marker is in the log",
+        (
+            (f"{SLOT}.lifecycle:take", _without_marker),
+            (f"{SLOT}.lifecycle:resume", _to_the_end),
+        ),
+        faults="stop slot,two workers",
+    ),
+    Mutant(
+        "the marker is not read back",
+        "the walk ends at the marker of the claim, behind everything that older owners wrote",
+        ((f"{SLOT}.lifecycle:resume", _to_the_end),),
+        faults="two workers,cut connections,stop slot",
+    ),
+    Mutant(
+        "a claim for ever",
+        "a claim is used for a quarter of the time that brokers remember producers",
+        ((f"{SLOT}.claim:Claim.holds", _always(True)),),
+        faults="sleep long",
+    ),
+    Mutant(
+        "no walk",
+        "resume finds what the map does not know",
+        ((f"{SLOT}.lifecycle:resume", _no_walk),),
+        faults="kill slot",
+    ),
+    Mutant(
+        "one sequence number",
+        "sequence numbers keep the order of batches in flight",
+        ((f"{SLOT}.partition:next_sequence", lambda _: lambda sequence, count: sequence),),
+    ),
+    Mutant(
+        "any base offset will do",
+        "an acknowledged batch stands where it was expected",
+        ((f"{SLOT}.partition:PartitionCopy.acknowledged", _takes_any_offset),),
+        faults="truncate target,foreign record,cut connections",
+    ),
+    Mutant(
+        "answers of former attempts count",
+        "an answer to a claim that was given up says nothing",
+        (
+            (f"{SLOT}.partition:PartitionCopy.begin_claiming", _same_attempt),
+            (f"{SLOT}.partition:PartitionCopy.rest", _same_attempt),
+        ),
+        faults="cut connections,elect,cut off",
+    ),
+    Mutant(
+        "position before its blocks",
+        "a position is written after the blocks that it rests on",
+        ((f"{SLOT}.reporting:Reporter.prepare", _positions_first),),
+        faults="kill slot,state outage",
+    ),
+    Mutant(
+        "a run is always open",
+        "the block says whether its last run may still grow",
+        ((f"{SLOT}.map_writer:MapWriter._block", _open),),
+        faults="kill slot,elect",
+    ),
+    Mutant(
+        "blocks without their owner",
+        "an owner that wakes up late overwrites no block of its successor",
+        (("srm.domain.map_records:MapBlock.block_key", _no_owner),),
+        faults="stop slot,two workers",
+    ),
+    Mutant(
+        "no found run",
+        "a new owner writes down what only its predecessor's report told",
+        ((f"{SLOT}.starts:_beyond", _always(None)),),
+        faults="kill slot",
+    ),
+    Mutant(
+        "a hole in the map",
+        "blocks are a chain, and what is missing of it is walked again",
+        ((f"{SLOT}.starts:missing_before", _always(None)),),
+        faults="lose a block",
+    ),
+    Mutant(
+        "leader epochs of the source say nothing",
+        "a source that was truncated is noticed though it has grown again",
+        ((f"{SLOT}.partition:epoch_of", _always(_Equal())),),
+        faults="truncate source",
+    ),
+    Mutant(
+        "the target is never short",
+        "before a claim the target's end and epochs are compared with the position",
+        (
+            (f"{SLOT}.lifecycle:held_log", _whole),
+            (f"{SLOT}.lifecycle:Lifecycle._is_target_short", _async(False)),
+        ),
+        faults="truncate target",
+    ),
+    Mutant(
+        "any place will do",
+        "a record of the source is passed with evidence only",
+        ((f"{SLOT}.evidence:Place.allows", _always(True)),),
+        faults="compact source,kill slot",
+    ),
+    Mutant(
+        "what is not found was compacted",
+        "a copy whose record is gone needs evidence",
+        (
+            (f"{SLOT}.walk:SourceWalk._is_compacted", _async(True)),
+            (f"{SLOT}.walk:SourceWalk._is_possible", _always(True)),
+        ),
+        faults="truncate source,compact source",
+    ),
+    Mutant(
+        "one bad partition ends the slot",
+        "whatever is wrong with one partition stops that one only",
+        ((f"{SLOT}.lifecycle:Lifecycle._guard", _reraised),),
+        faults="contradict,truncate source,elect",
+    ),
+)

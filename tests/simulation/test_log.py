@@ -1,0 +1,105 @@
+"""The simulated log keeps the rules of Kafka's that claims and resume rest on."""
+
+from __future__ import annotations
+
+import struct
+
+from tests.batches import Record, encode
+
+from srm.replication.batches.batch import rewrite, seal
+from srm.testing.simulation.log import (
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    OUT_OF_ORDER,
+    Log,
+)
+
+
+def _log(expiry_s: float = 86_400.0) -> Log:
+    log = Log(log_append_time=False, max_message_bytes=1 << 20, expiry_s=expiry_s)
+    log.begin_epoch(0)
+    return log
+
+
+def _batch(
+    count: int, pid: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False
+) -> bytes:
+    view = encode([Record(n, 1000 + n, b"k%d" % n, b"v") for n in range(count)])
+    rewrite(view, pid, epoch, sequence)
+    data = bytearray(view)
+    if transactional:
+        struct.pack_into(">h", data, 21, 0x10)
+        seal(memoryview(data))
+    return bytes(data)
+
+
+def _append(log: Log, data: bytes, now_s: float = 0.0) -> tuple[int, int]:
+    produced = log.append(data, now_s, 0)
+    log.high_watermark = log.end
+    return produced.error, produced.base_offset
+
+
+def test_a_marker_shuts_out_older_epochs_and_demands_sequence_zero() -> None:
+    log = _log()
+    assert _append(log, _batch(2, 9, 0, 0)) == (NONE, 0)
+    assert log.append_marker(9, 1, 0.0, 0, commit=False)
+
+    assert _append(log, _batch(1, 9, 0, 2)) == (INVALID_PRODUCER_EPOCH, -1)
+    assert _append(log, _batch(1, 9, 1, 2)) == (OUT_OF_ORDER, -1)
+    assert _append(log, _batch(1, 9, 1, 0)) == (NONE, 3)
+    assert not log.append_marker(9, 0, 0.0, 0, commit=False)
+
+
+def test_a_producer_that_is_forgotten_may_come_with_any_sequence_and_epoch() -> None:
+    log = _log(expiry_s=60.0)
+    _append(log, _batch(2, 9, 1, 0))
+
+    assert _append(log, _batch(1, 9, 0, 7), now_s=59.0) == (INVALID_PRODUCER_EPOCH, -1)
+    assert _append(log, _batch(1, 9, 0, 7), now_s=61.0) == (NONE, 2)
+
+
+def test_a_truncated_log_has_forgotten_what_the_lost_batches_told_of_producers() -> None:
+    log = _log()
+    _append(log, _batch(2, 9, 0, 0))
+    log.append_marker(9, 1, 0.0, 0, commit=False)
+    log.truncate(2, 0.0)
+    log.begin_epoch(1)
+
+    assert _append(log, _batch(1, 9, 0, 2)) == (NONE, 2)
+    assert (log.epoch_end(0), log.epoch_end(1), log.epoch_end(2)) == (2, 3, -1)
+
+
+def test_an_open_transaction_holds_the_stable_offset_back_until_its_marker_is_committed() -> None:
+    log = _log()
+    _append(log, _batch(1))
+    _append(log, _batch(2, 9, 0, 0, transactional=True))
+    _append(log, _batch(1))
+    assert log.last_stable_offset == 1
+
+    log.append_marker(9, 0, 0.0, 0, commit=False)
+    assert log.last_stable_offset == 1, "the marker is not committed yet"
+    log.high_watermark = log.end
+    assert log.last_stable_offset == 5
+    assert log.aborted_between(0, 5) == ((9, 1),)
+
+
+def test_compaction_leaves_the_last_record_of_each_key_at_its_offset() -> None:
+    log = _log()
+    _append(log, _batch(3))
+    _append(log, _batch(2))
+    _append(log, _batch(1))
+    log.compact(5, 0.0)
+
+    left = [record.offset for batch in log.batches for record in batch.records()]
+    assert left == [2, 3, 4, 5]
+    assert set(log.compacted) == {0, 1}
+
+
+def test_a_trimmed_log_begins_later_and_knows_its_producers_still() -> None:
+    log = _log()
+    _append(log, _batch(2, 9, 1, 0))
+    _append(log, _batch(1))
+    log.trim(2, 0.0)
+
+    assert (log.start, [batch.base for batch in log.batches]) == (2, [2])
+    assert _append(log, _batch(1, 9, 0, 0)) == (INVALID_PRODUCER_EPOCH, -1)

@@ -1,0 +1,18 @@
+"""What a slot writes about itself, for tests that play its part."""
+
+from __future__ import annotations
+
+from srm.domain.replication_records import Incarnation, SlotReport
+from srm.domain.slot_records import PositionGroup, SlotHeartbeat
+
+FIRST = Incarnation(1, "aa")
+
+
+def records_of(report: SlotReport) -> dict[bytes, bytes]:
+    """Return the records, by key, of the partition of reports, that tell a slot's report."""
+    incarnation = report.incarnation or FIRST
+    beat = SlotHeartbeat(
+        report.slot, incarnation, report.generation, report.time_ms, len(report.positions)
+    )
+    group = PositionGroup(report.slot, incarnation, "0", report.positions)
+    return {beat.key(): beat.value(), group.key(): group.value()}

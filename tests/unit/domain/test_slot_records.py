@@ -1,0 +1,150 @@
+"""What a slot says each second survives its encoding, and is small."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.old_records import old_report
+
+from srm.domain.map_records import topic_id_text
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import (
+    Incarnation,
+    MapEnd,
+    PartitionPosition,
+    SlotReport,
+)
+from srm.domain.slot_records import (
+    GROUP_SIZE,
+    PositionGroup,
+    SlotHeartbeat,
+    decode_slot_record,
+    is_current,
+    next_incarnation,
+)
+from srm.domain.varints import decode_numbers, encode_numbers
+from srm.errors import IntegrityError
+
+BROKERS_LIMIT = 1 << 20
+
+int16 = st.integers(-(2**15), 2**15 - 1)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
+positions = st.builds(
+    PartitionPosition,
+    topic_id=topic_ids,
+    partition=int32,
+    target_topic_id=topic_ids,
+    position=st.builds(Position, int64, int64, int64),
+    source_leader_epoch=int32,
+    producer_id=int64,
+    producer_epoch=int16,
+    target_leader_epoch=int32,
+    map_end=st.none() | st.builds(MapEnd, int64, st.tuples(int64, int16), int64, int64),
+    tail=st.lists(st.tuples(int64, int32), max_size=4).map(tuple),
+)
+groups = st.lists(positions, max_size=8).map(tuple)
+slots = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+incarnations = st.builds(
+    Incarnation, st.integers(0, 2**40), st.text("0123456789abcdef-", min_size=1, max_size=8)
+)
+
+
+@given(st.lists(st.integers()))
+def test_numbers_survive_a_round_trip(numbers: list[int]) -> None:
+    assert decode_numbers(encode_numbers(numbers)) == numbers
+
+
+@given(slots, incarnations, st.integers(0, 10**6).map(str) | st.just("left-7"), groups)
+def test_groups_of_positions_survive_a_round_trip(
+    slot: str, incarnation: Incarnation, name: str, entries: tuple[PartitionPosition, ...]
+) -> None:
+    group = PositionGroup(slot, incarnation, name, entries)
+
+    assert is_current(group.value())
+    assert decode_slot_record(group.key(), group.value()) == group
+
+
+@given(slots, incarnations, int64, int64, int32)
+def test_heartbeats_of_slots_survive_a_round_trip(
+    slot: str, incarnation: Incarnation, generation: int, time_ms: int, partitions: int
+) -> None:
+    beat = SlotHeartbeat(slot, incarnation, generation, time_ms, partitions)
+
+    assert decode_slot_record(beat.key(), beat.value()) == beat
+
+
+@given(groups, st.sampled_from([2, 3]))
+def test_reports_of_earlier_versions_are_read(
+    entries: tuple[PartitionPosition, ...], version: int
+) -> None:
+    report = SlotReport("slot:0", 7, 8, entries)
+
+    key, value = old_report(report, version)
+
+    known = entries
+    if version == 2:
+        known = tuple(
+            replace(entry, target_leader_epoch=-1, map_end=None, tail=()) for entry in entries
+        )
+    assert SlotReport.decode(key, value) == replace(report, positions=known)
+    assert not is_current(value)
+
+
+@given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda tail: b"\x04\x01" + tail))
+def test_a_damaged_record_of_a_slot_is_an_integrity_error(value: bytes) -> None:
+    try:
+        decode_slot_record(b"slot:0:1-ab:0", value)
+    except IntegrityError:
+        return
+
+
+@given(groups.filter(len), st.data())
+def test_a_group_that_is_cut_short_is_an_integrity_error(
+    entries: tuple[PartitionPosition, ...], data: st.DataObject
+) -> None:
+    group = PositionGroup("0", Incarnation(1, "a"), "0", entries)
+    value = group.value()
+    cut = value[: data.draw(st.integers(0, len(value) - 1))]
+
+    try:
+        found = decode_slot_record(group.key(), cut)
+    except IntegrityError:
+        return
+
+    raise AssertionError(f"{found} was read from {len(cut)} of {len(value)} bytes")
+
+
+def test_no_group_meets_the_limit_of_a_broker_even_uncompressed() -> None:
+    numbers = random.Random(1)
+    large = 2**62
+    worst = tuple(
+        PartitionPosition(
+            topic_id_text(numbers.randbytes(16)),
+            2**30,
+            topic_id_text(numbers.randbytes(16)),
+            Position(large, 0, 0),
+            2**30,
+            large,
+            2**15 - 1,
+            2**30,
+            MapEnd(large, (0, 0), large, 0),
+            tuple((large * (n % 2), 2**30) for n in range(255)),
+        )
+        for _ in range(GROUP_SIZE)
+    )
+
+    assert len(PositionGroup("0", Incarnation(1, "a"), "0", worst).value()) < BROKERS_LIMIT / 2
+
+
+def test_the_process_that_starts_last_is_the_largest() -> None:
+    first = next_incarnation([])
+    second = next_incarnation([first])
+    third = next_incarnation([second, first])
+
+    assert first < second < third
+    assert next_incarnation([second, first]).number == third.number
