@@ -172,7 +172,9 @@ class KafkaStartReader:
         self._flow = flow
         self._target = target
 
-    def load(self, partitions: Sequence[AssignedPartition]) -> dict[AssignedPartition, Start]:
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
         """See the port."""
         source = self._flow.source
         state = self._target.compacted(internal_topics.replication(source)).read()
@@ -192,7 +194,7 @@ class KafkaStartReader:
                         damaged.append(decode_block_key(key))
         return starts(partitions, blocks, reports, damaged)
 
-    def former(self, slot: str) -> Predecessor:
+    def predecessor(self, slot: str) -> Predecessor:
         """See the port."""
         table = self._target.compacted(internal_topics.replication(self._flow.source)).read()
         state = decode_state(table)

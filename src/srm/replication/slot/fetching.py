@@ -145,6 +145,9 @@ class SourceLoop:
             copy.accept(part, owner, asked, read_committed=self._read_committed)
         except IntegrityError as error:
             return error
+        except Exception as error:  # what one partition holds must not stop the others
+            logger.exception("%s: unexpected failure", copy.source)
+            return IntegrityError(f"{copy.source}: unexpected {error!r}: see the log")
         return None
 
     def _dispatch(self, fetched: Fetched, seconds: float) -> int:
@@ -171,9 +174,9 @@ class SourceLoop:
                 self._changed[key] = None
                 self._waiting[key] = copy
                 self._on_data(copy)
-            if damage is not None:
+            if damage is not None and not copy.is_drained:
                 # What stands before it is copied first, unless a claim has begun anew.
-                copy.in_doubt = not copy.is_drained
+                copy.doubt()
         self._quickest_s = min(self._quickest_s, seconds)
         if self._quickest_s > _LONG_WAY_S and largest > self._partition_bytes // 2:
             self._partition_bytes = min(_LONG_WAY_PARTITION_BYTES, self._partition_bytes * 2)

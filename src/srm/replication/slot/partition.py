@@ -10,6 +10,9 @@
 
 Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
 and no guessing about what a lost answer may have meant.
+
+Each arrow is a method of :class:`PartitionCopy`, and nobody else changes its fields;
+:mod:`srm.replication.slot.lifecycle` decides which arrow is taken.
 """
 
 from __future__ import annotations
@@ -131,6 +134,7 @@ class PartitionCopy:
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
         self.has_position = start.has_position
+        self.has_lost_start = False
         self._fresh = start.fresh
         self._truncated = False
         self._sequence = 0
@@ -245,6 +249,44 @@ class PartitionCopy:
         """The batch that the next answer of the target is about."""
         return self._in_flight[0]
 
+    def take_up(self) -> None:
+        """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
+        self.phase = Phase.IDLE
+
+    def begin_at(self, source_start: int, target_start: int) -> None:
+        """Stand at the start of both logs: nothing was ever copied."""
+        self.go_back_to(source_start)
+        self.target_next = target_start
+        self.has_position = True
+
+    def lose_start(self) -> None:
+        """Nothing can be done before where to start has been found out again."""
+        self.has_lost_start = True
+
+    def leave(self) -> None:
+        """Write nothing more: the partition is somebody else's, or nobody's, now."""
+        self.rest(Phase.FENCED, "")
+        if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
+            self.map.close_block()
+
+    def doubt(self) -> None:
+        """Fetch no more until it is known whether the source holds what was copied."""
+        self.in_doubt = True
+
+    def note_checked(self, log_start: int) -> None:
+        """Remember that both logs were walked after retention had passed the position."""
+        self.checked = self.source_next, log_start
+
+    def take_traffic(self) -> Traffic:
+        """Return what was copied since the last call."""
+        traffic, self.traffic = self.traffic, Traffic()
+        return traffic
+
+    def take_run_start(self) -> RunStart | None:
+        """Return the newest run start since the last call, if there is a new one."""
+        run_start, self.run_start = self.run_start, None
+        return run_start
+
     def begin_claiming(self) -> None:
         """Forget what is queued: resume decides where to go on."""
         self.phase = Phase.CLAIMING
@@ -267,8 +309,8 @@ class PartitionCopy:
         self.reason = ""
         self.blocked = None
 
-    def stop(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
-        """Leave the copy path (STOPPED or FENCED) until the slot tries again."""
+    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+        """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
         self.phase = phase
         self.reason = reason
         self.blocked = blocked

@@ -244,9 +244,7 @@ class Reporter:
         """Collect MM2 offset syncs: the newest run start and the newest copied record."""
         syncs = []
         for copy in copies:
-            run_start, copy.run_start = copy.run_start, None
-            newest = copy.last_copied
-            for at in (run_start, newest):
+            for at in (copy.take_run_start(), copy.last_copied):
                 if at is not None and at != self._synced.get(copy):
                     self._synced[copy] = at
                     syncs.append(_Sync(copy, at))
@@ -259,7 +257,7 @@ class Reporter:
         interval_ms, self._metrics_ms = now_ms - self._metrics_ms, now_ms
         records = []
         for copy in copies:
-            traffic, copy.traffic = copy.traffic, Traffic()
+            traffic = copy.take_traffic()
             lag = max(0, copy.source_end - copy.source_next)
             if traffic.records or lag:
                 records.append(self._metric(copy, traffic, lag, now_ms, interval_ms))

@@ -1,0 +1,326 @@
+"""The life of the partitions of one slot: placed, claimed, resumed, copied, at rest, taken up.
+
+Whatever goes wrong, the cure is to claim and resume again, at once or after a back-off, while the
+other partitions continue. What cannot be cured stops the partition with a reason and the range of
+source offsets that it is about; ``data.loss.policy=continue`` notes the range as lost and copies
+on. :mod:`srm.replication.slot.partition` has the picture of the phases, and
+:mod:`srm.replication.slot.verdicts` says what a broker's answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from srm.config.model import FlowConfig
+from srm.domain.replication_records import AssignedPartition
+from srm.errors import DataLossError, SrmError
+from srm.replication import codes
+from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.slot import verdicts
+from srm.replication.slot.claim import take
+from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.placement import Placement, Spawn
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.reporting import Reporter
+from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.verdicts import Verdict
+from srm.replication.slot.walk import Comparison
+
+logger = logging.getLogger(__name__)
+
+_CLAIMS_AT_ONCE: Final = 16
+_STOPPED_RETRY_S: Final = 30.0
+_FENCED_RETRY_S: Final = 10.0
+_FIRST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 10.0
+_AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
+_POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
+
+
+class Lifecycle:
+    """Takes every partition of one slot through its phases."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: Wire,
+        target: Wire,
+        reporter: Reporter,
+        now_ms: Clock,
+        claim_lifetime_s: float,
+        quota: Quota,
+        clusters: ClusterIds,
+        *,
+        assignment_is_fresh: Callable[[], Awaitable[None]],
+        load_again: Callable[[AssignedPartition], None],
+        spawn: Spawn,
+    ) -> None:
+        """Hold no partition yet.
+
+        Args:
+            config: of the flow.
+            source: hot path to the source.
+            target: hot path to the target.
+            reporter: is told of losses and strange logs.
+            now_ms: epoch milliseconds.
+            claim_lifetime_s: how long a claim may be used.
+            quota: of the slot.
+            clusters: ids of both clusters, for records' provenance.
+            assignment_is_fresh: waits until the assignment was heard of a moment ago.
+            load_again: asks for the start of a partition, and for :meth:`begin` with it.
+            spawn: runs a task whose failure ends the slot.
+        """
+        self.copies: dict[AssignedPartition, PartitionCopy] = {}
+        self._flow = config.flow
+        self._source = source
+        self._target = target
+        self._reporter = reporter
+        self._claim_lifetime_s = claim_lifetime_s
+        self._records = config.records
+        self._clusters = clusters
+        self._read_committed = config.isolation_level == "read_committed"
+        self._assignment_is_fresh = assignment_is_fresh
+        self._load_again = load_again
+        self._spawn = spawn
+        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._placement = Placement(
+            source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
+        )
+
+    # ----- coming and leaving
+
+    def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
+        """Take a partition on at its known, or first, position; an error stops it at once."""
+        transform = None
+        if not self._records.does_nothing:
+            transform = Transform(
+                self._records,
+                self._clusters,
+                self._flow.source,
+                assigned.topic,
+                assigned.target_topic,
+            )
+        known = start if isinstance(start, Start) else None
+        copy = PartitionCopy(
+            assigned, known or Start(0, 0, fresh=True, has_position=False), transform
+        )
+        self.copies[assigned] = copy
+        if isinstance(start, SrmError):
+            copy.lose_start()
+            self._carry_out(copy, verdicts.judge_error(start))
+        else:
+            self._take_up(copy)
+
+    def release(self, assigned: AssignedPartition) -> PartitionCopy:
+        """Let go of a partition; nothing is written for it any more."""
+        copy = self.copies.pop(assigned)
+        self._placement.remove(copy)
+        copy.leave()
+        return copy
+
+    def retry_fenced(self) -> None:
+        """Take up what was fenced: the assignment is newer than that."""
+        for copy in self.copies.values():
+            if copy.phase is Phase.FENCED:
+                self._take_up(copy)
+
+    def _take_up(self, copy: PartitionCopy) -> None:
+        """Continue with a partition that is new, or was at rest."""
+        copy.take_up()
+        if copy.has_lost_start:
+            del self.copies[copy.assigned]
+            self._load_again(copy.assigned)
+        elif copy.has_position:
+            self._run(copy, self._place(copy))
+        else:
+            self._run(copy, self._find_first_position(copy))
+
+    async def _find_first_position(self, copy: PartitionCopy) -> None:
+        """Begin a partition that was never copied at the start of both logs."""
+        source_start, _ = await self._source.log_range(copy.source)
+        target_start, _ = await self._target.log_range(copy.target)
+        copy.begin_at(source_start, target_start)
+        await self._place(copy)
+
+    # ----- copying
+
+    async def _place(self, copy: PartitionCopy) -> None:
+        """Fetch from, and send to, the brokers that lead the partition; claim if data waits."""
+        source_node = await self._source.leader(copy.source)
+        target_node = await self._target.leader(copy.target)
+        await self._target.connect(target_node)
+        if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
+            return
+        self._placement.put(copy, source_node, target_node)
+        if copy.phase is Phase.IDLE and copy.needs_claim:
+            self.claim(copy)
+
+    def on_data(self, copy: PartitionCopy) -> None:
+        """Send what was fetched; claim first where no claim is in force."""
+        if copy.in_doubt:
+            self._settle_doubt(copy)
+        elif copy.needs_claim:
+            self.claim(copy)
+        elif copy.can_send:
+            self._placement.data_waits(copy)
+
+    def on_progress(self, copy: PartitionCopy) -> None:
+        """There is room to fetch more."""
+        if copy.in_doubt:
+            self._settle_doubt(copy)
+        else:
+            self._placement.fetch_on(copy)
+
+    def claim(self, copy: PartitionCopy) -> None:
+        """Claim the partition, find its position and copy on."""
+        if copy.phase is not Phase.CLAIMING:
+            copy.begin_claiming()
+            self._run(copy, self._claim_and_resume(copy, copy.attempt))
+
+    async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
+        async with self._claiming:
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return
+            claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
+            resumed = await resume(
+                LogReader(
+                    self._source, copy.source, copy.source_id, read_committed=self._read_committed
+                ),
+                LogReader(self._target, copy.target, copy.target_id, read_committed=False),
+                copy.known_start(),
+                claim,
+                Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+            )
+        if copy.attempt != attempt:
+            return
+        if resumed.notes:
+            self._reporter.strange(copy, "; ".join(resumed.notes))
+        copy.begin_copying(claim, resumed)
+        await self._place(copy)
+
+    # ----- trouble
+
+    def on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
+        """The source did not give what was asked for."""
+        self._carry_out(copy, verdicts.judge_fetch(copy, error, text, self._source.alias))
+
+    def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
+        """The target did not take a batch."""
+        self._carry_out(copy, verdicts.judge_refusal(copy, produced, self._target.alias))
+
+    def _settle_doubt(self, copy: PartitionCopy) -> None:
+        """Ask whether the source holds what was copied, once nothing is on its way."""
+        if copy.is_drained:
+            self._placement.remove(copy)
+            self._run(copy, self._judge_doubt(copy, copy.attempt))
+
+    async def _judge_doubt(self, copy: PartitionCopy, attempt: int) -> None:
+        verdict = await verdicts.judge_doubt(copy, self._source)
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)
+
+    def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
+        match verdict:
+            case verdicts.Stop():
+                self._stop(copy, verdict)
+            case verdicts.Fenced(reason):
+                self._fence(copy, reason)
+            case verdicts.Doubt():
+                copy.doubt()
+                self._settle_doubt(copy)
+            case verdicts.BlameRecord(produced):
+                self._blame_record(copy, produced)
+            case verdicts.Walk(source_start):
+                copy.note_checked(source_start)
+                self.claim(copy)
+            case verdicts.Lost(first, end, what):
+                self._lose(copy, first, end, what)
+            case verdicts.Fine():
+                copy.go_back_to(copy.source_next)
+                self._run(copy, self._place(copy))
+
+    def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
+        """Find the record to blame by cutting the batch; what is left is one record."""
+        outgoing = copy.oldest_in_flight
+        offsets = outgoing.offsets()
+        if copy.limits.learn(produced, len(outgoing.view), offsets):
+            self.claim(copy)
+            return
+        [offset] = offsets
+        why = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
+        what = f"{len(outgoing.view)} bytes, {why}"
+        if self._reporter.goes_on_after_loss:
+            self._reporter.lost(copy, offset, offset + 1, f"{copy.target} refused it: {what}")
+            copy.limits.leave_out(offset)
+            self.claim(copy)
+            return
+        reason = f"{copy.target} refused the record at source offset {offset}: {what}; or {_POLICY}"
+        self._stop(copy, verdicts.Stop(reason, retriable=False, blocked=(offset, offset + 1)))
+
+    def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
+        """Records are gone that were to be copied, or that were copied: continue or stop."""
+        if not self._reporter.goes_on_after_loss:
+            loss = DataLossError(
+                f"{copy.source}: records {first} to {end} are gone: {what}; {_POLICY}"
+            )
+            self._stop(copy, verdicts.Stop(str(loss), retriable=False, blocked=(first, end)))
+            return
+        self._reporter.lost(copy, first, end, what)
+        if first < copy.source_next:
+            copy.cut_at(first)
+        else:
+            copy.go_back_to(end)
+        self._run(copy, self._place(copy))
+
+    def _fence(self, copy: PartitionCopy, reason: str) -> None:
+        self._placement.remove(copy)
+        copy.rest(Phase.FENCED, reason)
+        logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
+        # Who fenced us may be gone again, and the assignment still right: then it is ours.
+        self._retry_later(copy, _FENCED_RETRY_S)
+
+    def _stop(self, copy: PartitionCopy, stop: verdicts.Stop) -> None:
+        """Leave a partition at rest for a while, with a reason."""
+        self._placement.remove(copy)
+        if stop.stale_leader:
+            (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
+        back_off = _STOPPED_RETRY_S
+        if stop.retriable:
+            back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
+            back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
+        copy.rest(Phase.STOPPED, stop.reason, stop.blocked)
+        logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
+        self._retry_later(copy, back_off)
+
+    def _retry_later(self, copy: PartitionCopy, delay_s: float) -> None:
+        asyncio.get_running_loop().call_later(delay_s, self._retry, copy, copy.attempt)
+
+    def _retry(self, copy: PartitionCopy, attempt: int) -> None:
+        if copy.attempt == attempt and self.copies.get(copy.assigned) is copy:
+            self._take_up(copy)
+
+    def _run(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
+        self._spawn(self._guard(copy, copy.attempt, work))
+
+    async def _guard(
+        self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]
+    ) -> None:
+        """Whatever is wrong with one partition stops that one only."""
+        try:
+            await work
+        except SrmError as error:
+            verdict = verdicts.judge_error(error)
+        except Exception as error:
+            logger.exception("%s: unexpected failure", copy.source)
+            verdict = verdicts.Stop(f"unexpected {error!r}: see the log", retriable=False)
+        else:
+            return
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)

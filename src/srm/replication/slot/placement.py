@@ -1,0 +1,114 @@
+"""Where the partitions of a slot are fetched and sent: the brokers that lead them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.slot.fetching import SourceLoop
+from srm.replication.slot.partition import PartitionCopy
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.sending import TargetLink
+
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Events(Protocol):
+    """What happens to a partition at the brokers."""
+
+    def on_data(self, copy: PartitionCopy) -> None:
+        """Something was fetched, or passed over."""
+        ...
+
+    def on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
+        """The source did not give what was asked for."""
+        ...
+
+    def on_progress(self, copy: PartitionCopy) -> None:
+        """The target has acknowledged a batch."""
+        ...
+
+    def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
+        """The target did not take a batch."""
+        ...
+
+    def claim(self, copy: PartitionCopy) -> None:
+        """There is something to write, and no claim in force."""
+        ...
+
+
+class Placement:
+    """One fetch loop for each source broker, one link to each target broker, made when needed."""
+
+    def __init__(
+        self,
+        source: Wire,
+        target: Wire,
+        events: Events,
+        quota: Quota,
+        now_ms: Clock,
+        spawn: Spawn,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._events = events
+        self._quota = quota
+        self._now_ms = now_ms
+        self._spawn = spawn
+        self._read_committed = read_committed
+        self._loops: dict[int, SourceLoop] = {}
+        self._links: dict[int, TargetLink] = {}
+        self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
+
+    def put(self, copy: PartitionCopy, source_node: int, target_node: int) -> None:
+        """Fetch a partition from one node, and send it to another."""
+        self.remove(copy)
+        loop, link = self._loop(source_node), self._link(target_node)
+        self._placed[copy] = loop, link
+        loop.add(copy)
+
+    def remove(self, copy: PartitionCopy) -> None:
+        """Fetch no more for a partition."""
+        placed = self._placed.pop(copy, None)
+        if placed is not None:
+            placed[0].remove(copy)
+
+    def data_waits(self, copy: PartitionCopy) -> None:
+        """Send what the partition has queued, if it is placed."""
+        if copy in self._placed:
+            self._placed[copy][1].data_waits(copy)
+
+    def fetch_on(self, copy: PartitionCopy) -> None:
+        """Include the partition in fetches again if it wants data and is placed."""
+        if copy.wants_data and copy in self._placed:
+            self._placed[copy][0].look_at(copy)
+
+    def _loop(self, node: int) -> SourceLoop:
+        if node not in self._loops:
+            committed = self._read_committed
+            loop = SourceLoop(
+                self._source.fetch_session(node, read_committed=committed),
+                f"node {node} of {self._source.alias}",
+                self._events.on_data,
+                self._events.on_fetch_trouble,
+                self._quota,
+                read_committed=committed,
+            )
+            self._loops[node] = loop
+            self._spawn(loop.run())
+        return self._loops[node]
+
+    def _link(self, node: int) -> TargetLink:
+        if node not in self._links:
+            self._links[node] = TargetLink(
+                self._target,
+                node,
+                self._now_ms,
+                self._events.on_progress,
+                self._events.claim,
+                self._events.on_refused,
+            )
+        return self._links[node]

@@ -1,0 +1,153 @@
+"""What a broker's answer means for a partition: pure, except for what has to be asked of the logs.
+
+:mod:`srm.replication.slot.lifecycle` carries the verdicts out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srm.errors import FencedError, SrmError
+from srm.replication import codes
+from srm.replication.ports import Produced, Wire
+from srm.replication.slot.partition import PartitionCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Rest with a reason: for a moment if trying again may help, else for longer.
+
+    ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
+    ``target``) whose leaders have to be asked for again.
+    """
+
+    reason: str
+    retriable: bool = True
+    blocked: tuple[int, int] | None = None
+    stale_leader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Somebody else has claimed the partition."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The source may not hold any more what was copied: ask it once nothing is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlameRecord:
+    """A record of the oldest batch in flight is refused; cutting the batch tells which."""
+
+    produced: Produced
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Claim and walk the logs again: more may be on the target than is known."""
+
+    source_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Source records in a range are gone that were to be copied, or that were copied."""
+
+    first: int
+    end: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fine:
+    """The source holds what was copied: fetch again from where the copy stands."""
+
+
+Verdict = Stop | Fenced | Doubt | BlameRecord | Walk | Lost | Fine
+
+
+def judge_error(error: SrmError) -> Verdict:
+    """Claiming, resuming or finding the leaders failed."""
+    if isinstance(error, FencedError):
+        return Fenced(str(error))
+    return Stop(str(error), retriable=error.retriable)
+
+
+def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdict:
+    """The target, a cluster alias, did not take the oldest batch in flight."""
+    error = produced.error
+    if error in codes.FENCED:
+        return Fenced(f"fenced by another owner (error {error})")
+    if error in codes.OF_A_RECORD:
+        return BlameRecord(produced)
+    if error in codes.REFUSED:
+        reason = f"{codes.REFUSED[error]} {produced.message}".strip()
+        if error == codes.TOPIC_RIGHT_MISSING:
+            reason = codes.missing_right("Write", copy.target.topic, target)
+        outgoing = copy.oldest_in_flight
+        first = outgoing.stretches[0][0]
+        return Stop(
+            f"target refused {copy.target} at source offset {first}: {reason}",
+            retriable=False,
+            blocked=(first, outgoing.source_next) if error == codes.CORRUPT else None,
+        )
+    stale = error in codes.LEADERSHIP or error == codes.NO_ANSWER
+    return Stop(
+        f"produce error {error} {produced.message}".strip(), stale_leader="target" if stale else ""
+    )
+
+
+def judge_fetch(copy: PartitionCopy, error: int, text: str, source: str) -> Verdict:
+    """The source, a cluster alias, did not give what was asked for."""
+    if error == codes.OFFSET_OUT_OF_RANGE:
+        return Doubt()
+    if error in codes.TOPIC_GONE:
+        return Stop(
+            f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
+            f"deleted or created again{_records_gone_with(copy)}; the driver assigns it again if "
+            "it exists",
+            retriable=False,
+        )
+    if error == codes.TOPIC_RIGHT_MISSING:
+        return Stop(codes.missing_right("Read", copy.source.topic, source), retriable=False)
+    if error == codes.UNREADABLE or error in codes.REFUSED:
+        return Stop(text or codes.REFUSED[error], retriable=False)
+    return Stop(text or f"fetch error {error}", stale_leader="source")
+
+
+async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
+    """Ask whether the source still holds the log that was copied.
+
+    Two signs raise the doubt: the offset is out of range, or the batch there has another leader
+    epoch than the one before it had, as after any election.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    at = copy.source_next
+    start, end = await source.log_range(copy.source)
+    known = copy.source_epoch >= 0
+    if known:
+        epoch_end = await source.epoch_end(copy.source, copy.source_epoch)
+        end = end if epoch_end < 0 else epoch_end
+    if at < start and copy.checked != (at, start):
+        # More may be on the target than the last report told of, or than this owner knows.
+        return Walk(start)
+    if at < start:
+        return Lost(at, start, "retention passed them")
+    if end < at:
+        return Lost(end, at, "the source's log was truncated there")
+    if known:
+        return Fine()
+    return Stop(f"offset {at} of {copy.source} is out of range at the moment")
+
+
+def _records_gone_with(copy: PartitionCopy) -> str:
+    """Say which records have gone with a topic; not as a range of the topic that has its name."""
+    if copy.source_end <= copy.source_next:
+        return ""
+    return f", with its records from offset {copy.source_next} to {copy.source_end} or later"
