@@ -54,6 +54,7 @@ class CopyLab:
         source: str | Mapping[str, str],
         target: str | Mapping[str, str],
         *,
+        source_replicas: int = 1,
         target_replicas: int = 1,
         **config: object,
     ) -> None:
@@ -69,7 +70,7 @@ class CopyLab:
         self._log = KafkaStateLog(self.flow.target, self.target_props)
         self._generation = 0
         self.source.create_topics(
-            [TopicSpec(internal_topics.offset_syncs(self.flow.target), 1, 1, {})]
+            [TopicSpec(internal_topics.offset_syncs(self.flow.target), 1, source_replicas, {})]
         )
         alias = self.flow.source
         compact = {"cleanup.policy": "compact"}

@@ -30,13 +30,15 @@ class Aligned:
 
     ``items`` are all source records in the order in which a copy meets them; ``places`` the target
     offsets of those that arrived; ``unmapped`` those of them that no map tells of; ``compacted``
-    the ones that arrived and that the target has compacted since.
+    the ones that arrived and that the target has compacted since. ``unknown`` are target offsets
+    of records that only their writer could tell of, and cannot.
     """
 
     items: list[Item]
     places: dict[int, int] = field(default_factory=dict)
     unmapped: set[int] = field(default_factory=set)
     compacted: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
     foreign: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -80,6 +82,8 @@ class Aligner:
         last, run, first = -1, [], True
         for offset, record in self._target:
             index = by_place.get(offset)
+            if offset in self.found.unknown:
+                continue
             if index is None:
                 run.append((offset, record))
                 continue
@@ -104,14 +108,17 @@ class Aligner:
                     continue
                 candidates = self._by_offset.get((life, source), [])
                 equal = [i for i in candidates if self.same(self.found.items[i], record)]
-                if not equal:
+                if not candidates and self._history.compacted:
+                    # Its writer never heard of it, and the source has compacted it away since.
+                    self.found.unknown.add(target)
+                elif not equal:
                     held = [self._name(index) for index in candidates] or "nothing"
                     self._problem(
                         f"the map has source {source} at target {target}: {shown(record)}; the "
                         f"source had {held}"
                     )
-                    continue
-                self.found.places[equal[choice]] = target
+                else:
+                    self.found.places[equal[choice]] = target
 
     def _not_there(
         self, life: int, source: int, target: int, newest: dict[bytes | None, int]
@@ -121,6 +128,8 @@ class Aligner:
             for index in self._by_offset.get((life, source), []):
                 self.found.compacted.add(index)
             return
+        if self._history.target_compacts and self._history.compacted:
+            return  # what its key was, only its writer could tell
         for index in self._by_offset.get((life, source), []):
             key = self.found.items[index].record.key
             if self._history.target_compacts and newest.get(key, -1) > target:
@@ -135,9 +144,7 @@ class Aligner:
         trimmed = self._history.trimmed.get(self._partition, 0)
         if any(offset < trimmed for offset, _ in run):
             self._explain_trimmed([pair for pair in run if pair[0] < trimmed], after, before)
-            self._explain(
-                [pair for pair in run if pair[0] >= trimmed], after, before, first=False
-            )
+            self._explain([pair for pair in run if pair[0] >= trimmed], after, before, first=False)
             return
         candidates = [i for i in range(after + 1, before) if self._may_be_unmapped(i)]
         placed = self._embed(run, candidates)
@@ -179,9 +186,7 @@ class Aligner:
     def _strays(self, run: Log, candidates: list[int]) -> list[Pair] | None:
         """What was on its way to the remote topic that was deleted stands before the copy."""
         lives = [*self._history.buried, *self._history.lives]
-        sources = [
-            item for n, life in enumerate(lives) for item in life.items(self._partition, n)
-        ]
+        sources = [item for n, life in enumerate(lives) for item in life.items(self._partition, n)]
         for length in range(1, len(run) + 1):
             stray, rest = run[:length], run[length:]
             starts = (i for i, item in enumerate(sources) if self.same(item, stray[0][1]))
@@ -202,9 +207,12 @@ class Aligner:
     def _may_be_unmapped(self, index: int) -> bool:
         item = self.found.items[index]
         current = item.life + 1 == len(self._history.lives)
-        deleted = self._history.lives[item.life].deleted.get(self._partition, 0)
+        life = self._history.lives[item.life]
+        destroyed = item.offset < life.deleted.get(
+            self._partition, 0
+        ) or item.offset in life.compacted.get(self._partition, ())
         return (
-            item.gone or not current or (item.offset < deleted and self._history.interrupted)
+            item.gone or not current or (destroyed and self._history.interrupted)
         ) and not self.found.has(index)
 
     def same(self, item: Item, copied: LoggedRecord) -> bool:

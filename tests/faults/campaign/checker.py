@@ -6,7 +6,7 @@ What srm tells is held against that, never taken for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from tests.faults.campaign.alignment import (
     mapped_pairs,
     shown,
 )
-from tests.faults.campaign.history import Item, Records, TopicHistory
+from tests.faults.campaign.history import Item, TopicHistory
 
 from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import PartitionStatus
@@ -48,7 +48,7 @@ class Loss:
 
 
 class Judgement:
-    """One partition of a topic that the source does not compact."""
+    """What is missing of one partition, and whether that may be."""
 
     def __init__(
         self, history: TopicHistory, partition: int, aligned: Aligned, *, policy: str
@@ -82,7 +82,8 @@ class Judgement:
                 )
                 return
             is_loss = index > first and (
-                (lacks and self._was_destroyed(item)) or (item.gone and not lacks)
+                (lacks and self._was_destroyed(item) and not self._is_compacted(item))
+                or (item.gone and not lacks)
             )
             if stop is None and is_loss and self._policy == "stop":
                 stop = index
@@ -116,7 +117,7 @@ class Judgement:
 
         for index in indexes:
             item = items[index]
-            if not first < index < last:
+            if not first < index < last or self._is_compacted(item):
                 continue
             if not aligned.has(index) and not item.gone and self._was_destroyed(item):
                 stretch.append(item.offset)
@@ -138,10 +139,16 @@ class Judgement:
         """Whether the scenario took the record, or had it refused, so that it may be missing."""
         if item.offset < self._history.lives[item.life].deleted.get(self._partition, 0):
             return True
+        if self._is_compacted(item):
+            return True
         return self._policy == "continue" and any(
             refusals.may_refuse(item.offset, item.record)
             for refusals in self._history.refusals.get(self._partition, [])
         )
+
+    def _is_compacted(self, item: Item) -> bool:
+        compacted = self._history.lives[item.life].compacted.get(self._partition, ())
+        return item.offset in compacted
 
     def _is_undecidable(self, indexes: Sequence[int], index: int) -> bool:
         """What was copied behind the last report, and then truncated, has no known place."""
@@ -264,61 +271,3 @@ def covers(ranges: Iterable[Pair], first: int, end: int) -> bool:
         if start <= at < stop:
             at = stop
     return at >= end
-
-
-def check_compacted(
-    history: TopicHistory,
-    partition: int,
-    source: Records,
-    target: Log,
-    ids: Mapping[int, bytes],
-    known: OffsetMap | None,
-    stranger: bytes,
-) -> Finding:
-    """A source that compacts while it is copied: compare through the map, by the records' own ids.
-
-    A record that was copied after its owner's last report, and compacted on the source before the
-    next owner came, stood nobody knows where: where an owner was interrupted, the map may lack it.
-    """
-    where = f"{history.name}-{partition}"
-    # A writer that began anew may not have heard where its last records are.
-    ids = {o: dict(r.headers).get("id") or b"" for o, r in source.items()} | dict(ids)
-    by_target = {target: source_offset for source_offset, target in mapped_pairs(known)}
-    found = Finding(len(target))
-    problems = found.problems
-    left = {dict(record.headers).get("id") for record in source.values()}
-    newest = {record.key: offset for offset, record in target}
-    aligner = Aligner(history, partition, [], stranger)
-    copied = {}
-    for offset, record in target:
-        if record.value is not None and record.value.startswith(stranger):
-            found.foreign += 1
-            continue
-        at = by_target.pop(offset, None)
-        if at is None and history.interrupted and dict(record.headers).get("id") not in left:
-            continue
-        if at is None:
-            problems.append(f"{where}: target offset {offset} {shown(record)} is not in the map")
-        elif ids.get(at) != dict(record.headers).get("id"):
-            problems.append(f"{where}: target offset {offset} is not source offset {at}")
-        else:
-            copied[at] = record
-    trimmed = history.trimmed.get(partition, 0)
-    gone = set()
-    for offset, at in by_target.items():
-        key = source[at].key if at in source else None
-        if offset < trimmed or (
-            history.target_compacts and (at not in source or newest.get(key, -1) > offset)
-        ):
-            gone.add(at)
-        else:
-            problems.append(f"{where}: the map has target offset {offset}, the log has not")
-    for offset, record in source.items():
-        if offset in gone or history.is_filtered(record):
-            continue
-        if offset not in copied:
-            problems.append(f"{where}: source offset {offset} {shown(record)} is missing")
-        elif not aligner.same(Item(0, 0, offset, record), copied[offset]):
-            problems.append(f"{where}: source offset {offset} {shown(record)} differs")
-    del problems[_SHOWN:]
-    return found

@@ -43,7 +43,8 @@ class Truncation:
 class Life:
     """One topic id of a source topic, as long as it existed. Keys are partition numbers.
 
-    ``deleted`` is the offset below which DeleteRecords has taken everything away.
+    ``deleted`` is the offset below which DeleteRecords has taken everything away, ``compacted``
+    are the offsets of records that the source has compacted away.
     """
 
     topic_id: str
@@ -51,6 +52,7 @@ class Life:
     records: dict[int, Records] = field(default_factory=dict)
     deleted: dict[int, int] = field(default_factory=dict)
     truncations: dict[int, list[Truncation]] = field(default_factory=dict)
+    compacted: dict[int, set[int]] = field(default_factory=dict)
     _generations: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def take(self, partition: int, records: Iterable[tuple[int, LoggedRecord]]) -> None:
@@ -170,7 +172,9 @@ class TopicHistory:
             self.kept, self.trimmed, self.target_cuts = {}, {}, {}
         self.lives.append(Life(partitions[0].topic_id, partitions[0].target_topic_id))
 
-    def trim_target(self, partition: int, before: int, held: Iterable[tuple[int, LoggedRecord]]) -> None:
+    def trim_target(
+        self, partition: int, before: int, held: Iterable[tuple[int, LoggedRecord]]
+    ) -> None:
         """Note that the target loses its records below an offset."""
         kept = self.kept.setdefault(partition, {})
         kept.update((offset, record) for offset, record in held if offset < before)

@@ -15,7 +15,6 @@ from typing import Final, Literal
 from tests.faults.campaign.scenarios import NEEDS, SCENARIOS, Layout, choose
 from tests.faults.campaign.settings import CODECS, Content, Setting, Step, TopicPlan, WriterPlan
 
-
 SETTINGS: Final = ("pair", "expiring", "three", "sources", "guarded")
 
 

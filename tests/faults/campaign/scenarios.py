@@ -135,8 +135,9 @@ def _long_freeze(layout: Layout) -> None:
     at, node = layout.begin(), layout.follower()
     layout.add(at, "stop target", node=node)
     if layout.setting == "three":
-        layout.add(at + FREEZE_S - 1.0, "expect progress", how=f"{FREEZE_S}")
-    layout.add(at + FREEZE_S, "wake target", node=node)
+        layout.add(at + 1.0, "expect progress", node=node)  # and wakes it
+    else:
+        layout.add(at + FREEZE_S, "wake target", node=node)
 
 
 def _black_hole(layout: Layout) -> None:

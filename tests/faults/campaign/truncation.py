@@ -24,7 +24,10 @@ def cut(
     Returns:
         The offset at which the log ends now; None where there is no place to cut.
     """
-    broker.stop() if forgets_producers else broker.kill()
+    if forgets_producers:
+        broker.stop()
+    else:
+        broker.kill()
     folder = broker.home / "data" / f"{topic}-{partition}"
     segment = max(folder.glob("*.log"))
     places: list[tuple[int, int]] = []
