@@ -16,8 +16,11 @@ venv: check-java $(STAMP) ## Set up .venv (again only when the pins have changed
 demo: venv ## Run the main job end to end into build/demo (DEMO_ARGS=--keep leaves it running)
 	@$(BIN)/srm demo $(DEMO_ARGS)
 
-test: lint ## Check the style and run every test (TEST_ARGS are pytest's)
-	@$(BIN)/pytest $(TEST_ARGS)
+# Most tests wait for brokers most of the time: three processes share two cores well.
+TEST_JOBS ?= 3
+
+test: lint ## Check the style and run every test (TEST_ARGS are pytest's, TEST_JOBS its processes)
+	@$(BIN)/pytest -n $(TEST_JOBS) --dist loadfile $(TEST_ARGS)
 
 lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/ruff check

@@ -66,7 +66,7 @@ def hold(planned: Mapping[str, Any]) -> dict[str, Any]:
     """
     if planned[DRY_RUN]:
         raise AirflowSkipException("dry run: the plan is all that was asked for")
-    with _opened(planned) as context:
+    with _open(planned) as context:
         progress = move.hold(context, planned["move_id"])
     logger.info("Clients are held; lag at hold: %s", dict(progress.lag_at_hold))
     return {"step": progress.step, "lag_at_hold": dict(progress.lag_at_hold)}
@@ -79,7 +79,7 @@ def apply_and_go(planned: Mapping[str, Any]) -> dict[str, Any]:
         AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
             the task that waited for it.
     """
-    with _opened(planned) as context:
+    with _open(planned) as context:
         progress = move.apply_and_go(context, planned["move_id"])
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step, "rpo_records": progress.rpo_records}
@@ -89,7 +89,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Send held clients back to the source, unless they have been sent to the target."""
     if planned[DRY_RUN]:
         return {"step": "planned"}
-    with _opened(planned) as context:
+    with _open(planned) as context:
         try:
             progress = move.release(context, planned["move_id"])
         except (ConflictError, NotFoundError) as nothing_held:
@@ -106,7 +106,7 @@ def verify(planned: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         AirflowFailException: a group that had members at the hold did not resume in time.
     """
-    with _opened(planned) as context:
+    with _open(planned) as context:
         line = ""
         while not (status := move.verify(context, planned["move_id"])).done:
             waiting = reasons_text(status.waiting)
@@ -134,7 +134,7 @@ def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
         blocking = planned["blocking"]
         verdict = f"would be refused: {reasons_text(blocking)}" if blocking else "could start"
         return dict(planned), f"dry run of {planned['move_id']}: {verdict}"
-    with _opened(planned) as context:
+    with _open(planned) as context:
         result = move.report(context, planned["move_id"])
     logger.info("The report:\n%s", as_text(report_view(result)))
     return as_json(result), report_line(result)
@@ -144,7 +144,7 @@ def watch_residue(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], st
     """Look for residue once; return the report, the run's note, whether this was the last look."""
     if planned is None or planned[DRY_RUN]:
         return *report(planned), True
-    with _opened(planned) as context:
+    with _open(planned) as context:
         watch = move.watch_residue(context, planned["move_id"])
     logger.info("%s", line := report_line(watch.report))
     return as_json(watch.report), line, watch.over
@@ -161,6 +161,6 @@ def require_ok(result: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _opened(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
+def _open(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
     with engine_errors(), opened_move(planned["source"], planned["target"]) as context:
         yield context

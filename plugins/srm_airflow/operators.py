@@ -42,8 +42,8 @@ class ReplicationOperator(BaseOperator):
     """Keep one replicator application running and show how it does.
 
     The application is a detached spark-submit, built from an Airflow connection by the Spark
-    provider. It is found again by its driver heartbeat in Kafka, so a task that was killed goes on
-    supervising the same application in its next try. A task that is cleared or marked ends it, by a
+    provider. It is found again by its driver heartbeat in Kafka, so a task that was killed
+    supervises the same application in its next try. A task that is cleared or marked ends it, by a
     request in Kafka, so on any host. A try that ends in failure lasts at least ``shortest_try``
     seconds, because Airflow repeats ``@continuous`` runs without any pause.
 

@@ -55,7 +55,7 @@ class MoveWaitTrigger(BaseTrigger):
         self._published = float("-inf")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments, with which another triggerer goes on."""
+        """Return class and arguments, with which another triggerer continues."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {

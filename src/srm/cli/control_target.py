@@ -82,7 +82,7 @@ def find_target(flow: Flow, options: ConnectionOptions) -> Target:
     file = _file(options)
     lines = read_properties(file) if file is not None else ()
     clusters = [line.value for line in lines if line.key == "clusters"]
-    if file is not None and clusters and not _bypassed(flow, options, clusters[-1]):
+    if file is not None and clusters and not _is_bypassed(flow, options, clusters[-1]):
         config = load_config(file, overrides)
         config.flow(flow)
         return Target(config, flow, configured=True)
@@ -104,7 +104,7 @@ def _file(options: ConnectionOptions) -> Path | None:
     return None
 
 
-def _bypassed(flow: Flow, options: ConnectionOptions, clusters: str) -> bool:
+def _is_bypassed(flow: Flow, options: ConnectionOptions, clusters: str) -> bool:
     """Whether a file that was only found, not named, is about other clusters."""
     if options.config is not None or options.bootstrap_servers is None:
         return False

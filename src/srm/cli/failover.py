@@ -135,7 +135,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a move would do; nothing is written anywhere."""
-    with _opened(config, source, target) as context:
+    with _open(config, source, target) as context:
         request = _request(
             context,
             operation,
@@ -180,7 +180,7 @@ def run(
     Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
     written to the source later are found by srm failover report.
     """
-    with _opened(config, source, target) as context:
+    with _open(config, source, target) as context:
         request = _request(
             context,
             operation,
@@ -228,7 +228,7 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """End the hold of a move that was interrupted: clients continue where they were."""
-    with _opened_for(move_id, config, source, target) as context:
+    with _open_for(move_id, config, source, target) as context:
         progress = move.release(context, move_id)
     emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
 
@@ -246,7 +246,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Show the report of a move; while its source is watched, look there again first."""
-    with _opened_for(move_id, config, source, target) as context:
+    with _open_for(move_id, config, source, target) as context:
         store = MoveStore(context)
         if store.progress(move_id).step == "reported":
             result = move.watch_residue(context, move_id).report
@@ -269,13 +269,13 @@ def status(
 ) -> None:
     """List all moves, or look how far one is and what it waits for."""
     if move_id is None:
-        with _opened(config, source, target) as context:
+        with _open(config, source, target) as context:
             store = MoveStore(context)
             found = [(store.plan(known), store.progress(known)) for known in store.move_ids()]
         steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
         emit(steps, as_json, lambda console: _render_moves(console, found))
         return
-    with _opened_for(move_id, config, source, target) as context:
+    with _open_for(move_id, config, source, target) as context:
         store = MoveStore(context)
         planned, step = store.plan(move_id), store.progress(move_id).step
         seen = move.status(context, move_id)
@@ -347,7 +347,7 @@ def _request(
 
 
 @contextmanager
-def _opened(config: Path | None, source: str | None, target: str | None) -> Iterator[MoveContext]:
+def _open(config: Path | None, source: str | None, target: str | None) -> Iterator[MoveContext]:
     resolved = load_config(config)
     if len(resolved.clusters) != 2 and not (source and target):
         raise UsageError(
@@ -361,11 +361,11 @@ def _opened(config: Path | None, source: str | None, target: str | None) -> Iter
 
 
 @contextmanager
-def _opened_for(
+def _open_for(
     move_id: str, config: Path | None, source: str | None, target: str | None
 ) -> Iterator[MoveContext]:
     """Open the clusters of a move in the direction it goes."""
-    with _opened(config, source, target) as context:
+    with _open(config, source, target) as context:
         request = MoveStore(context).plan(move_id).request
         if request.flow == context.forward.config.flow:
             yield context

@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.client.settings import ClientSettings
-from srm.kafka.errors import behind
+from srm.kafka.errors import fatal_cause
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ClusterProducers:
         """
         with self._lock:
             if cluster not in self._producers:
-                properties = self._wrapped(self._settings.on(cluster))
+                properties = self._wrap(self._settings.on(cluster))
                 reported = properties.get("error_cb")
 
                 def failed(error: KafkaError) -> None:
@@ -130,7 +130,7 @@ class ClusterProducers:
         try:
             call(timeout_s)
         except (KafkaException, SystemError) as error:
-            fatal = behind(error)
+            fatal = fatal_cause(error)
             if fatal is None:
                 raise
             if not self.replace(cluster, fatal.args[0]):
@@ -140,7 +140,7 @@ class ClusterProducers:
         with self._lock:
             return [*self._producers.items(), *(("", producer) for producer in self._retired)]
 
-    def _wrapped(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def _wrap(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         served = ("error_cb", "stats_cb", "throttle_cb")
         return {
             name: self._serve(value) if name in served and callable(value) else value

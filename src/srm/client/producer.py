@@ -357,7 +357,7 @@ class FailoverProducer(TopicFollower):
     def _target(self, topic: str) -> str | None:
         open_on = self._transactions.cluster
         if open_on is None:
-            return self._settled_cluster(topic)
+            return self._settle_cluster(topic)
         followed = self._followed.get(topic)
         if followed is None:
             route = self._watcher.route(topic_subject(topic))

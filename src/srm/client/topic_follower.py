@@ -94,7 +94,7 @@ class TopicFollower:
         found: list[str] = []
 
         def together() -> bool:
-            clusters = {self._settled_cluster(topic) for topic in self._outstanding}
+            clusters = {self._settle_cluster(topic) for topic in self._outstanding}
             if not self._outstanding:
                 clusters = {self._watcher.home}
             if len(clusters) != 1 or None in clusters:
@@ -118,7 +118,7 @@ class TopicFollower:
             self._reserved = False
             self._changed.notify_all()
 
-    def _settled_cluster(self, topic: str) -> str | None:
+    def _settle_cluster(self, topic: str) -> str | None:
         """Alias a topic's records may go to now, None while its route is not followed."""
         route = self._followed.get(topic)
         if route is None or route.state == "hold":

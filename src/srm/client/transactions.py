@@ -69,7 +69,7 @@ class Transactions:
                 break
             self._end()  # it has moved in between
         try:
-            with self._named("beginning a transaction"):
+            with self._naming("beginning a transaction"):
                 self._native.begin_transaction()
         except BaseException:
             self._end()
@@ -93,7 +93,7 @@ class Transactions:
                 f"offsets read on cluster {metadata.cluster} before a move cannot be committed in "
                 f"a transaction on cluster {self._cluster}: abort it, they are read again"
             )
-        with self._named("sending offsets to the transaction"):
+        with self._naming("sending offsets to the transaction"):
             self._native.send_offsets_to_transaction(
                 positions, metadata if native is None else native, timeout
             )
@@ -129,13 +129,13 @@ class Transactions:
     def _init_on(self, cluster: str, timeout: float) -> None:
         native = self._producers.on(cluster)
         if id(native) not in self._initialised:
-            with self._named(f"initialising transactions on cluster {cluster}"):
+            with self._naming(f"initialising transactions on cluster {cluster}"):
                 native.init_transactions(timeout)
             self._initialised.add(id(native))
 
     def _finish(self, doing: str, call: str, timeout: float) -> None:
         try:
-            with self._named(doing):
+            with self._naming(doing):
                 getattr(self._native, call)(timeout)
         except KafkaException as error:
             if is_fatal(error.args[0]):
@@ -147,7 +147,7 @@ class Transactions:
         self._cluster = None
         self._routes.transaction_over()
 
-    def _named(self, doing: str) -> Any:
+    def _naming(self, doing: str) -> Any:
         needs: Needs = on_transactional_id("Write", self._id) if self._id else {}
         where = f"{doing} on cluster {self._cluster}" if self._cluster else doing
         return named_errors(where, needs)

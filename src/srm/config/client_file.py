@@ -63,7 +63,7 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
     build_config(read)
     text = [_HEAD.format(path=file.path)]
     text += [javaproperties.join_key_value(key, value, " = ") for key, value in lines.items()]
-    left_out = sorted(set(_left_out(file)) - set(lines))
+    left_out = sorted(set(_find_left_out(file)) - set(lines))
     if left_out:
         text.append("\n# Left out, since they are the replicator's own; give the application's:")
         text += [f"# {key} =" for key in left_out]
@@ -92,7 +92,7 @@ def _separators(file: SettingsFile) -> Iterator[tuple[str, str]]:
             yield f"{flow}.{_SEPARATOR}", separator
 
 
-def _left_out(file: SettingsFile) -> Iterable[str]:
+def _find_left_out(file: SettingsFile) -> Iterable[str]:
     for alias in file.clusters:
         for name in resolve_client(alias, "consumer", file.settings):
             if name.startswith(_ENTRY) and name not in PUBLIC:

@@ -115,7 +115,7 @@ def render() -> str:
             "`stack.*` keys configure the embedded stack of `srm stack`.\n",
             "## Keys without meaning here\n",
             "They are understood and answered with a warning.\n",
-            *_ignored_table((*IGNORED_KEYS, *IGNORED_PREFIXES)),
+            *_table_of_ignored((*IGNORED_KEYS, *IGNORED_PREFIXES)),
             "",
             _CLIENTS_HEAD,
             *_client_tables(),
@@ -141,7 +141,7 @@ def _other_names(key: ConfigKey) -> str:
     return "".join(names + [f" Old name: `{name}`." for name in key.deprecated])
 
 
-def _ignored_table(keys: Iterable[ConfigKey]) -> Iterable[str]:
+def _table_of_ignored(keys: Iterable[ConfigKey]) -> Iterable[str]:
     yield "| key | from | why |"
     yield "|---|---|---|"
     for key in keys:
@@ -169,16 +169,16 @@ def _client_tables() -> Iterable[str]:
         "These reach the clients that srm reads and writes its own topics with, but do not steer "
         "the copy, which is answered with a warning:\n"
     )
-    for reason, names in _grouped(BESIDE_THE_COPY).items():
+    for reason, names in _group(BESIDE_THE_COPY).items():
         yield f"- {', '.join(f'`{name}`' for name in names)}: {reason}"
     yield ""
     yield "These have no meaning here and are answered with a warning:\n"
     meaningless = {key.name: key.reason for key in keys if key.librdkafka is None}
-    for reason, names in _grouped(meaningless).items():
+    for reason, names in _group(meaningless).items():
         yield f"- {reason}: {', '.join(f'`{name}`' for name in names)}"
 
 
-def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+def _group(reasons: Mapping[str, str]) -> dict[str, list[str]]:
     """Turn a reason by name into the names by reason."""
     grouped: dict[str, list[str]] = {}
     for name, reason in reasons.items():

@@ -31,7 +31,7 @@ def resolve_references(
         ConfigError: a declared provider has no such value, or its class is not one of Kafka's.
     """
     lines = tuple(lines)
-    providers = _declared(lines, path, os.environ if environment is None else environment)
+    providers = _declare(lines, path, os.environ if environment is None else environment)
     if not providers:
         return lines
 
@@ -49,7 +49,7 @@ def resolve_references(
     return tuple(looked_up(line) for line in lines)
 
 
-def _declared(
+def _declare(
     lines: tuple[Property, ...], path: str, environment: Mapping[str, str]
 ) -> dict[str, Callable[[str, str], str]]:
     def from_environment(_: str, name: str) -> str:

@@ -128,21 +128,21 @@ def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
 
 def _oauth(options: Mapping[str, str]) -> dict[str, str]:
     if any(name.startswith(_UNSECURED) for name in options):
-        return _unsecured(options)
+        return _read_unsecured(options)
     names = {
         "clientId": "sasl.oauthbearer.client.id",
         "clientSecret": "sasl.oauthbearer.client.secret",
         "scope": "sasl.oauthbearer.scope",
     }
     settings = {"sasl.oauthbearer.method": "oidc", **_pick(options, names)}
-    extensions = _prefixed(options, "extension_")
+    extensions = _with_prefix(options, "extension_")
     if extensions:
         pairs = ",".join(f"{name}={value}" for name, value in extensions.items())
         settings["sasl.oauthbearer.extensions"] = pairs
     return settings
 
 
-def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
+def _read_unsecured(options: Mapping[str, str]) -> dict[str, str]:
     """Translate the login of KIP-255 that makes its own tokens, which is for tests."""
     claim = options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
     config = {
@@ -150,7 +150,7 @@ def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
         "principal": options.get(f"{_UNSECURED}StringClaim_{claim}", ""),
         "lifeSeconds": options.get(f"{_UNSECURED}LifetimeSeconds", ""),
     }
-    for name, value in _prefixed(options, f"{_UNSECURED}Extension_").items():
+    for name, value in _with_prefix(options, f"{_UNSECURED}Extension_").items():
         config[f"extension_{name}"] = value
     return {
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
@@ -158,7 +158,7 @@ def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {n.removeprefix(prefix): value for n, value in options.items() if n.startswith(prefix)}
 
 

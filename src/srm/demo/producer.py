@@ -1,6 +1,6 @@
 """A producer of payments, run as a process of its own: ``python -m srm.demo.producer``.
 
-It loads some payments as fast as it can, then goes on at a steady rate until SIGTERM, following
+It loads some payments as fast as it can, then continues at a steady rate until SIGTERM, following
 its topic from cluster to cluster. What the cluster has acknowledged goes into its record.
 """
 

@@ -28,7 +28,7 @@ from srm.stack.jars import KAFKA_VERSION
 from srm.stack.stack import Stack, StackOptions, StackStatus
 
 KEPT_RATE: Final = 50.0
-"""Payments per second that go on after the demo, with --keep."""
+"""Payments per second that continue after the demo, with --keep."""
 _FEWEST: Final = 2_000
 
 
@@ -192,7 +192,7 @@ def _up(world: World) -> None:
 
 
 def _keep(world: World) -> StackStatus:
-    """Let new producers write and the applications go on, for people to play with."""
+    """Let new producers write and the applications continue, for people to play with."""
     path, home = world.stack.config_path, world.home
     again = (
         producer("shop-2", "P", 0, KEPT_RATE, path, home),

@@ -61,7 +61,7 @@ def draw(
     start = written[0] if written else 0
     end = max([*ends, *written[-1:], start + 1])
     scale = _Scale(start, end, max(1, len(written)))
-    produced = scale.points([(time, count) for count, time in _thinned(written)])
+    produced = scale.points([(time, count) for count, time in _thin_out(written)])
     tracks = tuple(
         Track(group, produced, _stretches(entries, scale)) for group, entries in processed.items()
     )
@@ -94,13 +94,13 @@ def _stretches(entries: Sequence[Entry], scale: _Scale) -> tuple[Stretch, ...]:
     for index in range(1, len(entries) + 1):
         if index == len(entries) or entries[index].cluster != entries[first].cluster:
             times = [entry.time_ms for entry in entries[first:index]]
-            points = [(time, first + count) for count, time in _thinned(times)]
+            points = [(time, first + count) for count, time in _thin_out(times)]
             stretches.append(Stretch(entries[first].cluster, scale.points(points)))
             first = index
     return tuple(stretches)
 
 
-def _thinned(times: Sequence[int]) -> list[tuple[int, int]]:
+def _thin_out(times: Sequence[int]) -> list[tuple[int, int]]:
     """Return (how many so far, time), of a few moments that are spread evenly over the time."""
     if not times:
         return []

@@ -146,7 +146,7 @@ def _now_at(api: AirflowApi, view: RunView) -> str:
     text = f"{view.dag}: {tasks or 'between two tasks'}"
     if "wait" not in view.current:
         return text
-    # The wait begins on a worker, which has a state store, and goes on in the triggerer.
+    # The wait begins on a worker, which has a state store, and continues in the triggerer.
     where = (view.dag, view.run, "wait", "progress")
     deferred = view.tasks["wait"] == "deferred"
     status = api.xcom(*where) if deferred else api.task_state(*where)

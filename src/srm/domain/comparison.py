@@ -71,7 +71,7 @@ def classify(
     """
     sources = [frame(r, timestamps=timestamps) for r in source]
     targets = [frame(r, timestamps=timestamps) for r in target]
-    if _reordered(sources, targets):
+    if _is_reordered(sources, targets):
         return ("order",)
     if sources[1:] != targets[1:]:
         if _resumes(targets, sources):
@@ -81,7 +81,7 @@ def classify(
     return _fields(source[0], target[0], timestamps=timestamps)
 
 
-def _reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
+def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
     balance: Counter[bytes] = Counter()
     for ours, theirs in zip(sources, targets, strict=False):
         balance[ours] += 1
@@ -95,7 +95,7 @@ def _reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
 
 
 def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
-    """Whether ``whole`` goes on as ``kept`` does, once some of its first records are skipped."""
+    """Whether ``whole`` continues as ``kept`` does, once some of its first records are skipped."""
     second = kept[1:2]
     return any(
         whole[skipped] == kept[0]

@@ -71,7 +71,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a group goes on after a move: both offsets are "next to read".
+    """Where a group continues after a move: both offsets are "next to read".
 
     The topic is named as on the flow's *target*: ``P.Payments`` for a forward checkpoint of P->B,
     ``Payments`` for a reverse one.

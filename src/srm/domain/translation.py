@@ -90,7 +90,7 @@ class Losses:
                 elsewhere += note.lost - (note.lost_to - note.lost_from)
         if status is not None and status.state != "stopped" and status.lost_from is not None:
             ranges.append((status.lost_from, status.lost_to or status.lost_from))
-        return cls(tuple(_joined(ranges)), elsewhere)
+        return cls(tuple(_join(ranges)), elsewhere)
 
     def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
         """Count offsets in [start, end) that were noted and never copied."""
@@ -103,7 +103,7 @@ class Losses:
         return found + min(self.elsewhere, max(0, holes - found))
 
 
-def _joined(ranges: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+def _join(ranges: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     reached = 0
     for start, end in sorted(ranges):
         if end > reached:
@@ -225,7 +225,7 @@ def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
     if isinstance(found, NoMap):
         return Translation("no-map", reason=f"{facts.original} was never copied, as the map knows")
     if isinstance(found, NotCopiedYet):
-        return _unfinished(facts, log, offset, found.remaining)
+        return _explain_unfinished(facts, log, offset, found.remaining)
     return _within(facts, log, Translation("translated", found.offset, offset))
 
 
@@ -236,7 +236,9 @@ def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
     return facts.offset_map.forward(offset, start)
 
 
-def _unfinished(facts: PartitionFacts, log: Log, offset: int, remaining: int) -> Translation:
+def _explain_unfinished(
+    facts: PartitionFacts, log: Log, offset: int, remaining: int
+) -> Translation:
     own = facts.upstream_log
     if own is not None and offset > own.end:
         reason = f"the commit {offset} is past the end {own.end} of {facts.upstream}"

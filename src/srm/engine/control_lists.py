@@ -137,7 +137,7 @@ def change(
         writer = target.control_writer(CONTROL_ID)
         try:
             current = load(target, flow).pair(name)
-            records, summary = _changed(name, current, changes, now_ms)
+            records, summary = _apply_changes(name, current, changes, now_ms)
             writer.write({topic: records})
         finally:
             writer.close()
@@ -146,7 +146,7 @@ def change(
     return until_not_fenced(f"change of the list of {name} of {flow}", attempt)
 
 
-def _changed(
+def _apply_changes(
     name: ListName, current: ListPair, changes: ListChange, now_ms: int
 ) -> tuple[dict[bytes, bytes | None], ChangeSummary]:
     """Return what to write, and what that does."""
@@ -210,11 +210,11 @@ def _denying(pattern: str, deny: tuple[str, ...]) -> str:
     # FlowConfig has no exclude list of reverse checkpointed topics, MM2 having none either.
     if not deny:
         return pattern
-    denied = "|".join(_grouped(each) for each in deny)
-    return rf"(?!(?:{denied})\Z){_grouped(pattern)}"
+    denied = "|".join(_group(each) for each in deny)
+    return rf"(?!(?:{denied})\Z){_group(pattern)}"
 
 
-def _grouped(pattern: str) -> str:
+def _group(pattern: str) -> str:
     flags = _LEADING_FLAGS.match(pattern)
     if flags:
         return f"(?{flags[1]}:{pattern[flags.end() :]})"

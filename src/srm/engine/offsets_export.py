@@ -46,11 +46,11 @@ def checkpoints(
         )
     chosen = tuple(each for each in found if group is None or each.group == group)
     if not chosen:
-        raise NotFoundError(f"{where} holds no checkpoint of group {group!r}; {_known(found)}")
+        raise NotFoundError(f"{where} holds no checkpoint of group {group!r}; {_name_known(found)}")
     return chosen
 
 
-def _known(found: Iterable[Checkpoint]) -> str:
+def _name_known(found: Iterable[Checkpoint]) -> str:
     groups = list(dict.fromkeys(checkpoint.group for checkpoint in found))
     more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
     return f"it has those of {', '.join(groups[:_SHOWN_GROUPS])}{more}"

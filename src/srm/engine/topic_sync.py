@@ -74,7 +74,7 @@ def plan_remote_topics(
     selected = selected_topics(source_topics, flow_config)
     for name in selected:
         remote = flow_config.policy.format_remote_topic(flow_config.flow.source, name)
-        wanted = _copied_configs(source_configs.get(name, {}), flow_config)
+        wanted = _configs_to_copy(source_configs.get(name, {}), flow_config)
         partitions = source_topics[name].partitions
         found = target_topics.get(remote)
         if found is None:
@@ -85,7 +85,7 @@ def plan_remote_topics(
         elif found.partitions > partitions:
             surplus[remote] = (partitions, found.partitions)
         if target_configs is not None and flow_config.sync_topic_configs_enabled:
-            current = _copied_configs(target_configs.get(remote, {}), flow_config)
+            current = _configs_to_copy(target_configs.get(remote, {}), flow_config)
             if changes := _differences(wanted, current):
                 configs[remote] = changes
     return TopicSyncPlan(tuple(create), grow, configs, surplus, len(selected))
@@ -135,7 +135,7 @@ def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
     return plan
 
 
-def _copied_configs(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
+def _configs_to_copy(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
     excluded = NameFilter(flow_config.config_properties_exclude)
     return {name: value for name, value in sorted(configs.items()) if not excluded.matches(name)}
 

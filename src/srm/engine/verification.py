@@ -52,7 +52,7 @@ def plan(
         UnavailableError, AuthorizationError: as the clusters answer.
     """
     described = context.source.topics()
-    chosen = _chosen(described, context, topics)
+    chosen = _choose(described, context, topics)
     policy, flow = context.config.policy, context.config.flow
     remotes = {name: policy.format_remote_topic(flow.source, name) for name in chosen}
     partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
@@ -79,7 +79,7 @@ def latest(target: Cluster, flow: Flow) -> VerificationSummary:
     return VerificationSummary(flow, tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
 
 
-def _chosen(
+def _choose(
     described: Mapping[str, TopicDescription], context: FlowContext, topics: Collection[str]
 ) -> tuple[str, ...]:
     selected = selected_topics(described, context.config)

@@ -33,7 +33,9 @@ class BrokerCalls:
             UnavailableError: it has not ended within ``timeout_s``.
             SrmError: what it raised.
         """
-        asked = asyncio.run_coroutine_threadsafe(self._bounded(request, timeout_s), self._started())
+        asked = asyncio.run_coroutine_threadsafe(
+            self._run_bounded(request, timeout_s), self._start()
+        )
         try:
             return asked.result()
         except CancelledError:
@@ -51,7 +53,9 @@ class BrokerCalls:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_CLOSE_S)
 
-    async def _bounded(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
+    async def _run_bounded(
+        self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float
+    ) -> _T:
         if self._brokers is None:
             self._brokers = Brokers(self._alias, self._properties)
         try:
@@ -62,7 +66,7 @@ class BrokerCalls:
                 f"cluster {self._alias}: no answer within {timeout_s:g} s; retry"
             ) from error
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -173,7 +173,7 @@ class Clients:
             self._admin = None
 
     def discard_reader(self) -> None:
-        """Drop the reader: it may go on believing that a topic it once missed does not exist."""
+        """Drop the reader: it may continue believing that a topic it once missed does not exist."""
         with self._lock:
             reader, self._reader = self._reader, None
         if reader is not None:

@@ -160,13 +160,13 @@ def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
     except KafkaException as error:
         raise translate(error, where, needs) from error
     except SystemError as error:
-        fatal = behind(error)
+        fatal = fatal_cause(error)
         if fatal is None:
             raise
         raise translate(fatal, where, needs) from error
 
 
-def behind(error: BaseException) -> KafkaException | None:
+def fatal_cause(error: BaseException) -> KafkaException | None:
     """Return the KafkaException that a SystemError stands for, None where it is one of Python's.
 
     confluent-kafka raises a fatal error (being fenced, say) in the middle of serving callbacks, and

@@ -109,19 +109,19 @@ class _Look:
         self.found, self.later = {}, {}
         await brokers.look()
         if wanted is None:
-            await asyncio.gather(*[self._listed(brokers, node) for node in brokers.nodes])
+            await asyncio.gather(*[self._list(brokers, node) for node in brokers.nodes])
             # What was deleted after it had been listed.
             self.found = {n: group for n, group in self.found.items() if group.state != "dead"}
         else:
             by_node = await self._coordinators(brokers, wanted)
             await asyncio.gather(
-                *[self._described(brokers, node, names) for node, names in by_node.items()]
+                *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
         if self.later:
             raise UnavailableError("; ".join(sorted(set(self.later.values()))[:3]))
         return self.found
 
-    async def _listed(self, brokers: Brokers, node: int) -> None:
+    async def _list(self, brokers: Brokers, node: int) -> None:
         """Describe the groups that a broker coordinates."""
         by_type = await brokers.serves(node, LIST_GROUPS_BY_TYPE)
         request = LIST_GROUPS_BY_TYPE([], []) if by_type else LIST_GROUPS([])
@@ -139,7 +139,7 @@ class _Look:
             else:
                 by_kind[kind].append(listed["group"])
         for kind, names in by_kind.items():
-            await self._described(brokers, node, names, kind)
+            await self._describe(brokers, node, names, kind)
 
     async def _coordinators(self, brokers: Brokers, names: Collection[str]) -> dict[int, list[str]]:
         by_node: dict[int, list[str]] = defaultdict(list)
@@ -153,7 +153,7 @@ class _Look:
                     by_node[found["node"]].append(found["key"])
         return by_node
 
-    async def _described(
+    async def _describe(
         self,
         brokers: Brokers,
         node: int,

@@ -42,7 +42,7 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
 
     async def request(brokers: Brokers) -> dict[TopicPartition, int]:
         stable = time.monotonic() < deadline
-        found = await _fetched(clients, brokers, group, stable=stable)
+        found = await _fetch_commits(clients, brokers, group, stable=stable)
         for place, _, code in found:
             if code:
                 where = clients.where(f"{_reading(group)}: {place}")
@@ -65,9 +65,9 @@ def pending(
         named[partition.topic].append(partition.partition)
 
     async def request(brokers: Brokers) -> frozenset[TopicPartition]:
-        found = await _fetched(clients, brokers, group, stable=True)
+        found = await _fetch_commits(clients, brokers, group, stable=True)
         if named:
-            found += await _fetched(clients, brokers, group, list(named.items()), stable=True)
+            found += await _fetch_commits(clients, brokers, group, list(named.items()), stable=True)
         for place, _, code in found:
             if code not in {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES}:
                 where = clients.where(f"{_reading(group)}: {place}")
@@ -81,7 +81,7 @@ def _reading(group: str) -> str:
     return f"reading offsets of group {group!r}"
 
 
-async def _fetched(
+async def _fetch_commits(
     clients: Clients,
     brokers: Brokers,
     group: str,
@@ -141,7 +141,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
         answers = futures[group].result().topic_partitions or []
         failed = [answer for answer in answers if answer.error is not None]
         if failed:
-            raise _refused(clients.where(doing), group, failed)
+            raise _refusal_error(clients.where(doing), group, failed)
 
     clients.call(doing, request, on_group("Read", group))
 
@@ -150,7 +150,7 @@ def _place(answer: KafkaTopicPartition) -> str:
     return f"{answer.topic}-{answer.partition}"
 
 
-def _refused(where: str, group: str, failed: list[KafkaTopicPartition]) -> SrmError:
+def _refusal_error(where: str, group: str, failed: list[KafkaTopicPartition]) -> SrmError:
     """Make one error of the partitions that were refused; members matter most."""
     needs = {**on_group("Read", group), **on_topic("Read", *{a.topic for a in failed})}
     reasons = [(_place(a), translate(a.error, where, needs)) for a in failed]

@@ -117,9 +117,9 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
         _results(clients.where("creating"), futures, "Create", expected=existing)
 
     wanted = {spec.name for spec in specs}
-    clients.call(f"creating topics {_listed(wanted)}", request)
+    clients.call(f"creating topics {_list_names(wanted)}", request)
     clients.wait_until(
-        f"new topics {_listed(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
+        f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
 
 
@@ -129,7 +129,7 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
     absent = counts.keys() - current.keys()
     if absent:
         raise NotFoundError(
-            f"growing topics on cluster {clients.alias}: {_listed(absent)} does not exist"
+            f"growing topics on cluster {clients.alias}: {_list_names(absent)} does not exist"
         )
     larger = {name: count for name, count in counts.items() if count > current[name].partitions}
     if not larger:
@@ -144,8 +144,8 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
         now = describe(clients, larger.keys())
         return all(name in now and now[name].partitions >= n for name, n in larger.items())
 
-    clients.call(f"growing topics {_listed(larger)}", request)
-    clients.wait_until(f"new partitions of {_listed(larger)}", visible)
+    clients.call(f"growing topics {_list_names(larger)}", request)
+    clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
 
 
 def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -178,11 +178,11 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
             for name, value in entries.items()
         )
 
-    clients.call(f"changing configs of {_listed(changes)}", request)
+    clients.call(f"changing configs of {_list_names(changes)}", request)
     try:
-        clients.wait_until(f"new configs of {_listed(changes)}", visible, _CONFIG_WAIT_S)
+        clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
     except UnavailableError as error:
-        _logger.debug("going on: %s", error)
+        _logger.debug("continuing: %s", error)
 
 
 def _operation(name: str, value: str | None) -> ConfigEntry:
@@ -227,7 +227,7 @@ def _results(
     return found
 
 
-def _listed(topics: Iterable[str], most: int = 5) -> str:
+def _list_names(topics: Iterable[str], most: int = 5) -> str:
     ordered = sorted(topics)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(ordered[:most]) + more

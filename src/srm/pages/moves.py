@@ -55,8 +55,8 @@ def plan_view(plan: MovePlan) -> RenderableType:
             )
     return Group(
         table,
-        *_listed("warning", plan.warnings, "yellow"),
-        *_listed("blocked", plan.blocking, "bold red"),
+        *_list_names("warning", plan.warnings, "yellow"),
+        *_list_names("blocked", plan.blocking, "bold red"),
     )
 
 
@@ -140,8 +140,8 @@ def report_view(report: MoveReport) -> RenderableType:
     return Group(
         headline,
         table,
-        *_listed("problem", report.problems, "red"),
-        *_listed("note", report.notes, "dim"),
+        *_list_names("problem", report.problems, "red"),
+        *_list_names("note", report.notes, "dim"),
     )
 
 
@@ -233,7 +233,7 @@ def _waits(reasons: Sequence[str]) -> list[Text]:
     return [*lines, Text(f"and {more} more reasons", "yellow")] if more > 0 else lines
 
 
-def _listed(label: str, lines: Iterable[str], style: str) -> list[Text]:
+def _list_names(label: str, lines: Iterable[str], style: str) -> list[Text]:
     return [Text.assemble((label, style), f": {line}") for line in lines]
 
 

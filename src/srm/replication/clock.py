@@ -1,6 +1,6 @@
 """Seconds that only grow, for everything that expires in the data plane.
 
-The clock goes on while a machine is suspended: a claim that was held through the night is over in
+The clock continues while a machine is suspended: a claim that was held through the night is over in
 the morning, as it is for the brokers. Python's monotonic clock stands still meanwhile.
 """
 

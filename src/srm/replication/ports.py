@@ -158,7 +158,7 @@ class Wire(Protocol):
         ...
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
-        """Return where the log goes on under a later leader epoch, or ends (KIP-320).
+        """Return where the log continues under a later leader epoch, or ends (KIP-320).
 
         -1 if the leader no longer knows.
         """

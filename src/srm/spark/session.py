@@ -92,7 +92,7 @@ def spark_session(
         return
     with _start_errors(name):
         builder = SparkSession.builder.appName(name)
-        for key, value in _chosen(master, conf).items():
+        for key, value in _choose(master, conf).items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
     _greet(name, session.sparkContext)
@@ -112,7 +112,7 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
         StackError: the JVM does not start.
     """
     with _start_errors(name):
-        settled = SparkConf().setAppName(name).setAll(_chosen(None, conf).items())
+        settled = SparkConf().setAppName(name).setAll(_choose(None, conf).items())
         context = SparkContext.getOrCreate(settled)
     _greet(name, context)
     try:
@@ -121,7 +121,7 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
         context.stop()
 
 
-def _chosen(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
+def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
     # Spark starts workers as the first `python3` on PATH, which need not have our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # To recognise values of NumPy, which nobody hands to the JVM here, PySpark imports pandas with

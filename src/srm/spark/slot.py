@@ -30,7 +30,7 @@ def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
     """Copy what the slot is assigned until ``stop`` is set; blocks.
 
     Raises:
-        SrmError: the slot cannot go on; whoever runs it starts it again.
+        SrmError: the slot cannot continue; whoever runs it starts it again.
     """
     asyncio.run(_run(spec, stop))
 
@@ -56,7 +56,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     feed = KafkaAssignmentFeed(flow, spec.slot, spec.target.consumer)
     cluster = kafka_cluster(flow.target, spec.target)
     # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
-    # resume reads on the target it reads as the producer that goes on there.
+    # resume reads on the target it reads as the producer that continues there.
     source = WireCluster(flow.source, spec.source.consumer)
     target = WireCluster(flow.target, spec.target.producer)
     try:

@@ -51,7 +51,7 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
         StackError: pyspark is not installed, or ``home`` cannot be written.
     """
     home, project = home.absolute(), project.absolute()
-    kept = _kept_values(home)
+    kept = _keep_values(home)
     return {
         "AIRFLOW_HOME": str(home),
         "SRM_CONFIG": str(config_path.absolute()),
@@ -179,7 +179,7 @@ def web_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _kept_values(home: Path) -> dict[str, str]:
+def _keep_values(home: Path) -> dict[str, str]:
     """Return secrets and inner ports of this home: made once and kept, restarts must agree."""
     path = home / _SECRETS_FILE
     try:

@@ -97,7 +97,7 @@ def _to_ends(consumer: Consumer, ends: dict[tuple[str, int], int]) -> dict[tuple
             place = (message.topic(), message.partition())
             error = message.error()
             if error is None:
-                logs[place].append((message.offset(), _logged(message)))
+                logs[place].append((message.offset(), _log_records(message)))
                 # While others write, an end is never reported.
                 if message.offset() + 1 >= ends[place]:
                     reading.discard(place)
@@ -109,7 +109,7 @@ def _to_ends(consumer: Consumer, ends: dict[tuple[str, int], int]) -> dict[tuple
     return logs
 
 
-def _logged(message: Message) -> LoggedRecord:
+def _log_records(message: Message) -> LoggedRecord:
     headers = tuple((name, value) for name, value in message.headers() or ())
     return LoggedRecord(message.key(), message.value(), headers, message.timestamp())
 

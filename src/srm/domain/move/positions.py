@@ -131,7 +131,7 @@ def partition_move(group: GroupPosition) -> PartitionMove:
 def _without_waiting(
     row: PartitionMove, group: GroupPosition, found: Translation, log: Log
 ) -> PartitionMove:
-    """Continue where the copy ends, if an open transaction is all that keeps it from going on."""
+    """Continue where the copy ends, if an open transaction is all that keeps it from continuing."""
     if found.offset is None or found.reached is None or found.reached < log.stable_end:
         return row
     again = group.facts.records_upstream(found.reached, found.reached + found.remaining)

@@ -62,11 +62,11 @@ class TargetRecords:
         places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
         ends = self._context.target.log_ends(list(places))
         return any(
-            self._written(place, offset, ends.get(place, offset))
+            self._count_written(place, offset, ends.get(place, offset))
             for place, offset in places.items()
         )
 
-    def _written(self, place: TopicPartition, start: int, end: int) -> int:
+    def _count_written(self, place: TopicPartition, start: int, end: int) -> int:
         pair = self._pairs.get(place.topic)
         if pair is None or pair.direction == "forward" or start >= end:
             return self._count(str(place), start, end)

@@ -43,7 +43,7 @@ def plan(
         context: both flows between the clusters of the request.
         request: what to move.
         move_id: id to plan under; with the same id again the plan is made again, unless the move
-            has gone on since, then the stored plan is returned.
+            has continued since, then the stored plan is returned.
         dry_run: only compute; nothing is written to either cluster.
 
     Raises:

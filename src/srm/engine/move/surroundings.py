@@ -31,7 +31,7 @@ def surroundings(
     plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
     return Surroundings(
         opposite_enabled=context.reverse.config.enabled,
-        opposite_topics=_copied_back(context, facts.topics),
+        opposite_topics=_topics_copied_back(context, facts.topics),
         report_age_ms=facts.report_age_ms(now_ms),
         staying=_staying(context, facts),
         strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
@@ -42,7 +42,7 @@ def surroundings(
     )
 
 
-def _copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
+def _topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
     config = context.reverse.config
     selection = NameFilter(config.topics, config.topics_exclude)
     return frozenset(t for t in topics if should_replicate_topic(t, config, selection))

@@ -103,7 +103,7 @@ def observe(
     now = context.now_ms()
     ours = arrivals.producers_are_ours and not progress.residue_over
     found: dict[str, Any] = {
-        "resumed": {**progress.resumed, **_resumed(context, plan, progress, arrivals, groups)},
+        "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, groups)},
         "residue": _residue(context, plan, progress, ends) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
@@ -123,13 +123,13 @@ def _news(progress: MoveProgress) -> MoveProgress:
 
 
 def _absent(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
-    for group in _waited_for(plan, progress):
+    for group in _find_waited_for(plan, progress):
         if progress.resumed[group].resumed_ms is None:
             yield f"group {group} has no members on {plan.request.target} yet"
 
 
 def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
-    for group in _waited_for(plan, seen.progress):
+    for group in _find_waited_for(plan, seen.progress):
         found = seen.progress.resumed[group]
         since = found.resumed_ms
         if since is not None and not found.settled and seen.clock_ms - since < _FIRST_RECORD_MS:
@@ -139,11 +139,11 @@ def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
             )
 
 
-def _waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+def _find_waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     return (group for group in plan.group_names if progress.members_at_hold.get(group, 0))
 
 
-def _resumed(
+def _read_resumed(
     context: MoveContext,
     plan: MovePlan,
     progress: MoveProgress,

@@ -109,7 +109,7 @@ def encode(
         limit: size of a batch in bytes, header included.
         headers_of: returns the headers that a record gets instead of its own.
     """
-    built = _built(records, codec, headers_of)
+    built = _build(records, codec, headers_of)
     count = len(records)
     if len(built.view) <= limit or count == 1:
         yield built
@@ -119,7 +119,7 @@ def encode(
         yield from encode(records[at : at + step], codec, limit=limit, headers_of=headers_of)
 
 
-def _built(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) -> Rebuilt:
+def _build(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) -> Rebuilt:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,

@@ -29,7 +29,7 @@ def renumber(batch: BatchHeader) -> list[tuple[int, int]]:
         IntegrityError: the records are not what the header says.
     """
     try:
-        found = _renumbered(batch.view, batch.base_offset)
+        found = _renumber(batch.view, batch.base_offset)
     except (IndexError, ValueError) as error:
         raise _not_readable(batch) from error
     if sum(count for _, count in found) != batch.record_count:
@@ -45,7 +45,7 @@ def _not_readable(batch: BatchHeader) -> IntegrityError:
     )
 
 
-def _renumbered(view: memoryview, base_offset: int) -> list[tuple[int, int]]:
+def _renumber(view: memoryview, base_offset: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     at, end = HEADER_SIZE, len(view)
     number = begin = expected = 0
@@ -76,13 +76,13 @@ def _renumbered(view: memoryview, base_offset: int) -> list[tuple[int, int]]:
         expected = delta + 1
         number += 1
     if at > end:
-        raise ValueError("the last record goes on behind the batch")
+        raise ValueError("the last record reaches past the end of the batch")
     found.append((base_offset + begin, expected - begin))
     return found
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the varint (zigzag) at a place, not negative, and the place behind it."""
+    """Return the varint (zigzag) at a place, not negative, and the place after it."""
     value = view[at] & 0x7F
     shift = 0
     while view[at] > 0x7F:

@@ -26,7 +26,7 @@ _FORGET_S: Final = 600.0
 
 
 class TargetLimits:
-    """Mutable: learns from refusals and forgets what lies behind."""
+    """Mutable: learns from refusals and forgets what has been passed."""
 
     def __init__(self) -> None:
         self._refused = NO_LIMIT
@@ -96,7 +96,7 @@ class TargetLimits:
         self._left_out.add(offset)
 
     def accepted(self, size: int, source_next: int) -> None:
-        """Learn from an acknowledged batch, and forget what lies behind it."""
+        """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:
             self._accepted = size
         self._cuts = {cut for cut in self._cuts if cut > source_next}

@@ -92,7 +92,7 @@ def batches_to_send(
     """
     if limits is not None and not limits.knows_something:
         limits = None
-    made = partial(_made, wanted_offset, owner, limits, transform)
+    made = partial(_make_batches, wanted_offset, owner, limits, transform)
     opens_all = limits is not None or transform is not None
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     group = _Group(wanted_offset)
@@ -147,7 +147,7 @@ class _Group:
         self.end = Dropped(batch.last_offset + 1, batch.leader_epoch)
 
 
-def _made(
+def _make_batches(
     wanted_offset: int,
     owner: object,
     limits: TargetLimits | None,
@@ -157,14 +157,14 @@ def _made(
     first, end, passes = group.batches[0], group.end, group.passes
     headers_of = None if transform is None else transform.headers_of()
     if passes and (transform is None or not transform.drops_some) and headers_of is None:
-        yield _passed(first, end, owner)
+        yield _pass_through(first, end, owner)
         return
     decoded = decode(first, wanted_offset)
     for batch in group.batches[1:]:
         decoded += decode(batch, wanted_offset)
     records: Sequence[Record] = decoded if transform is None else transform.kept(decoded)
     if passes and headers_of is None and len(records) == first.record_count:
-        yield _passed(first, end, owner)
+        yield _pass_through(first, end, owner)
         return
     parts = [records] if limits is None else limits.parts(records)
     limit = NO_LIMIT if limits is None else limits.limit
@@ -182,7 +182,7 @@ def _made(
     yield from made
 
 
-def _passed(batch: BatchHeader, end: Dropped, owner: object) -> BatchToSend:
+def _pass_through(batch: BatchHeader, end: Dropped, owner: object) -> BatchToSend:
     count = batch.record_count
     stretches = [(batch.base_offset, count)] if batch.is_dense else renumber(batch)
     return BatchToSend(batch.view, count, stretches, *end, batch.max_timestamp, owner)
