@@ -7,6 +7,7 @@ position alone may be of before a truncation. Reports are asked for, too, so tha
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -58,6 +59,7 @@ class Convergence:
         self._partitions = [(topic, p) for topic in topics for p in topic.partitions]
         self._seen: dict[CopyId, _Seen] = {}
         self._arrived: set[tuple[str, int]] = set()
+        self._records: Counter[tuple[str, int]] = Counter()
         self.seconds = 0.0
         self.problems: list[str] = []
 
@@ -111,18 +113,19 @@ class Convergence:
 
     def _take_arrived(self, consumer: Consumer) -> None:
         for message in consumer.consume(10_000, _LOOK_S):
-            if message.error() is None and message.value() == LAST:
-                self._arrived.add((message.topic(), message.partition()))
+            if message.error() is None:
+                place = message.topic(), message.partition()
+                self._records[place] += 1  # markers of claims are no progress
+                if message.value() == LAST:
+                    self._arrived.add(place)
 
     def _unsettled(self, now: float, seconds: float) -> dict[str, bool]:
         """Describe the partitions that are not where they should end; whether they stand still."""
         places = [TopicPartition(p.topic, p.partition) for _, p in self._partitions]
-        remotes = [TopicPartition(p.target_topic, p.partition) for _, p in self._partitions]
         stable, ends = self._lab.source.log_ends(places), self._high_watermarks(places)
-        remote_ends = self._lab.target.log_ends(remotes)
         reached = self._reached()
         found = {}
-        for (topic, p), place, remote in zip(self._partitions, places, remotes, strict=True):
+        for (topic, p), place in zip(self._partitions, places, strict=True):
             end = ends[place]
             hangs = stable[place] < end
             if hangs and seconds > HANGING_S * slowness():
@@ -136,7 +139,7 @@ class Convergence:
             if self._may_have_stopped(topic, p):
                 continue
             seen = self._seen.get(p.copy_id)
-            at = position, remote_ends[remote]
+            at = position, self._records[p.target_topic, p.partition]
             if seen is None or seen.place != at:
                 seen = self._seen[p.copy_id] = _Seen(at, now)
             status = self._lab.status(p)
