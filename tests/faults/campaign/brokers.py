@@ -202,6 +202,7 @@ class Brokers:
             start_new_session=True,
         )
         self._clusters: dict[str, tuple[KafkaBroker, ...]] = {}
+        self._started = 0
 
     def pair(self, setting: Setting) -> Pair:
         """Return running clusters for a plan."""
@@ -211,6 +212,18 @@ class Brokers:
         self._make_room({name, source})
         target = self._cluster(name, *targets.get(setting, (1, {})))
         return Pair(self._cluster(source, size, _TWO if size > 1 else {}), target)
+
+    def renew(self, pair: Pair) -> None:
+        """End the clusters of a plan; the next one that needs them gets new ones.
+
+        Kafka 4.3's controller may not know a topic any more that it still takes for a member of
+        replica sets, and then registers no broker again ("existed in isrMembers, but not in the
+        topics map").
+        """
+        for name, cluster in list(self._clusters.items()):
+            if cluster in (pair.source, pair.target):
+                del self._clusters[name]
+                _end(cluster)
 
     def _make_room(self, needed: set[str]) -> None:
         """Stop clusters that the next plan does not need, where there are many."""
@@ -229,11 +242,7 @@ class Brokers:
     def close(self) -> None:
         """End every broker."""
         for cluster in self._clusters.values():
-            for broker in cluster:
-                signal_broker(broker, signal.SIGCONT)
-                broker.kill()
-                if isinstance(broker, GuardedBroker):
-                    broker.proxy.close()
+            _end(cluster)
         self._guard.communicate()  # closes its input, and it ends what is left
 
     def _cluster(self, name: str, size: int, props: Mapping[str, str]) -> tuple[KafkaBroker, ...]:
@@ -241,8 +250,9 @@ class Brokers:
             found: list[KafkaBroker] = []
             for node in range(1, size + 1):
                 kind = GuardedBroker if name == "guarded" else Broker
+                self._started += 1
                 broker = kind(
-                    self._home / f"{name}-{node}",
+                    self._home / f"{name}-{node}-{self._started}",
                     name,
                     node_id=node,
                     joins=found[0] if found else None,
@@ -257,6 +267,14 @@ class Brokers:
         for broker in self._clusters[name]:
             broker.wait_ready()
         return self._clusters[name]
+
+
+def _end(cluster: tuple[KafkaBroker, ...]) -> None:
+    for broker in cluster:
+        signal_broker(broker, signal.SIGCONT)
+        broker.kill()
+        if isinstance(broker, GuardedBroker):
+            broker.proxy.close()
 
 
 def signal_broker(broker: KafkaBroker, number: int) -> None:

@@ -180,11 +180,16 @@ class Judgement:
                     return
         self.problems += check_translation(self._where, known)
 
-    def check_told(self, told: Sequence[PartitionStatus]) -> None:
-        """Each loss is told with its range, and nothing that was copied is told as lost."""
+    def check_told(self, told: Sequence[PartitionStatus], counted: int = 0) -> None:
+        """Each loss is told, and nothing that was copied is told as lost.
+
+        It is told with its range, or with a count: where many come within a second, slots note how
+        many offsets those are and only the newest range.
+        """
         ranges = [(s.lost_from, s.lost_to or 0) for s in told if s.lost_from is not None]
+        everything = sum(loss.end - loss.first for loss in self.losses)
         for loss in self.losses:
-            if not covers(ranges, loss.first, loss.end):
+            if counted < everything and not covers(ranges, loss.first, loss.end):
                 self._problem(
                     f"records {loss.first} to {loss.end} are lost, told: {sorted(set(ranges))}"
                 )
@@ -228,6 +233,7 @@ def check_partition(
     maps: Sequence[OffsetMap | None],
     told: Sequence[PartitionStatus],
     *,
+    counted: int = 0,
     policy: str,
 ) -> Finding:
     """Check everything about one partition of an ordinary topic.
@@ -239,6 +245,7 @@ def check_partition(
         stranger: how values begin that somebody else has written to the target.
         maps: the offset map of each life.
         told: every status and note about it that there ever was.
+        counted: how many offsets its slots have noted as lost.
         policy: ``stop`` or ``continue``.
     """
     best: Judgement | None = None
@@ -250,7 +257,7 @@ def check_partition(
         judged = Judgement(history, partition, tried, policy=policy)
         if not judged.problems:
             judged.check_map(maps[-1])
-            judged.check_told(told)
+            judged.check_told(told, counted)
             judged.check_foreign(told)
         if best is None or not judged.problems:
             best, aligned = judged, tried

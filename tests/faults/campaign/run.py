@@ -32,6 +32,7 @@ from srm.domain.replication_state import decode_state
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
+from srm.errors import StackError
 from srm.testing.logs import Log, LoggedRecord, read_log, read_logs
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Run:
         self._topics: list[TopicHistory] = []
         self._numbers: Counter[str] = Counter()
         self._targets: dict[tuple[str, int], Log] = {}
+        self._noted: dict[tuple[str, int], dict[tuple[str, str], int]] = {}
 
     def play(self) -> Verdict:
         """Play the plan and check what it has left."""
@@ -120,6 +122,8 @@ class Run:
             logger.info("everything is copied %.1f s after the last fault", convergence)
             if not problems:
                 problems = self._check(workload)
+        except StackError:
+            raise
         except Exception:
             logger.exception("seed %s", self._plan.seed)
             problems.append("the campaign broke: " + traceback.format_exc(limit=-3))
@@ -185,6 +189,7 @@ class Run:
                     STRANGER,
                     [maps[life.topic_id].maps.get(place) for life in topic.lives],
                     [s for s in statuses if (s.topic, s.partition) == (p.topic, p.partition)],
+                    counted=sum(self._noted.get((p.topic, p.partition), {}).values()),
                     policy=self._plan.policy,
                 )
                 self._numbers["records"] += found.copied
@@ -217,7 +222,10 @@ class Run:
             if record.key.startswith(b"status:"):
                 found.append(PartitionStatus.decode(record.value))
             elif record.key.startswith(KEY_PREFIX):
-                found.append(with_notes(None, [PartitionNotes.decode(record.value)]))
+                notes = PartitionNotes.decode(record.value)
+                found.append(with_notes(None, [notes]))
+                counts = self._noted.setdefault((notes.topic, notes.partition), {})
+                counts[notes.slot, notes.topic_id] = notes.lost
         return [status for status in found if status is not None]
 
     def _maps(self) -> dict[str, FlowMaps]:
@@ -305,7 +313,7 @@ def run_seed(plan: Plan, brokers: Brokers, home: Path, *, keep: bool = False) ->
     root = logging.getLogger()
     root.addHandler(log)
     try:
-        verdict = Run(plan, brokers.pair(plan.setting), home).play()
+        verdict = _play(plan, brokers, home)
     finally:
         root.removeHandler(log)
         log.close()
@@ -313,3 +321,14 @@ def run_seed(plan: Plan, brokers: Brokers, home: Path, *, keep: bool = False) ->
     if not verdict.problems and not keep:
         shutil.rmtree(home)
     return verdict
+
+
+def _play(plan: Plan, brokers: Brokers, home: Path) -> Verdict:
+    """Play a plan, with other brokers once more where these cannot be started again."""
+    pair = brokers.pair(plan.setting)
+    try:
+        return Run(plan, pair, home).play()
+    except StackError:
+        logger.exception("the brokers of seed %s are replaced", plan.seed)
+        brokers.renew(pair)
+        return Run(plan, brokers.pair(plan.setting), home).play()

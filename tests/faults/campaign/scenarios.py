@@ -321,6 +321,7 @@ SCENARIOS: Final[dict[str, Callable[[Layout], None]]] = {
 NEEDS: Final[dict[str, Setting]] = {
     "moved leaders": "three",
     "thin replicas": "three",
+    "long freeze": "three",
     "moved source leaders": "sources",
     "black hole": "guarded",
     "truncation": "pair",

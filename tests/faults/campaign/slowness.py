@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-_SLOWEST = 10.0
+_SLOWEST = 3.0
 
 
 def slowness() -> float:
