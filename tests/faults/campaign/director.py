@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 STRANGER: Final = b"stranger "
 _PATIENCE_S: Final = 120.0  # a broker on a busy machine starts in a minute
 _TAKEOVER_S: Final = 3.0
+_REQUEST_S: Final = 12.0
 _FREEZE_S: Final = 40.0
 """Until partitions of a broker that hangs are copied again: elections, and the longest request."""
 _USUAL_LIMIT: Final = 1_048_588
@@ -167,6 +168,11 @@ class Director:
         Those that it led go on elsewhere, and the others are not held up. The broker is woken only
         afterwards.
         """
+        node = self._pair.target[step.node]
+        if not self._is_alone(step):
+            time.sleep(_REQUEST_S)  # what is scripted: the broker hangs for so long
+            signal_broker(node, signal.SIGCONT)
+            return
         waiting = {place: end for place, end in self._remote_ends().items() if self._is_fed(place)}
         still = dict(waiting)
 
@@ -183,7 +189,18 @@ class Director:
             names = ", ".join(str(place) for place in still)
             self.problems.append(f"while a broker hangs, nothing comes to {names}")
         finally:
-            signal_broker(self._pair.target[step.node], signal.SIGCONT)
+            signal_broker(node, signal.SIGCONT)
+
+    def _is_alone(self, step: Step) -> bool:
+        """Whether nothing else of the plan keeps partitions from being copied meanwhile."""
+        began = step.at - 1.5
+        others = [
+            other for other in self._plan.steps if other.node != step.node or other.at < began
+        ]
+        return not any(
+            began - _REQUEST_S < other.at < step.at + _FREEZE_S and other.do in self.at_once
+            for other in others
+        )
 
     def _move_away(self, step: Step) -> None:
         moved = self._slots.heirs(str(step.slot))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Final, Literal
 
-from tests.faults.campaign.scenarios import NEEDS, SCENARIOS, Layout, choose
+from tests.faults.campaign.scenarios import ALONE, NEEDS, SCENARIOS, Layout, choose
 from tests.faults.campaign.settings import CODECS, Content, Setting, Step, TopicPlan, WriterPlan
 
 SETTINGS: Final = ("pair", "expiring", "three", "sources", "guarded")
@@ -57,6 +57,8 @@ def plan_of(seed: int, only: str = "") -> Plan:
     seconds = round(chance.uniform(4.0, 7.0), 2)
     slots = chance.randint(2, 3)
     count = chance.randint(2, 5)
+    if only in ALONE:
+        count = 1
     names = [only] * count if only else choose(chance, setting, count)
     layout = Layout(chance, setting, topics, slots, seconds)
     for name in names:

@@ -329,6 +329,9 @@ NEEDS: Final[dict[str, Setting]] = {
 }
 """Settings without which a scenario has nothing to play."""
 
+ALONE: Final = ("long freeze",)
+"""What is looked at while it lasts: with another fault beside it there is nothing to expect."""
+
 WEIGHTS: Final = {
     "killed slot": 6,
     "zombie": 6,
