@@ -426,7 +426,7 @@ class Director:
         for _ in range(int(step.share * 100)):
             self._strangers += 1
             value = STRANGER + str(self._strangers).encode()
-            producer.produce(topic.remote, value, partition=step.partition)
+            producer.produce(topic.remote, value, key=b"stranger", partition=step.partition)
         producer.flush(10)
         if step.how == "commit":
             producer.commit_transaction(10)
