@@ -39,6 +39,8 @@ async def _a_topic_created_anew_with_equal_records(bench: Bench) -> None:
         await owner.claim()
         await owner.copy_all()
         owner.report()
+        _write(bench, 3)
+        await owner.copy_all()  # and no report: the end of a topic that is deleted now
         delete_topics(bench.lab.source_props["bootstrap.servers"], [former.topic])
         bench.lab.source.create_topics([TopicSpec(former.topic, 1, 1, {})])
         [bench.assigned] = bench.lab.assignable(former.topic)
@@ -54,7 +56,7 @@ def test_records_of_a_new_topic_are_copied_although_the_former_one_had_equal_one
 ) -> None:
     asyncio.run(_a_topic_created_anew_with_equal_records(bench))
 
-    assert bench.damage(former_records=6) == []
+    assert bench.damage(former_records=9) == []
 
 
 async def _a_crash_before_the_report(bench: Bench) -> None:

@@ -95,6 +95,8 @@ class CopyLab:
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        # Of several brokers one may not have heard of a new topic yet.
+        eventually(lambda: name in self.source.topics(), f"{name} exists")
         partitions = self.source.topics()[name].partitions
         self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
         return self.assignable(name)
