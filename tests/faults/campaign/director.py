@@ -291,7 +291,8 @@ class Director:
             place = TopicPartition(topic.name, number, before)
             [deleted] = self._admin.delete_records([place], request_timeout=10).values()
             deleted.result()
-            topic.life.deleted[number] = before
+            known = topic.life.deleted.get(number, 0)
+            topic.life.deleted[number] = max(known, before)
             logger.info("%s: deleted below %s of %s", source, before, end)
         finally:
             self._slots.signal(holder, signal.SIGCONT)
