@@ -8,6 +8,7 @@ from tests.faults.campaign.checker import check_partition, covers
 from tests.faults.campaign.history import Life, Refusals, TopicHistory
 
 from srm.domain.offset_map import OffsetMap, Run
+from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import PartitionStatus
 from srm.testing.logs import Log, LoggedRecord
 
@@ -244,3 +245,15 @@ def test_a_new_life_that_was_truncated_before_it_was_copied_is_found_as_it_becam
     target = log([*numbered(0, 3, "former ").values(), *numbered(0, 3).values()])
 
     assert problems(history(former, now), target, mapped(Run(0, 0, 3)), mapped(Run(0, 3, 3))) == []
+
+
+def test_a_record_that_the_flow_leaves_out_is_no_loss() -> None:
+    skipped = LoggedRecord(None, b"1", (("skipped", b""),), (1, 5))
+    of = history(
+        life({0: record(0), 1: skipped, 2: record(2)}, deleted={0: 2}),
+        settings=RecordSettings(exclude_headers=("skipped",)),
+    )
+    target, known = log([record(0), record(2)]), mapped(Run(0, 0, 1), Run(2, 1, 1))
+
+    assert problems(of, target, known, policy="stop") == []
+    assert problems(history(life(numbered(0, 3))), target, known)

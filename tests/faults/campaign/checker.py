@@ -75,6 +75,8 @@ class Judgement:
         for index in indexes:
             item = items[index]
             lacks = not aligned.has(index)
+            if lacks and self._history.is_filtered(item.record):
+                continue
             if not lacks and stop is not None and not item.gone:
                 self._problem(
                     f"{self._name(item)} was copied behind the loss at {self._name(items[stop])}, "
@@ -87,7 +89,7 @@ class Judgement:
             )
             if stop is None and is_loss and self._policy == "stop":
                 stop = index
-            if not lacks or item.gone or self._history.is_filtered(item.record):
+            if not lacks or item.gone:
                 continue
             behind_stop = stop is not None and index >= stop
             if not (
