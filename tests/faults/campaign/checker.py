@@ -83,7 +83,8 @@ class Judgement:
                     "although the policy is to stop there"
                 )
                 return
-            is_loss = index > first and (
+            # A copy that has begun, and has nothing yet, has its place, too.
+            is_loss = (index > first or not arrived) and (
                 (lacks and self._was_destroyed(item) and not self._is_compacted(item))
                 or (item.gone and not lacks)
             )
@@ -121,10 +122,12 @@ class Judgement:
             item = items[index]
             if not first < index < last or self._is_compacted(item):
                 continue
+            if self._history.is_filtered(item.record):
+                continue
             if not aligned.has(index) and not item.gone and self._was_destroyed(item):
                 stretch.append(item.offset)
                 self.lost += 1
-            elif not self._history.is_filtered(item.record):
+            else:
                 close()
         close()
         for truncation in self._history.lives[number].truncations.get(self._partition, []):
