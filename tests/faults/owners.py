@@ -19,7 +19,7 @@ from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start, resume
-from srm.replication.slot.walk import Comparison
+from srm.replication.slot.source_ahead import Comparison
 from srm.testing.logs import read_log, read_logs
 
 

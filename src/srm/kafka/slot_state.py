@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from srm.domain import internal_topics
 from srm.domain.map_records import (
@@ -23,6 +23,7 @@ from srm.domain.map_records import (
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
+    SlotReport,
 )
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
@@ -32,6 +33,7 @@ from srm.kafka.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.errors import kafka_errors, translate
 from srm.kafka.rights import CLUSTER, on_cluster, on_topic
 from srm.kafka.tail import KafkaTopicTail
+from srm.replication.slot.map_cut import cut_state
 from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor
 from srm.replication.slot.starts import starts
@@ -176,6 +178,27 @@ class KafkaStartReader:
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
         """See the port."""
+        return starts(partitions, *self._read(partitions))
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """See the port."""
+        blocks, reports, damaged = self._read([assigned])
+        state = cut_state(assigned, blocks, reports, target_end)
+        number = map_partition(assigned.topic, assigned.partition)
+        map_topic = internal_topics.offset_map(self._flow.source)
+        table = self._target.compacted(map_topic, number)
+        # Deleted from the end on: a crash in between leaves a map that is whole as far as it goes.
+        for key in sorted(state.removed, key=lambda key: key.target_start, reverse=True):
+            table.write({key.encode(): None})
+        if state.changed:
+            table.write({block.key(): block.value() for block in state.changed})
+        former = [b for b in blocks if b.topic_id != assigned.topic_id]
+        found = starts([assigned], [*former, *state.blocks], state.reports, damaged)
+        return found.get(assigned) or Start(0, 0, has_position=False)
+
+    def _read(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> tuple[list[MapBlock], Sequence[SlotReport], list[BlockKey]]:
         source = self._flow.source
         state = self._target.compacted(internal_topics.replication(source)).read()
         reports = decode_state(state).reports
@@ -192,7 +215,7 @@ class KafkaStartReader:
                     logger.warning("resume finds again what is in the logs: %s", error)
                     with suppress(IntegrityError):
                         damaged.append(decode_block_key(key))
-        return starts(partitions, blocks, reports, damaged)
+        return blocks, reports, damaged
 
     def predecessor(self, slot: str) -> Predecessor:
         """See the port."""
@@ -205,22 +228,37 @@ class KafkaStartReader:
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of one broker; empty when srm has no right to see them.
+    """Return the configs of the brokers; empty when srm has no right to see them.
+
+    Where they differ in a number, the smallest counts.
 
     Raises:
         SrmError: the cluster does not answer: how long it remembers producers is not known.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
-        node = next(iter(admin.list_topics(timeout=_ADMIN_S).brokers))
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-        [answer] = admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
-        return {name: entry.value for name, entry in answer.result().items() if entry.value}
+        nodes = admin.list_topics(timeout=_ADMIN_S).brokers
+        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node)) for node in nodes]
+        if not resources:
+            raise UnavailableError("reading broker settings: the cluster names no broker yet")
+        answers = admin.describe_configs(resources, request_timeout=_ADMIN_S).values()
+        return _smallest([answer.result() for answer in answers])
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
             raise reason from error
         logger.warning("assuming Kafka's defaults: %s", reason)
-    except StopIteration:
-        raise UnavailableError("reading broker settings: the cluster names no broker yet") from None
     return {}
+
+
+def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entries in brokers:
+        for name, entry in entries.items():
+            value = entry.value
+            if not value:
+                continue
+            known = found.get(name, value)
+            both_numbers = known.isdecimal() and value.isdecimal()
+            found[name] = min(known, value, key=int) if both_numbers else known
+    return found

@@ -13,6 +13,7 @@ UNREADABLE: Final = -1002
 """Ours: the fetched bytes are not a batch that can be copied."""
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT: Final = 2
+UNKNOWN_TOPIC: Final = 3
 TOPIC_RIGHT_MISSING: Final = 29
 NO_ACCESS: Final = 58
 """SASL_AUTHENTICATION_FAILED, and ours for whatever else keeps srm out of a cluster."""
@@ -30,7 +31,8 @@ TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 
 TOPIC_GONE: Final = frozenset({3, 100, 103})
-"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID."""
+"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID; also said by a broker that
+has just become the leader and has not heard of the topic yet."""
 
 REFUSED: Final = {
     2: "CORRUPT_MESSAGE: damaged on the source, or on the way: compare the source's replicas",

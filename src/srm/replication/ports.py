@@ -157,6 +157,14 @@ class Wire(Protocol):
         """Return log start and log end (high watermark) of a partition."""
         ...
 
+    async def topic_id(self, topic: str) -> bytes | None:
+        """Return the id of the topic that has a name now, None if there is none."""
+        ...
+
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """Return the first offset whose record has this time or a later one, else the log end."""
+        ...
+
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """Return where the log continues under a later leader epoch, or ends (KIP-320).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import (
@@ -15,7 +16,7 @@ from srm.kafka.slot_state import (
 )
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.slot.claim import claim_lifetime_s
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot, SlotSpec
@@ -71,7 +72,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             KafkaStartReader(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, _now_ms),
             _now_ms,
-            claim_lifetime_s(broker_configs(spec.target.admin)),
+            ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,
         )

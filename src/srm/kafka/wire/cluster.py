@@ -53,6 +53,7 @@ from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security import read_security
 from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_probe import addresses, refusal
+from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
 from srm.replication.ports import (
     Fetched,
@@ -202,6 +203,24 @@ class WireCluster:
             await self._offset(partition, EARLIEST),
             await self._offset(partition, LATEST),
         )
+
+    async def topic_id(self, topic: str) -> bytes | None:
+        """See the port."""
+
+        async def once() -> bytes | None:
+            node = self._started().get_random_node()
+            error, topic_id = topic_id_of(await self._send(node, TopicIdRequest(topic)))
+            if error == codes.UNKNOWN_TOPIC:
+                return None
+            self._check(error, f"finding {topic}", on_topic("Describe", topic))
+            return topic_id
+
+        return await self._persistently(once)
+
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """See the port."""
+        found = await self._offset(partition, max(0, time_ms))
+        return found if found >= 0 else await self._offset(partition, LATEST)
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         """See the port."""

@@ -7,16 +7,23 @@ idempotent batches are enough: no transaction is open while records are copied.
 
 Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
 (``transactional.id.expiration.ms``), and an owner that was stopped for longer than that would get
-in again. So a claim is used for a quarter of the shorter time only, then taken anew.
+in again. So a claim is used for a quarter of the shorter time only, then taken anew. Both can be
+changed while brokers run, so they are asked for again before claims.
+
+A producer id has 32 767 epochs. The claim after the last one gets another id, and its marker shuts
+out nobody who holds the old one: whoever gets it waits until the last claim under that has lapsed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.topics import Flow, TopicPartition
+from srm.errors import SrmError, UnavailableError
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId, Wire
 
@@ -25,6 +32,14 @@ _EXPIRATIONS: Final = {
     "producer.id.expiration.ms": _DAY_MS,
     "transactional.id.expiration.ms": 7 * _DAY_MS,
 }
+
+LAST_EPOCH: Final = 32_766
+"""The coordinator gives a new producer id instead of a higher epoch (the highest short is its own).
+"""
+_ASK_EVERY_S: Final = 60.0
+_ASK_S: Final = 2.0
+
+ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +80,48 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
     producer = await wire.init_producer_id(name)
     await wire.abort_empty_transaction(name, producer, target)
     return Claim(producer, expires)
+
+
+class ClaimLifetime:
+    """How long a claim may be used, as the target's brokers are set now.
+
+    They are asked at most once a minute, before a claim; while they do not answer, what is known
+    counts.
+    """
+
+    def __init__(self, read: ReadConfigs) -> None:
+        """``read`` returns brokers' settings, empty where srm has no right to see them."""
+        self._read = read
+        self._known_s: float | None = None
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def seconds(self) -> float:
+        """Return the lifetime of a claim that is taken now.
+
+        Raises:
+            SrmError: the brokers have never answered yet.
+        """
+        if self._asking is None and now_s() - self._asked_at >= _ASK_EVERY_S:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        if self._asking is not None:
+            asking = asyncio.shield(self._asking)
+            if self._known_s is None:
+                await asking
+            else:
+                with suppress(SrmError, TimeoutError):
+                    async with asyncio.timeout(_ASK_S):
+                        await asking
+        if self._known_s is None:
+            raise UnavailableError("how long brokers remember producers is not known yet")
+        return self._known_s
+
+    async def _ask(self) -> None:
+        try:
+            configs = await self._read()
+            if configs or self._known_s is None:
+                self._known_s = claim_lifetime_s(configs)
+        finally:
+            self._asking = None
+            if self._known_s is not None:
+                self._asked_at = now_s()

@@ -20,25 +20,32 @@ from srm.domain.replication_records import AssignedPartition
 from srm.errors import DataLossError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
-from srm.replication.slot.claim import take
+from srm.replication.slot.claim import ClaimLifetime, take
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
-from srm.replication.slot.walk import Comparison
 
 logger = logging.getLogger(__name__)
 
 _CLAIMS_AT_ONCE: Final = 16
 _STOPPED_RETRY_S: Final = 30.0
+_STOPPED_LONG_RETRY_S: Final = 300.0
+_OFTEN: Final = 120
+"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _FENCED_RETRY_S: Final = 10.0
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
+_WATCH_S: Final = 30.0
+_ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 _POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
 
@@ -53,12 +60,13 @@ class Lifecycle:
         target: Wire,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
         *,
         assignment_is_fresh: Callable[[], Awaitable[None]],
         load_again: Callable[[AssignedPartition], None],
+        cut_map: Callable[[AssignedPartition, int], Awaitable[Start]],
         spawn: Spawn,
     ) -> None:
         """Hold no partition yet.
@@ -69,11 +77,12 @@ class Lifecycle:
             target: hot path to the target.
             reporter: is told of losses and strange logs.
             now_ms: epoch milliseconds.
-            claim_lifetime_s: how long a claim may be used.
+            claim_lifetime: how long a claim may be used.
             quota: of the slot.
             clusters: ids of both clusters, for records' provenance.
             assignment_is_fresh: waits until the assignment was heard of a moment ago.
             load_again: asks for the start of a partition, and for :meth:`begin` with it.
+            cut_map: cuts the map of a partition at a target offset; returns where that leaves it.
             spawn: runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
@@ -81,12 +90,13 @@ class Lifecycle:
         self._source = source
         self._target = target
         self._reporter = reporter
-        self._claim_lifetime_s = claim_lifetime_s
+        self._claim_lifetime = claim_lifetime
         self._records = config.records
         self._clusters = clusters
         self._read_committed = config.isolation_level == "read_committed"
         self._assignment_is_fresh = assignment_is_fresh
         self._load_again = load_again
+        self._cut_map = cut_map
         self._spawn = spawn
         self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
         self._placement = Placement(
@@ -155,11 +165,38 @@ class Lifecycle:
         source_node = await self._source.leader(copy.source)
         target_node = await self._target.leader(copy.target)
         await self._target.connect(target_node)
+        is_short = copy.phase is Phase.IDLE and await self._is_target_short(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
         self._placement.put(copy, source_node, target_node)
-        if copy.phase is Phase.IDLE and copy.needs_claim:
+        if copy.phase is Phase.IDLE and (copy.needs_claim or is_short):
             self.claim(copy)
+
+    async def watch_targets(self) -> None:
+        """Look from time to time whether targets lost what waits for nothing more to be copied."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = list(self.copies.values())
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_target(copy) for copy in some))
+
+    async def _look_at_target(self, copy: PartitionCopy) -> None:
+        if not (copy.is_idle and copy.has_position):
+            return  # what is sent, or claimed, is compared anyway
+        attempt = copy.attempt
+        try:
+            is_short = await self._is_target_short(copy)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.target, error)
+            return
+        if is_short and copy.attempt == attempt and copy.is_idle:
+            self.claim(copy)
+
+    async def _is_target_short(self, copy: PartitionCopy) -> bool:
+        """Whether the target's log ends before the known position: then nothing waits for data."""
+        _, log_end = await self._target.log_range(copy.target)
+        return log_end < copy.target_next
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""
@@ -188,22 +225,54 @@ class Lifecycle:
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            claim = await take(self._target, self._flow, copy.target, self._claim_lifetime_s)
-            resumed = await resume(
-                LogReader(
-                    self._source, copy.source, copy.source_id, read_committed=self._read_committed
-                ),
-                LogReader(self._target, copy.target, copy.target_id, read_committed=False),
-                copy.known_start(),
-                claim,
-                Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+            source = LogReader(
+                self._source, copy.source, copy.source_id, read_committed=self._read_committed
             )
+            target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+            start = copy.known_start()
+            held = await held_log(target, start)
+            if held.end == start.target_next:
+                comparison = Comparison(
+                    self._records.added, self._reporter.goes_on_after_loss, copy.transform
+                )
+                if copy.is_undecidable:  # a claim would change nothing, and epochs are few
+                    await resume(source, target, start, None, comparison)
+                lifetime_s = await self._claim_lifetime.seconds()
+                claim = await take(self._target, self._flow, copy.target, lifetime_s)
+                copy.note_claim(claim)
+                resumed = await resume(source, target, start, claim, comparison)
+        if held.end < start.target_next:
+            await self._begin_at_cut(copy, attempt, held.end)
+            return
         if copy.attempt != attempt:
+            return
+        if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
+            self._wait_for_old_id(copy, until - now_s())
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
+        reason = (
+            f"{copy.target}: the producer id of its claims has changed; who held the last claim "
+            f"under the old one may write for {wait_s:.0f} s yet"
+        )
+        self._stop(copy, verdicts.Stop(reason, retriable=False, retry_s=wait_s))
+
+    async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
+        """The target lost the end of its log: cut the map there, and copy again from there on."""
+        start = await self._cut_map(copy.assigned, target_end)
+        if copy.attempt != attempt:
+            return
+        self._reporter.strange(
+            copy,
+            f"the log of {copy.target} lost its end: offsets {target_end} to {copy.target_next} "
+            f"are gone or not ours; copied again from source offset {start.source_next}",
+        )
+        self.release(copy.assigned)
+        self.begin(copy.assigned, start)
 
     # ----- trouble
 
@@ -226,6 +295,11 @@ class Lifecycle:
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
+    async def _judge_topic(self, copy: PartitionCopy, attempt: int, error: int) -> None:
+        verdict = await verdicts.judge_topic(copy, self._source, error)
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)
+
     def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
         match verdict:
             case verdicts.Stop():
@@ -235,6 +309,9 @@ class Lifecycle:
             case verdicts.Doubt():
                 copy.doubt()
                 self._settle_doubt(copy)
+            case verdicts.TopicUnknown(error):
+                self._placement.remove(copy)
+                self._run(copy, self._judge_topic(copy, copy.attempt, error))
             case verdicts.BlameRecord(produced):
                 self._blame_record(copy, produced)
             case verdicts.Walk(source_start):
@@ -291,11 +368,13 @@ class Lifecycle:
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
-        back_off = _STOPPED_RETRY_S
+        back_off = _STOPPED_RETRY_S if copy.failures < _OFTEN else _STOPPED_LONG_RETRY_S
         if stop.retriable:
             back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
             back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
-        copy.rest(Phase.STOPPED, stop.reason, stop.blocked)
+        if stop.retry_s is not None:
+            back_off = stop.retry_s
+        copy.rest(Phase.STOPPED, stop.reason, stop.blocked, is_undecidable=stop.is_undecidable)
         logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
 

@@ -36,8 +36,10 @@ class LogReader:
     topic_id: bytes
     read_committed: bool
 
-    async def fetch(self, offset: int) -> tuple[FetchedPartition, object]:
-        """Fetch from an offset.
+    async def fetch(
+        self, offset: int, max_bytes: int = _FETCH_BYTES
+    ) -> tuple[FetchedPartition, object]:
+        """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
 
         Raises:
             OutOfRangeError: the log does not hold the offset.
@@ -47,9 +49,9 @@ class LogReader:
         node = await self.wire.leader(self.partition)
         fetched = await self.wire.fetch(
             node,
-            [FetchFrom(self.topic_id, self.partition.partition, offset, _FETCH_BYTES)],
+            [FetchFrom(self.topic_id, self.partition.partition, offset, max_bytes)],
             max_wait_ms=_FETCH_WAIT_MS,
-            max_bytes=_FETCH_BYTES,
+            max_bytes=max_bytes,
             read_committed=self.read_committed,
         )
         error = fetched.error or fetched.partitions[0].error

@@ -31,7 +31,7 @@ from srm.replication.batches.batch import epoch_of, next_sequence, rewrite
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import BatchToSend, batches_to_send
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Resumed, Start
@@ -89,7 +89,9 @@ class PartitionCopy:
     offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked.
+    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
+    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
+    marker was written.
     """
 
     assigned: AssignedPartition
@@ -106,6 +108,8 @@ class PartitionCopy:
     source_epoch: int = -1
     source_end: int = 0
     target_next: int = 0
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
     claim: Claim | None = None
     failures: int = 0
     traffic: Traffic = field(default_factory=Traffic)
@@ -133,9 +137,14 @@ class PartitionCopy:
         self.fetch_offset = self.source_next = start.source_next
         self.fetch_epoch = self.source_epoch = start.source_epoch
         self.target_next = start.target_next
+        self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
         self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
+        self._is_unproven = False
         self._truncated = False
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
@@ -203,6 +212,11 @@ class PartitionCopy:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be written, and nobody finds that out."""
+        return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
+
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
         self.map.add([Run(source_offset, self.target_next, 0)])
@@ -258,6 +272,7 @@ class PartitionCopy:
         self.go_back_to(source_start)
         self.target_next = target_start
         self.has_position = True
+        self._is_unproven = True
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
@@ -302,15 +317,24 @@ class PartitionCopy:
         if resumed.source_next != self.source_next:
             self.go_back_to(resumed.source_next, resumed.source_epoch)
         self.target_next = resumed.target_next
+        self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
         self.in_doubt = False
-        self._fresh = self._truncated = False
+        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
 
-    def rest(self, phase: Phase, reason: str, blocked: tuple[int, int] | None = None) -> None:
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+    ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
         self.phase = phase
         self.reason = reason
         self.blocked = blocked
@@ -319,26 +343,42 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
     def known_start(self) -> Start:
         """Where the next walk begins: the end of what is acknowledged."""
         return Start(
             self.source_next,
             self.target_next,
-            self.map.producer_ids,
+            self.map.producer_ids | self._claimed_ids,
             fresh=self._fresh,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
             truncated=self._truncated,
+            target_epoch=self.target_epoch,
+            written_by=self.written_by,
         )
 
     def position(self) -> PartitionPosition:
         """Return the position for the slot's report."""
+        written_by = self.written_by
         return PartitionPosition(
             self.assigned.topic_id,
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
             self.source_epoch,
-            self.claim.producer.id if self.claim else -1,
-            self.claim.producer.epoch if self.claim else -1,
+            written_by.id if written_by else -1,
+            written_by.epoch if written_by else -1,
+            self.target_epoch,
         )
 
     def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:

@@ -79,6 +79,7 @@ class Reporter:
         self._untold: list[PartitionStatus] = []
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._synced: dict[PartitionCopy, RunStart] = {}
+        self._is_written = False
         self._metrics_at = now_s()
         self._metrics_ms = now_ms()
 
@@ -95,6 +96,11 @@ class Reporter:
     def goes_on_after_loss(self) -> bool:
         """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the last report is acknowledged, with everything that it rests on."""
+        return self._is_written
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
@@ -150,6 +156,7 @@ class Reporter:
             # is unknown is written again first.
             self._unwritten, self._replaced = blocks, replaced
             self._untold, self._untold_notes = statuses, notes
+            self._is_written = False
             try:
                 self._write_blocks(blocks)
                 self._unwritten = []
@@ -157,6 +164,7 @@ class Reporter:
                 self._replaced = []
                 self._write(notes, report, statuses, syncs, metrics)
                 self._untold, self._untold_notes = [], {}
+                self._is_written = True
             except SrmError as error:
                 logger.warning("slot %s: report is late: %s", self._slot, error)
 

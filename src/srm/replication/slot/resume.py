@@ -21,7 +21,7 @@ except for records at the very end, and those are missing on the target again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,11 +30,17 @@ from srm.domain.offset_map import Run, coalesce
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
-from srm.replication.slot.claim import Claim
+from srm.replication.ports import ProducerId
+from srm.replication.slot.claim import LAST_EPOCH, Claim
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
-from srm.replication.slot.walk import Comparison, SourceWalk
+from srm.replication.slot.meeting import OurBatches, begin_where_logs_meet
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
+_TELL_EVERY_S: Final = 1.0
+_MOST_RUNS: Final = 1 << 16
+"""Runs after which they are handed out before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,11 @@ class Start:
     of a topic that had the name before. Without a position (``has_position``) both logs are walked
     from their starts. ``damaged`` are map blocks to write again; ``last_block`` is the one behind
     which the map goes on. After the source was ``truncated`` at ``source_next``, records of ours
-    that it does not hold say nothing about those that have taken their offsets.
+    that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
+    the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
+    the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
+    ``has_former`` says that records of a topic are known to have been copied that had the name
+    before.
     """
 
     source_next: int
@@ -60,6 +70,9 @@ class Start:
     damaged: tuple[BlockKey, ...] = ()
     last_block: BlockKey | None = None
     truncated: bool = False
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
+    has_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,9 @@ class Resumed:
     """The proven position, the runs found on the way, and what is strange about the logs.
 
     ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
-    none, or where less than a batch was found behind it.
+    none, or where less than a batch was found behind it. ``target_epoch`` is that of the marker.
+    The producer id ``has_rotated`` where the claim's is another one because the epochs of the old
+    one are used up: the marker does not shut out who still holds the last one.
     """
 
     source_next: int
@@ -75,32 +90,80 @@ class Resumed:
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
     source_epoch: int = -1
+    target_epoch: int = -1
+    has_rotated: bool = False
 
 
-async def _until_marker(reader: LogReader, offset: int, claim: Claim) -> AsyncIterator[BatchHeader]:
-    """Yield the target's batches up to, and as the last one, the marker of the claim."""
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """How far a walk is: at target offset ``at`` of ``end``.
+
+    ``settled`` is the proven place before it, if there is one at the moment, with the runs found
+    since the last one; ``target_epoch`` is the leader epoch of the target's batch before it.
+    """
+
+    at: int
+    end: int
+    settled: Settled | None
+    target_epoch: int
+
+    @property
+    def text(self) -> str:
+        """What the status says meanwhile."""
+        return f"walking the logs: target offset {self.at} of {self.end}"
+
+
+async def _until_marker(
+    reader: LogReader, offset: int, claim: Claim | None, walk: SourceWalk
+) -> AsyncIterator[tuple[BatchHeader, int]]:
+    """Yield the target's batches up to, and as the last one, the marker of the claim.
+
+    Without a claim up to the end that the log has now. With each comes the log's end.
+    """
+    log_end = offset
+    if claim is None:
+        _, log_end = await reader.wire.log_range(reader.partition)
+        if log_end <= offset:
+            return
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
             fetched, owner = await reader.fetch(offset)
         except OutOfRangeError as error:
             if error.log_start <= offset:
-                raise
+                # It was cut off after it had been compared with the position: compare again.
+                raise UnavailableError(f"{error}: asked again") from error
             offset = error.log_start
+            walk.begin_target_at(offset)
             continue
         for batch in batches(fetched.records):
             if batch.last_offset < offset:
                 continue
-            yield batch
-            if _is_marker(batch, claim):
-                return
+            yield batch, fetched.high_watermark
             offset = batch.last_offset + 1
+            if offset >= log_end if claim is None else _is_marker(batch, claim):
+                return
             deadline = now_s() + _MARKER_DEADLINE_S
         del owner
     raise UnavailableError(
         f"{reader.partition}: the marker of our claim did not reach the log in "
         f"{_MARKER_DEADLINE_S:.0f} s"
     )
+
+
+def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
+    """Begin at the known position; without one, at the beginning of the target."""
+    known = (start.source_next, start.target_next) if start.has_position else (0, 0)
+    walk = SourceWalk(
+        source,
+        known,
+        comparison,
+        fresh=start.fresh,
+        truncated=start.truncated,
+    )
+    if start.target_next > known[1]:
+        walk.begin_target_at(start.target_next)
+    return walk
 
 
 def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
@@ -115,43 +178,90 @@ async def resume(
     source: LogReader,
     target: LogReader,
     start: Start,
-    claim: Claim,
+    claim: Claim | None,
     comparison: Comparison,
+    progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
     """Walk both logs from ``start`` to the marker of the claim.
 
+    Args:
+        source: reads the source.
+        target: reads the target, uncommitted records too.
+        start: what is known.
+        claim: ours, taken already; None to find out only whether the position can be decided.
+        comparison: how records are compared.
+        progress: is told each second how far a long walk is; the runs that it gets are proven, and
+            not told again in the end. They may be written down at once, with the position.
+
     Raises:
         IntegrityError: the position cannot be decided.
-        DataLossError: the target's log ends before the known position.
-        UnavailableError: a broker does not answer.
+        UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
-    walk = SourceWalk(
-        source, start.source_next, comparison, fresh=start.fresh, truncated=start.truncated
-    )
-    ours = start.producer_ids | {claim.producer.id}
-    claims: set[tuple[int, int]] = set()
-    strays: set[tuple[int, int]] = set()
-    runs: list[Run] = []
+    producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
+    known, met = start, ""
+    if start.fresh or not start.has_position:
+        start, met = await begin_where_logs_meet(source, target, start, producer_ids)
+    walk = _begin_walk(source, start, comparison)
+    ours = OurBatches(producer_ids)
     foreign: list[tuple[int, int]] = []
-    target_next = start.target_next
-    async for batch in _until_marker(target, start.target_next, claim):
-        target_next = batch.last_offset + 1
-        producer = batch.producer_id, batch.producer_epoch
-        if batch.is_control:
-            claims.add(producer)
-            strays.discard(producer)
-        elif batch.base_offset == 0:
-            strays.add(producer)
-        if batch.is_control or batch.record_count == 0:
-            continue
-        claimed = producer in claims and not batch.is_transactional
-        if producer not in strays and (claimed or batch.producer_id in ours):
-            runs.extend(await walk.match(batch, start.target_next))
+    found: list[Run] = []
+    target_next, target_epoch = start.target_next, -1
+    told_at = now_s()
+    async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
+        target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
+        if ours.is_copy(batch):
+            await walk.match(batch)
         else:
-            adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
-            first = foreign.pop()[0] if adjoins else batch.base_offset
-            foreign.append((first, target_next))
+            walk.pass_over(batch)
+            if batch.record_count and not batch.is_control:
+                adjoins = bool(foreign) and foreign[-1][1] == batch.base_offset
+                first = foreign.pop()[0] if adjoins else batch.base_offset
+                foreign.append((first, target_next))
+        if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
+            told_at = now_s()
+            settled = walk.settled()
+            if progress is not None:
+                progress(Walked(target_next, log_end, settled, target_epoch))
+            elif settled is not None:
+                found += settled.runs
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
+    place = await walk.decide()
+    found += place.runs.take()
+    told += [met] if met else []
+    if known.has_position and not known.fresh:
+        told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
-        walk.source_next, target_next, coalesce(runs), (*told, *walk.notes()), walk.source_epoch
+        place.source_next if start.has_position else max(place.source_next, start.source_next),
+        target_next,
+        coalesce(found),
+        (*told, *walk.notes(place)),
+        place.epoch if not place.copies else -1,
+        target_epoch,
+        claim is not None and _has_rotated(claim, known, ours),
     )
+
+
+def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:
+    """Whether the claim has another producer id because the last epoch of the old one was used."""
+    claims = set(ours.claims)
+    if known.written_by is not None:
+        claims.add((known.written_by.id, known.written_by.epoch))
+    return any(
+        producer_id != claim.producer.id and epoch >= LAST_EPOCH for producer_id, epoch in claims
+    )
+
+
+async def _gone_unmapped(
+    target: LogReader, start: Start, source_next: int, *, found: bool
+) -> list[str]:
+    """Tell what retention has taken from the target before the map could tell of it."""
+    log_start, _ = await target.wire.log_range(target.partition)
+    if log_start <= start.target_next:
+        return []
+    gone = (
+        f"target offsets {start.target_next} to {log_start} were deleted there before they were "
+        "in the map"
+    )
+    if found:
+        return [f"{gone}: what stood there, from source offset {start.source_next} on, is a hole"]
+    return [f"{gone}: what they held of source offsets from {source_next} on is copied again"]

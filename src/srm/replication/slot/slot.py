@@ -21,6 +21,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Wire
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
@@ -34,6 +35,7 @@ _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.5
 _FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
 _LOAD_RETRY_S: Final = 1.0
+_CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,16 @@ class StartReader(Protocol):
         """
         ...
 
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map at what the target's log still holds, and return where to copy again from.
+
+        Without a position where nothing of the map is left.
+
+        Raises:
+            SrmError: the state cannot be read or written now, or contradicts itself.
+        """
+        ...
+
     def predecessor(self, slot: str) -> Predecessor:
         """Return what a slot of that name reported last, and has ever noted."""
         ...
@@ -100,7 +112,7 @@ class Slot:
         starts: StartReader,
         reporter: Reporter,
         now_ms: Clock,
-        claim_lifetime_s: float,
+        claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
     ) -> None:
@@ -115,6 +127,9 @@ class Slot:
         self._generation = -1
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
+        self._reports_begun = 0
+        self._reports_written = 0
+        self._written = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="srm-slot")
         self._failure: BaseException | None = None
@@ -124,11 +139,12 @@ class Slot:
             target,
             reporter,
             now_ms,
-            claim_lifetime_s,
+            claim_lifetime,
             quota,
             clusters,
             assignment_is_fresh=self._assignment_is_fresh,
             load_again=lambda assigned: self._load([assigned]),
+            cut_map=self._cut_map,
             spawn=self._spawn,
         )
 
@@ -147,6 +163,7 @@ class Slot:
         self._reporter.remember(before.notes)
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
+        self._spawn(self._partitions.watch_targets())
         try:
             while self._failure is None:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
@@ -208,6 +225,22 @@ class Slot:
             if assigned in self._wanted:
                 self._partitions.begin(assigned, starts.get(assigned))
 
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map of a partition, once all that is known of it here is written down.
+
+        Raises:
+            SrmError: the state cannot be read or written.
+        """
+        known = self._reports_begun
+        try:
+            async with asyncio.timeout(_CUT_S):
+                while self._reports_written <= known:
+                    await self._written.wait()
+        except TimeoutError as error:
+            raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
+
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
         while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
@@ -221,7 +254,12 @@ class Slot:
             leaving, self._leaving = self._leaving, []
             copies = list(self._partitions.copies.values())
             write = self._reporter.prepare(self._generation, copies, leaving, self._kept.values())
+            self._reports_begun += 1
             await loop.run_in_executor(self._threads, write)
+            if self._reporter.is_written:
+                self._reports_written = self._reports_begun
+                self._written.set()
+                self._written.clear()
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -14,6 +14,7 @@ from srm.domain.replication_records import (
     SlotReport,
 )
 from srm.domain.reported_positions import newest_position, positions_by_copy
+from srm.replication.ports import ProducerId
 from srm.replication.slot.resume import Start
 
 
@@ -85,6 +86,7 @@ def _start(
         target_next, source_next, epoch = max(places)
         # Until a record of this topic id is known to be copied, those of a former one may follow.
         fresh = not current
+        told = newest if newest and newest.position.target_next == target_next else None
         return Start(
             source_next,
             target_next,
@@ -94,9 +96,12 @@ def _start(
             fresh,
             damaged=damaged,
             last_block=last.block_key if last else None,
+            target_epoch=told.target_leader_epoch if told else -1,
+            written_by=_claim(told),
+            has_former=behind is not None,
         )
     if behind is not None:
-        return Start(0, behind, producer_ids, fresh=True, damaged=damaged)
+        return Start(0, behind, producer_ids, fresh=True, damaged=damaged, has_former=True)
     if producer_ids or damaged:
         return Start(0, 0, producer_ids, fresh=True, has_position=False, damaged=damaged)
     return None
@@ -136,6 +141,13 @@ def _end(blocks: Sequence[MapBlock], newest: PartitionPosition | None) -> int:
     position = newest.position if newest else None
     runs = OffsetMap.of(last.runs, position, open_end=last.open_end).runs
     return max((run.target_end for run in runs), default=0)
+
+
+def _claim(told: PartitionPosition | None) -> ProducerId | None:
+    """Return the claim under which the batch before a position was written, if it is known."""
+    if told is None or told.producer_id < 0:
+        return None
+    return ProducerId(told.producer_id, told.producer_epoch)
 
 
 def _epoch(run: Run, last: MapBlock) -> int:

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from srm.errors import FencedError, SrmError
+from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.ports import Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
+
+_CERTAIN_AFTER: Final = 6
+"""Answers in a row that a topic does not exist, over some 3 s, after which it is taken for gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +22,16 @@ class Stop:
     """Rest with a reason: for a moment if trying again may help, else for longer.
 
     ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
-    ``target``) whose leaders have to be asked for again.
+    ``target``) whose leaders have to be asked for again. ``retry_s`` is how long, where that is
+    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim.
     """
 
     reason: str
     retriable: bool = True
     blocked: tuple[int, int] | None = None
     stale_leader: str = ""
+    retry_s: float | None = None
+    is_undecidable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,13 @@ class Fenced:
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """The source may not hold any more what was copied: ask it once nothing is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnknown:
+    """The broker does not know the source topic by its id: ask the cluster which id it has."""
+
+    error: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +81,18 @@ class Fine:
     """The source holds what was copied: fetch again from where the copy stands."""
 
 
-Verdict = Stop | Fenced | Doubt | BlameRecord | Walk | Lost | Fine
+Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
     """Claiming, resuming or finding the leaders failed."""
     if isinstance(error, FencedError):
         return Fenced(str(error))
-    return Stop(str(error), retriable=error.retriable)
+    return Stop(
+        str(error),
+        retriable=error.retriable,
+        is_undecidable=isinstance(error, IntegrityError),
+    )
 
 
 def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdict:
@@ -106,17 +124,33 @@ def judge_fetch(copy: PartitionCopy, error: int, text: str, source: str) -> Verd
     if error == codes.OFFSET_OUT_OF_RANGE:
         return Doubt()
     if error in codes.TOPIC_GONE:
-        return Stop(
-            f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-            f"deleted or created again{_records_gone_with(copy)}; the driver assigns it again if "
-            "it exists",
-            retriable=False,
-        )
+        return TopicUnknown(error)
     if error == codes.TOPIC_RIGHT_MISSING:
         return Stop(codes.missing_right("Read", copy.source.topic, source), retriable=False)
     if error == codes.UNREADABLE or error in codes.REFUSED:
         return Stop(text or codes.REFUSED[error], retriable=False)
     return Stop(text or f"fetch error {error}", stale_leader="source")
+
+
+async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
+    """Ask whether a source topic is gone that a broker does not know.
+
+    A broker that has just become the leader may not know it yet, nor one that is asked for it.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    topic_id = await source.topic_id(copy.source.topic)
+    if topic_id == copy.source_id:
+        text = f"{copy.source}: the broker does not know the topic yet (error {error})"
+        return Stop(text, stale_leader="source")
+    return Stop(
+        f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
+        f"deleted or created again{_records_gone_with(copy)}; the driver assigns it again if "
+        "it exists",
+        retriable=topic_id is None and copy.failures < _CERTAIN_AFTER,
+        stale_leader="source",
+    )
 
 
 async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:

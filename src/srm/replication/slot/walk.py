@@ -1,281 +1,504 @@
 """Which source records stand in our batches on the target: the source's side of the resume walk.
 
-Batches are compared by their bytes, else by their records: the target may have recompressed them or
-given them its own time, and a rebuilt batch need not align with one of the source. Both logs are in
-the same order, so a copied record is the next one of the source, or a later one if what stands
-between was never copied (refused, filtered) or is gone from the target (compacted, deleted there).
-A copied record that the source does not hold is accepted with evidence only:
+Batches are compared by their bytes, else record by record: the target may have recompressed them or
+given them its own time, and a batch that was cut, merged or rebuilt need not align with one of the
+source. So it does not matter how a batch travelled.
 
-- the source has a later record of its key, or it is a tombstone: compaction removed it;
-- the source's log begins behind the position, and it stands before the first record found;
-- nothing is known of this topic id yet, and it stands before the first record found: a topic that
-  had the name before left it;
-- losses are accepted (``data.loss.policy=continue``): the source was truncated.
+Copies are in the source's order. Where a record of one side has no equal on the other, that needs
+evidence, beside the places for it that :mod:`srm.replication.slot.evidence` counts.
 
-All else is undecidable.
+A needed record of the source that is not on the target:
+
+- the target's log begins later, and its place was before that;
+- the target was compacted: its place is empty, and a later record of its key is there (or it is a
+  tombstone, which goes in the end);
+- the transform drops it, or it was refused and is noted as lost: then it is not needed at all.
+
+A copy whose record is not on the source:
+
+- the source was compacted: it holds a later record of the key, or the copy is a tombstone;
+- the source's log begins after the known position, and the copy stands before the first one found;
+- nothing is known of this topic id yet, and the copy stands before the first one found: a topic
+  that had the name before left it.
+
+A record that equals the next one of the source is taken for its copy, though compaction may have
+removed an earlier equal one: what the logs hold now is the same either way.
+
+All else is undecidable, and so is a walk that can end at two places. With losses accepted
+(``data.loss.policy=continue``) what has no explanation is told and passed, and of several places
+the first one is taken: nothing is lost by that, but records may be copied again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Sequence
+import struct
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.offset_map import Run
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import HEADER_SIZE, BatchHeader, batches
-from srm.replication.batches.rebuild import Header, Record, decode
-from srm.replication.batches.to_send import BatchToSend, batches_to_send
-from srm.replication.batches.transform import Transform
-from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader, next_sequence
+from srm.replication.batches.rebuild import Record
+from srm.replication.slot.evidence import (
+    MOST_OWED,
+    MOST_PLACES,
+    MOST_RUNS,
+    Content,
+    EarlyCopies,
+    Place,
+    Span,
+    distinct,
+)
+from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.opening import Turns, records_of
+from srm.replication.slot.source_ahead import Comparison, SourceAhead
 
-_LOOK_AHEAD_BYTES: Final = 64 << 20
-_RECORD_BYTES: Final = 200
-"""What a decoded record takes beside its key and value."""
 _TIMESTAMPS: Final = slice(27, 43)
-_FORGET_RECORDS: Final = 4096
+_SEQUENCE: Final = struct.Struct(">i")
+_SEQUENCE_AT: Final = 53
+_MOST_UNEXPLAINED: Final = 1024
+_MOST_EQUAL: Final = 4096
+_CLEARLY_BEGUN: Final = 512
+"""Copies after which it is no longer asked whether a former topic left all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """How records are compared, and what is accepted.
+class Settled:
+    """A proven place on the way, and the runs before it that were not handed out yet.
 
-    ``added_headers`` are names of headers that srm adds: they are not compared, nor is it told when
-    a record is missing that the ``transform`` drops. ``accepts_loss`` is data.loss.policy=continue.
+    ``source_epoch`` is the leader epoch of the source before it, -1 if not known.
     """
 
-    added_headers: Collection[str] = ()
-    accepts_loss: bool = False
-    transform: Transform | None = None
-
-    def same(self, source: Record, target: Record, *, with_time: bool) -> bool:
-        """Whether the target's record is a copy of the source's."""
-        return (
-            (source.timestamp == target.timestamp or not with_time)
-            and source.key == target.key
-            and source.value == target.value
-            and (
-                source.headers == target.headers
-                or self._own(source.headers) == self._own(target.headers)
-            )
-        )
-
-    def _own(self, headers: Sequence[Header]) -> list[Header]:
-        return [header for header in headers if header[0] not in self.added_headers]
+    runs: tuple[Run, ...]
+    source_next: int
+    target_next: int
+    source_epoch: int
 
 
 class SourceWalk:
-    """Walks the source beside batches of ours on the target."""
+    """Walks the source beside the target; told of every batch there, in order."""
 
     def __init__(
         self,
         reader: LogReader,
-        start: int,
+        start: tuple[int, int],
         comparison: Comparison,
         *,
         fresh: bool = False,
         truncated: bool = False,
     ) -> None:
-        self._reader = reader
-        self._start = start
-        self._comparison = comparison
-        self._fresh = fresh
-        self._truncated = truncated
-        self._former: list[int] = []
-        self._next: int | None = None
-        self._epoch = -1
-        self._outgoing: deque[BatchToSend] = deque()
-        self._records: list[tuple[int, Record]] = []
-        self._at = 0
-        # Records by content, their places counted from the first one ever decoded: most records of
-        # a former topic, or of a compacted source, are looked for in vain.
-        self._places: dict[tuple[bytes | None, bytes | None], deque[int]] = {}
-        self._last_of_key: dict[bytes | None, int] = {}
-        self._forgotten = 0
-        self._bytes_ahead = 0
-        self._fetch_offset = start
-        self._ended = False
-        self._trimmed = False
-        self._removed: list[int] = []
-        self._passed = 0
-        self._first_found: int | None = None
-        self._skipped: dict[bytes | None, list[int]] = {}
-
-    @property
-    def source_next(self) -> int:
-        """Source offset after the last copied record."""
-        if self._next is not None:
-            return self._next
-        # Each copied record took an offset of the source, so at least so many are passed.
-        return self._start + self._passed
-
-    @property
-    def source_epoch(self) -> int:
-        """Leader epoch of the source before :attr:`source_next`, -1 if not known."""
-        return self._epoch
-
-    async def match(self, batch: BatchHeader, wanted_offset: int) -> list[Run]:
-        """Advance over the source records that a target batch holds, and say where they stand.
+        """Begin at a proven place: source and target offset.
 
         Args:
-            batch: of ours, in target order.
-            wanted_offset: target offset at which the walk begins.
+            reader: of the source.
+            start: (0, 0) is always one, if the logs were never used for another copy.
+            comparison: how records are compared.
+            fresh: nothing is known of this topic id; see the module.
+            truncated: the source was cut at its offset, and has given offsets to others since.
+        """
+        source_start, self._target_next = start
+        self._reader = reader
+        self._comparison = comparison
+        self._lenient = comparison.may_lack_some
+        self._fresh = fresh
+        self._truncated = truncated
+        self._turns = Turns()
+        self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
+        self._places = [Place(0, source_start)]
+        self._early = EarlyCopies()
+        self._claim = (-1, -1)
+        self._sequence = 0
+        self._begins_suppressed = False
+        self._unexplained = Span()
+
+    # ----- the target's log
+
+    def begin_target_at(self, offset: int) -> None:
+        """Note that the target's log holds nothing before an offset any more."""
+        for place in self._places:
+            place.free += offset - self._target_next
+        self._target_next = offset
+
+    def pass_over(self, batch: BatchHeader) -> None:
+        """Note a batch that is no copy of ours."""
+        self._pass_holes(batch.base_offset)
+        self._target_next = max(self._target_next, batch.last_offset + 1)
+
+    async def match(self, batch: BatchHeader) -> None:
+        """Note a batch of ours.
 
         Raises:
-            IntegrityError: the batch holds something that the source never held.
+            IntegrityError: it holds something that the source cannot have held there.
         """
-        with_time = not batch.has_log_append_time
-        aligned = self._at == len(self._records) and batch.base_offset >= wanted_offset
-        if aligned and (self._outgoing or await self._fetch()):
-            outgoing = self._outgoing[0]
-            if _same_bytes(outgoing.view, batch.view, with_time=with_time):
-                self._outgoing.popleft()
-                runs = self._found(outgoing.stretches[0][0])
-                self._next, self._epoch = outgoing.source_next, outgoing.leader_epoch
-                return [*runs, *outgoing.runs(batch.base_offset)]
-        runs = []
-        for copied in decode(batch, wanted_offset):
-            offset = await self._find(copied, with_time=with_time)
-            if offset is None:
-                self._accept_removed(copied)
-                continue
-            runs += self._found(offset)
-            runs.append(Run(offset, copied.offset, 1))
-            self._skipped.pop(copied.key, None)
-            self._next, self._epoch = offset + 1, -1
-        return runs
+        self._pass_holes(batch.base_offset, batch)
+        if not await self._match_whole(batch):
+            with_time = not batch.has_log_append_time
+            async for piece in records_of(batch, self._turns, self._target_next):
+                await self._match_piece(piece, with_time=with_time)
+            # What compaction took from the end of a batch was copied, too.
+            self._pass_copied_holes(batch.last_offset + 1)
+        await self._turns.give_way()
 
-    def notes(self) -> list[str]:
+    def _pass_holes(self, offset: int, batch: BatchHeader | None = None) -> None:
+        """Pass empty offsets: copies, or markers, that compaction removed.
+
+        Sequence numbers tell how many of them were copies, if one claim wrote on both sides.
+        """
+        empty = offset - self._target_next
+        copied, most = 0, empty
+        if batch is not None:
+            (sequence,) = _SEQUENCE.unpack_from(batch.view, _SEQUENCE_AT)
+            claim = batch.producer_id, batch.producer_epoch
+            between = (sequence - self._sequence) % MAX_SEQUENCE
+            if claim == self._claim and between <= empty:
+                copied = most = between
+            self._claim = claim
+            self._sequence = next_sequence(sequence, batch.last_offset_delta + 1)
+        if empty > 0:
+            for place in self._places:
+                place.holes += most
+                place.copies += copied
+            self._target_next = offset
+
+    def _pass_copied_holes(self, offset: int) -> None:
+        empty = offset - self._target_next
+        if empty > 0:
+            for place in self._places:
+                place.holes += empty
+                place.copies += empty
+            self._target_next = offset
+
+    # ----- matching
+
+    async def _match_whole(self, batch: BatchHeader) -> bool:
+        """Match a batch by its bytes with the next one of the source."""
+        [place, *others] = self._places
+        ahead = self._ahead
+        if others or place.credit or place.at != ahead.opened or not batch.is_dense:
+            return False
+        theirs = await ahead.next_batch()
+        if theirs is None or not (place.begun or self._begins_here):
+            return False
+        with_time = not batch.has_log_append_time
+        if (
+            batch.base_offset != self._target_next
+            or theirs.is_run
+            or not theirs.is_dense
+            or (with_time and theirs.has_log_append_time)
+            or not place.allows(theirs.base_offset, 0)
+            or not _same_bytes(theirs.view, batch.view, with_time=with_time)
+        ):
+            return False
+        ahead.pass_batch()
+        place.find(
+            place.at, theirs.base_offset, batch.base_offset, batch.record_count, theirs.leader_epoch
+        )
+        place.at = ahead.opened
+        self._target_next = batch.last_offset + 1
+        return True
+
+    @property
+    def _begins_here(self) -> bool:
+        """Whether the next copy can only be the source's next record."""
+        return not (self._fresh or self._ahead.trimmed)
+
+    async def _match_piece(self, piece: Sequence[Record], *, with_time: bool) -> None:
+        comparison = self._comparison
+        contents = array("q", [comparison.content(record) for record in piece])
+        times = array("q", [record.timestamp for record in piece]) if with_time else None
+        done = 0
+        while done < len(piece):
+            count = await self._match_stretch(piece[done:], contents[done:], times and times[done:])
+            if not count:
+                record = piece[done]
+                self._pass_copied_holes(record.offset)
+                await self._step(
+                    Content(
+                        record.offset,
+                        contents[done],
+                        record.timestamp if with_time else None,
+                        hash(record.key),
+                        record.key is not None,
+                        record.value is None,
+                    )
+                )
+                self._target_next = record.offset + 1
+                count = 1
+            done += count
+            await self._ahead.forget(min(place.at for place in self._places))
+
+    async def _match_stretch(
+        self, piece: Sequence[Record], contents: array[int], times: array[int] | None
+    ) -> int:
+        """Match records in a row where there is but one place for them; return how many."""
+        [place, *others] = self._places
+        ahead, first = self._ahead, piece[0].offset
+        if (
+            others
+            or self._lenient
+            or not (place.begun or self._begins_here)
+            or first != self._target_next
+            or place.credit
+            or piece[-1].offset - first != len(piece) - 1
+            or not await self._opened(place.at)
+            or not place.allows(ahead.offset(place.at), 0)
+        ):
+            return 0
+        # Reading may have shown that the source's log begins later.
+        count = ahead.count_equal(place.at, contents, times) if self._may_match(place) else 0
+        target = first
+        for offset, length in ahead.stretches(place.at, count) if count else ():
+            place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
+            target += length
+        self._target_next = target
+        return count
+
+    def _may_match(self, place: Place) -> bool:
+        return place.begun or self._begins_here
+
+    async def _step(self, copied: Content) -> None:
+        """Advance every place over one copied record."""
+        following: list[Place] = []
+        begun = any(place.begun for place in self._places)
+        for place in self._places:
+            following += await self._after(place, copied, begun=begun)
+            if len(following) > MOST_PLACES:
+                following = self._too_many(following, copied)
+        if self._begins_suppressed and begun and not any(place.begun for place in following):
+            following = []
+        for place in following:
+            place.owed.discard(copied.key)
+        if any(not place.begun for place in following):
+            self._early.add(copied.offset, 1)
+        self._places = distinct(following) or [await self._unexplained_step(copied)]
+        if len(self._places) > 1:
+            self._prune(copied)
+
+    async def _after(self, place: Place, copied: Content, *, begun: bool) -> list[Place]:
+        """Return the places to which a copied record leads from one; it is used up by that.
+
+        ``begun``: at some place of now a copy was found before this one.
+        """
+        found = await self._proven(place, await self._candidates(place, copied), copied)
+        if self._fresh and not place.begun:
+            if found and begun:
+                # Of several beginnings the earliest counts; if it fails, nothing is decided.
+                self._begins_suppressed = True
+                found = []
+            after = [self._find(place.branch(), *each, copied) for each in found]
+            place.former.add(copied.offset)
+            return [*after, place]
+        if self._is_before_the_log(place) or (
+            not found and await self._is_compacted(place, copied)
+        ):
+            after = [self._find(place.branch(), *each, copied) for each in found]
+            place.lack(copied.offset, counts=not self._truncated)
+            return [*after, place]
+        places = [*(place.branch() for _ in found[1:]), place]
+        return [self._find(p, *each, copied) for p, each in zip(places, found, strict=False)]
+
+    async def _proven(
+        self, place: Place, candidates: list[int], copied: Content
+    ) -> list[tuple[int, set[int]]]:
+        """Return the candidates before which nothing was passed without proof, and what is owed."""
+        proven = []
+        for index in candidates:
+            owed: set[int] | None = set()
+            if index > place.at:
+                owed = self._ahead.owed_for(place.at, index, place.free)
+                await self._turns.give_way()
+            if owed is not None:
+                proven.append((index, owed))
+                if len(owed) + len(place.owed) > MOST_OWED:
+                    raise self._undecidable(copied.offset, "more was removed there than fits")
+        return proven
+
+    def _find(self, place: Place, index: int, owed: set[int], copied: Content) -> Place:
+        """Advance a place to after a candidate."""
+        offset = self._ahead.offset(index)
+        if not place.begun and place.gone == place.copies == offset - place.passed:
+            place.runs, place.removed = self._early.runs(place.passed, place.gone), Span()
+        place.owed |= owed
+        place.find(index, offset, copied.offset, 1, self._ahead.epoch(index))
+        return place
+
+    def _prune(self, copied: Content) -> None:
+        """Leave what has become clear, and stop where too much is not."""
+        if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
+            self._places = [place for place in self._places if place.begun]
+        if sum(len(place.runs) for place in self._places) > MOST_RUNS:
+            raise self._undecidable(copied.offset, "too much is unclear before it")
+
+    async def _opened(self, index: int) -> bool:
+        """Open the source up to a record; False where there is none."""
+        while index >= self._ahead.opened:
+            if not await self._ahead.open_more():
+                return False
+        return True
+
+    async def _open_to(self, offset: int) -> None:
+        """Open the source up to an offset."""
+        ahead = self._ahead
+        while not ahead.opened_end >= offset:
+            if not await ahead.open_more():
+                return
+
+    async def _candidates(self, place: Place, copied: Content) -> list[int]:
+        """Return the records of the source that a copied one can be."""
+        ahead, credit = self._ahead, place.credit
+        if not await self._opened(place.at):
+            return []
+        if not (credit or self._lenient):
+            at = place.at
+            equal = ahead.equals(at, copied.content, copied.time)
+            return [at] if equal and place.allows(ahead.offset(at), 0) else []
+        while (last := ahead.next_needed(place.at, credit)) == ahead.opened:
+            if not await ahead.open_more():
+                break
+        await ahead.index_contents()
+        same = ahead.same_content(place.at, last + 1, copied.content, _MOST_EQUAL)
+        found = [
+            index
+            for index in same
+            if ahead.equals(index, copied.content, copied.time)
+            and place.allows(ahead.offset(index), ahead.needed(place.at, index))
+        ]
+        if last == ahead.opened and not ahead.ended and (copied.time is None or not found):
+            raise self._undecidable(copied.offset, "more of the source is to be searched than fits")
+        if len(same) == _MOST_EQUAL:
+            raise self._undecidable(copied.offset, "the source holds too many equal records")
+        return [index for index in found if ahead.is_needed(index)] or found
+
+    def _is_before_the_log(self, place: Place) -> bool:
+        """Whether the next copy can be of a record before the beginning of the source's log."""
+        return self._ahead.trimmed and not place.begun and place.source_next < self._ahead.log_start
+
+    async def _is_compacted(self, place: Place, copied: Content) -> bool:
+        """Whether compaction can have removed the record of a copy, and there was room for it."""
+        if not copied.has_key:
+            return False
+        ahead = self._ahead
+        await ahead.index_keys()
+        while not copied.is_tombstone and ahead.last_of_key(copied.key) < place.at:
+            if not await ahead.open_more():
+                return False
+        if self._truncated:
+            return True
+        end = ahead.next_needed(place.at, place.credit)
+        room_until = ahead.offset(end) if end < ahead.opened else ahead.end
+        return room_until - place.passed - place.credit > place.gone
+
+    def _too_many(self, places: list[Place], copied: Content) -> list[Place]:
+        if not self._comparison.accepts_loss:
+            raise self._undecidable(copied.offset, "equal records leave too many ways to read it")
+        return sorted(places, key=lambda place: place.source_next)[: MOST_PLACES // 2]
+
+    async def _unexplained_step(self, copied: Content) -> Place:
+        """Advance without evidence, if losses are accepted."""
+        if not self._comparison.accepts_loss:
+            first = min(place.source_next for place in self._places)
+            raise self._undecidable(
+                copied.offset,
+                f"it holds a record of ours that does not follow on the source from offset {first}",
+            )
+        place = min(self._places, key=lambda place: place.source_next)
+        ahead = self._ahead
+        await ahead.index_contents()
+        while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened:
+            if not await ahead.open_more():
+                break
+        for index in ahead.same_content(place.at, last + 1, copied.content, _MOST_EQUAL):
+            offset = ahead.offset(index)
+            if offset >= place.source_next and ahead.equals(index, copied.content, copied.time):
+                for passed in range(place.at, index):
+                    if ahead.is_needed(passed):
+                        self._unexplained.add(ahead.offset(passed))
+                place.find(index, offset, copied.offset, 1, ahead.epoch(index))
+                return place
+        place.removed.add(copied.offset)
+        return place
+
+    # ----- the end
+
+    @property
+    def waiting_runs(self) -> int:
+        """Count the runs that were not handed out yet."""
+        return len(self._places[0].runs)
+
+    def settled(self) -> Settled | None:
+        """Hand out what is proven, whatever follows.
+
+        None while reading has branched, or where something is still to be shown.
+        """
+        [place, *others] = self._places
+        if others or not place.is_settled or not (place.begun or self._begins_here):
+            return None
+        return Settled(tuple(place.runs.take()), place.passed, self._target_next, place.epoch)
+
+    async def decide(self) -> Place:
+        """Return the one place at which the walk has ended.
+
+        Raises:
+            IntegrityError: there are several, or none.
+        """
+        for place in self._places:
+            if place.copies:
+                await self._open_to(place.source_next)
+        places = [place for place in self._places if self._is_possible(place)]
+        if self._fresh and any(place.begun for place in places):
+            places = [place for place in places if place.begun]
+        accepts_loss = self._comparison.accepts_loss
+        if not places and not accepts_loss:
+            [place, *_] = self._places
+            raise self._undecidable(
+                max(place.removed.last, 0), f"{len(place.owed)} records before it are missing"
+            )
+        ends = {self._boundary(place) for place in places}
+        if len(ends) > 1 and not accepts_loss:
+            first, *_, last = sorted(place.source_next for place in places)
+            raise self._undecidable(
+                self._target_next, f"equal records leave source offsets {first} to {last} for it"
+            )
+        return min(places or self._places, key=lambda p: (self._boundary(p), p.removed.count))
+
+    def _is_possible(self, place: Place) -> bool:
+        if place.owed or place.at > self._ahead.opened:
+            return False
+        before = self._ahead.needed_below(place.at, place.source_next)
+        return before <= place.credit
+
+    def _boundary(self, place: Place) -> int:
+        """Count the needed records of the source before a place."""
+        return place.at + self._ahead.needed_below(place.at, place.source_next)
+
+    def notes(self, place: Place) -> list[str]:
         """Say what is strange about the two logs."""
         notes = []
-        keyless = self._skipped.pop(None, [])
-        missing = sorted(keyless + [o for offsets in self._skipped.values() for o in offsets])
-        if missing:
+        missing, former, removed = self._unexplained, place.former, place.removed
+        if missing.count:
             notes.append(
-                f"{len(missing)} records at source offsets {missing[0]} to {missing[-1]} are not "
-                "on the target, which holds later ones: refused, filtered or deleted"
+                f"{missing.count} records at source offsets {missing.first} to {missing.last} are "
+                "not on the target, which holds later ones: refused, filtered or deleted"
             )
-        if self._former:
+        if former.count:
             notes.append(
-                f"{len(self._former)} records at target offsets {self._former[0]} to "
-                f"{self._former[-1]} are of a topic that had the name before, or gone from the "
-                "source: not in the map"
+                f"{former.count} records at target offsets {former.first} to {former.last} are of "
+                "a topic that had the name before, or gone from the source: not in the map"
             )
-        if self._removed:
+        if removed.count:
             notes.append(
-                f"{len(self._removed)} records at target offsets {self._removed[0]} to "
-                f"{self._removed[-1]} are gone from the source: not in the map"
+                f"{removed.count} records at target offsets {removed.first} to {removed.last} are "
+                "gone from the source: not in the map"
             )
         return notes
 
-    def _found(self, offset: int) -> list[Run]:
-        """Note the first record found; what stands before it may be clear now."""
-        if self._first_found is not None:
-            return []
-        self._first_found = offset
-        removed, dense = self._removed, len(self._removed) == offset - self._start
-        if not (self._trimmed and removed and dense):
-            return []
-        # As many as there were source offsets: then each of them was a record, and was copied.
-        self._removed = []
-        return [Run(self._start + index, target, 1) for index, target in enumerate(removed)]
-
-    async def _find(self, copied: Record, *, with_time: bool) -> int | None:
-        """Return the source offset of a copied record, and step behind it."""
-        content = copied.key, copied.value
-        tried = self._forgotten + self._at
-        while True:
-            for place in self._places.get(content, ()):
-                offset, record = self._records[place - self._forgotten]
-                if place >= tried and self._comparison.same(record, copied, with_time=with_time):
-                    self._step_to(place - self._forgotten)
-                    return offset
-            tried = self._forgotten + len(self._records)
-            if self._bytes_ahead >= _LOOK_AHEAD_BYTES or not await self._decode_more():
-                return None
-
-    def _step_to(self, index: int) -> None:
-        """Pass the records before one that was found, and that one."""
-        transform = self._comparison.transform
-        for passed, skipped in self._records[self._at : index]:
-            if transform is None or not transform.drops(skipped):
-                self._skipped.setdefault(skipped.key, []).append(passed)
-        self._bytes_ahead -= sum(_size(r) for _, r in self._records[self._at : index + 1])
-        self._at = index + 1
-        if self._at > _FORGET_RECORDS:
-            for _, record in self._records[: self._at]:
-                places = self._places[record.key, record.value]
-                places.popleft()
-                if not places:
-                    del self._places[record.key, record.value]
-            del self._records[: self._at]
-            self._forgotten += self._at
-            self._at = 0
-
-    def _accept_removed(self, copied: Record) -> None:
-        if self._fresh and self._first_found is None:
-            self._former.append(copied.offset)
-            return
-        compacted = copied.key is not None and (
-            copied.value is None
-            or self._last_of_key.get(copied.key, -1) >= self._forgotten + self._at
+    def _undecidable(self, offset: int, why: str) -> IntegrityError:
+        return IntegrityError(
+            f"{self._reader.partition}: position undecidable at target offset {offset}, {why}: "
+            "compare with 'srm verify'; data.loss.policy=continue copies on"
         )
-        before_the_first = self._trimmed and self._first_found is None
-        if not (compacted or before_the_first or self._comparison.accepts_loss):
-            raise IntegrityError(
-                f"{self._reader.partition}: target offset {copied.offset} holds a record of ours "
-                f"that the source does not hold from offset {self.source_next} on: position "
-                "undecidable, compare with 'srm verify'; data.loss.policy=continue copies on"
-            )
-        self._removed.append(copied.offset)
-        # What was compacted has passed an offset; what was truncated has given its own back.
-        if (compacted or before_the_first) and not self._truncated:
-            self._passed += 1
-
-    async def _decode_more(self) -> bool:
-        if not self._outgoing and not await self._fetch():
-            return False
-        outgoing = self._outgoing.popleft()
-        [header] = batches(outgoing.view)
-        for offset, record in zip(outgoing.offsets(), decode(header), strict=True):
-            place = self._forgotten + len(self._records)
-            self._records.append((offset, record))
-            self._places.setdefault((record.key, record.value), deque()).append(place)
-            self._last_of_key[record.key] = place
-            self._bytes_ahead += _size(record)
-        return True
-
-    async def _fetch(self) -> bool:
-        """Fetch until there is something to compare; False at the end of the source.
-
-        That end is behind all that was copied, so it is asked for once: it takes a long poll.
-        """
-        while not self._outgoing:
-            if self._ended:
-                return False
-            try:
-                fetched, owner = await self._reader.fetch(self._fetch_offset)
-            except OutOfRangeError as error:
-                if error.log_start <= self._fetch_offset:
-                    self._ended = True  # truncated
-                    continue
-                self._trimmed = True
-                self._fetch_offset = error.log_start
-                continue
-            before = self._fetch_offset
-            committed = self._reader.read_committed
-            for outgoing in batches_to_send(fetched, before, owner, read_committed=committed):
-                if isinstance(outgoing, BatchToSend):
-                    self._outgoing.append(outgoing)
-                self._fetch_offset = outgoing.source_next
-            end = fetched.last_stable_offset if committed else fetched.high_watermark
-            self._ended = self._fetch_offset == before and before >= end
-        return True
-
-
-def _size(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"") + _RECORD_BYTES
 
 
 def _same_bytes(ours: memoryview, theirs: memoryview, *, with_time: bool) -> bool:

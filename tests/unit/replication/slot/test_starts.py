@@ -7,6 +7,7 @@ from dataclasses import replace
 from srm.domain.map_records import BlockKey, MapBlock
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
+from srm.replication.ports import ProducerId
 from srm.replication.slot.resume import Start
 from srm.replication.slot.starts import starts
 
@@ -51,7 +52,8 @@ def test_a_partition_that_was_never_copied_is_left_out() -> None:
 def test_a_position_ahead_of_the_runs_is_the_start() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 40)])
 
-    assert found == {WANTED: Start(30, 40, frozenset({5}), last_block=key(1))}
+    start = Start(30, 40, frozenset({5}), last_block=key(1), written_by=ProducerId(5, 0))
+    assert found == {WANTED: start}
 
 
 def test_where_all_blocks_are_lost_both_logs_are_walked_from_their_starts() -> None:
@@ -117,7 +119,7 @@ def test_the_furthest_of_several_reports_counts() -> None:
 def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
 
-    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True)}
+    assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True, has_former=True)}
 
 
 def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
@@ -125,7 +127,7 @@ def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
 
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [former])
 
-    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True)}
+    assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True, has_former=True)}
 
 
 def test_what_is_known_of_a_former_remote_topic_says_nothing() -> None:
@@ -145,5 +147,12 @@ def test_a_report_of_the_former_remote_topic_does_not_hide_one_of_the_current() 
 def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(500, 501)])
 
-    start = Start(500, 501, frozenset({5}), Run(10, 11, 490), last_block=key(1))
+    start = Start(
+        500,
+        501,
+        frozenset({5}),
+        Run(10, 11, 490),
+        last_block=key(1),
+        written_by=ProducerId(5, 0),
+    )
     assert found == {WANTED: start}

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 import pytest
 
 from srm.domain.replication_records import AssignedPartition
 from srm.errors import FencedError, UnavailableError
 from srm.replication import codes
 from srm.replication.slot import verdicts
-from srm.replication.slot.partition import PartitionCopy
+from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.resume import Start
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
+
+
+class Source:
+    """A source that has a topic of some id, or none."""
+
+    def __init__(self, topic_id: bytes | None) -> None:
+        self._topic_id = topic_id
+
+    async def topic_id(self, topic: str) -> bytes | None:
+        assert topic == "T"
+        return self._topic_id
+
+
+def judged(copy: PartitionCopy, topic_id: bytes | None) -> verdicts.Stop:
+    error = min(codes.TOPIC_GONE)
+    assert verdicts.judge_fetch(copy, error, "", "P") == verdicts.TopicUnknown(error)
+    verdict = asyncio.run(verdicts.judge_topic(copy, cast("Any", Source(topic_id)), error))
+    assert isinstance(verdict, verdicts.Stop)
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -21,11 +43,30 @@ def test_a_topic_that_is_gone_says_which_records_went_with_it(source_end: int, t
     copy = PartitionCopy(ASSIGNED, Start(5, 6))
     copy.source_end = source_end
 
-    verdict = verdicts.judge_fetch(copy, min(codes.TOPIC_GONE), "", "P")
+    verdict = judged(copy, bytes(16))
 
-    assert isinstance(verdict, verdicts.Stop)
     assert told in verdict.reason
     assert not verdict.retriable
+
+
+def test_a_broker_that_has_not_heard_of_a_topic_yet_is_asked_again_soon() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(5, 6))
+
+    verdict = judged(copy, copy.source_id)
+
+    assert verdict.retriable
+    assert verdict.stale_leader == "source"
+    assert "does not know the topic yet" in verdict.reason
+
+
+def test_a_topic_that_nobody_knows_is_gone_only_after_some_answers() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(5, 6))
+    assert judged(copy, None).retriable
+
+    for _ in range(10):
+        copy.rest(Phase.STOPPED, "")
+
+    assert not judged(copy, None).retriable
 
 
 def test_an_error_of_the_network_is_tried_again_and_a_fence_is_waited_out() -> None:

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
 from srm.domain.topics import TopicPartition
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
+from srm.replication.batches.rebuild import decode
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.resume import Resumed, Start, resume
-from srm.replication.slot.walk import Comparison
+from srm.replication.slot.source_ahead import Comparison
 
 OURS, FOREIGN = 7, 8
 CLAIM = Claim(ProducerId(OURS, 3), float("inf"))
@@ -44,6 +45,16 @@ class Log:
         del partition
         return self.start, self.end
 
+    async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        del partition
+        found = [
+            record.offset
+            for raw in self._batches
+            for record in decode(next(batches(memoryview(raw))), self.start)
+            if record.timestamp >= time_ms
+        ]
+        return min(found, default=self.end)
+
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         del node, options
         self.fetches += 1
@@ -61,9 +72,11 @@ class Log:
         return Fetched(0, [part], None)
 
 
-def walked(source: Log, target: Log, start: Start, comparison: Comparison) -> Resumed:
+def walked(
+    source: Log, target: Log, start: Start, comparison: Comparison, claim: Claim | None = CLAIM
+) -> Resumed:
     readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(resume(*readers, start, CLAIM, comparison))
+    return asyncio.run(resume(*readers, start, claim, comparison))
 
 
 def log_of(
@@ -184,18 +197,45 @@ def test_a_target_that_retention_shortened_is_walked_from_where_it_begins() -> N
     assert pairs(found) == {t: s for t, s in where.items() if t >= 6}
 
 
-def test_records_left_out_are_a_hole_and_told() -> None:
+def test_what_retention_took_from_the_target_before_the_map_told_of_it_is_told() -> None:
+    source = [Record(1000 + i, 1000 + i, b"k", b"%d" % i) for i in range(600)]
+    target = Log([marker(1500, OURS, 3)], log_start=1500)
+    start = Start(1000, 1000, frozenset({OURS}))
+
+    found = walked(log_of(source, [50], 1600, -1, start=1000), target, start, Comparison())
+
+    [note] = found.notes
+    assert "target offsets 1000 to 1500 were deleted there before they were in the map" in note
+    assert note.endswith("source offsets from 1000 on is copied again")
+
+
+def test_a_target_that_is_cut_off_behind_our_back_is_compared_again() -> None:
+    target = Log([marker(50, OURS, 3)])
+
+    with pytest.raises(UnavailableError, match="asked again"):
+        walked(log_of([Record(0, 1, b"k", b"v")], [1], 1, -1), target, Start(0, 60), Comparison())
+
+
+def test_records_left_out_are_a_hole_if_they_are_noted_as_lost() -> None:
     source, target, _ = source_and_copy([1] * 10, {}, 10, shift=1)
     left = [
         Record(i, r.timestamp, r.key, r.value) for i, r in enumerate(target[:4] + target[6:], 1)
     ]
 
-    found = walked(
-        log_of(source, [10], 10, -1), log_of(left, [8], 9, OURS), Start(0, 0), Comparison()
-    )
+    logs = log_of(source, [10], 10, -1), log_of(left, [8], 9, OURS)
+
+    found = walked(*logs, Start(0, 0), Comparison(lost=((4, 6),)))
 
     assert found.source_next == 10
     assert pairs(found) == {1: 0, 2: 1, 3: 2, 4: 3, 5: 6, 6: 7, 7: 8, 8: 9}
+    assert not found.notes
+
+    with pytest.raises(IntegrityError, match="undecidable at target offset 5"):
+        walked(*logs, Start(0, 0), Comparison())
+
+    unnoted = walked(*logs, Start(0, 0), Comparison(accepts_loss=True))
+    assert (unnoted.source_next, unnoted.runs) == (10, found.runs)
+    assert unnoted.notes[0].startswith("2 records at source offsets 4 to 5 are not on the target")
 
 
 def test_a_record_of_ours_that_the_source_never_held_is_undecidable() -> None:
@@ -203,7 +243,7 @@ def test_a_record_of_ours_that_the_source_never_held_is_undecidable() -> None:
     wrong = [*target[:2], Record(3, 1, b"other", b"other")]
     logs = log_of(source, [3], 3, -1), log_of(wrong, [3], 4, OURS)
 
-    with pytest.raises(IntegrityError, match=r"target offset 3 .* undecidable"):
+    with pytest.raises(IntegrityError, match=r"undecidable at target offset 3"):
         walked(*logs, Start(0, 0), Comparison())
 
     found = walked(*logs, Start(0, 0), Comparison(accepts_loss=True))
@@ -326,11 +366,12 @@ def test_keys_that_come_again_behind_a_truncation_are_no_sign_of_compaction() ->
     source = [Record(offset, 5000 + offset, b"1", b"new") for offset in range(9)]
     accepts = Comparison(accepts_loss=True)
 
-    found = walked(log_of(source, [3], 9, -1), target, Start(0, 0, truncated=True), accepts)
-    assert (found.source_next, found.target_next) == (0, 6)
+    for start in (Start(0, 0, truncated=True), Start(0, 0)):
+        found = walked(log_of(source, [3], 9, -1), target, start, accepts)
+        assert (found.source_next, found.target_next) == (0, 6)
 
-    found = walked(log_of(source, [3], 9, -1), target, Start(0, 0), accepts)
-    assert found.source_next == 4
+    with pytest.raises(IntegrityError, match="undecidable"):
+        walked(log_of(source, [3], 9, -1), target, Start(0, 0), Comparison())
 
 
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:

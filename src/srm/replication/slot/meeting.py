@@ -1,0 +1,78 @@
+"""Where a walk without a map begins, and which batches of the target are copies of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from srm.replication.batches.batch import BatchHeader
+from srm.replication.slot.find_place import NoPlace, Place, find_place
+from srm.replication.slot.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from srm.replication.slot.resume import Start
+
+
+class OurBatches:
+    """Knows copies among the batches of the target, which it is shown in their order."""
+
+    def __init__(self, producer_ids: Collection[int]) -> None:
+        self._ids = producer_ids
+        self.claims: set[tuple[int, int]] = set()
+        """Producer id and epoch of the markers seen."""
+        self._strays: set[tuple[int, int]] = set()
+
+    def is_copy(self, batch: BatchHeader) -> bool:
+        """Whether the batch was written under a claim of ours."""
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            self.claims.add(producer)
+            self._strays.discard(producer)
+            return False
+        if batch.base_offset == 0:
+            self._strays.add(producer)
+        if producer in self._strays:
+            return False
+        claimed = producer in self.claims and not batch.is_transactional
+        return claimed or batch.producer_id in self._ids
+
+
+async def begin_where_logs_meet(
+    source: LogReader, target: LogReader, start: Start, producer_ids: Collection[int]
+) -> tuple[Start, str]:
+    """Begin where both logs hold the same, if one begins far after the other; also say so.
+
+    Records of the source are passed only if the target's log was trimmed, and those of the target
+    only if the source's was, or a topic had the name before: the others have to be proven.
+    Where it is not clear, no record is taken for one of a former topic unless there was one.
+    """
+    source_start, _ = await source.wire.log_range(source.partition)
+    target_start, _ = await target.wire.log_range(target.partition)
+    source_from = max(start.source_next, source_start)
+    target_from = max(start.target_next, target_start)
+    ours = OurBatches(producer_ids)
+    place = await find_place(source, target, source_from, target_from, ours.is_copy)
+    if place is NoPlace.UNCLEAR:
+        return replace(start, fresh=start.has_former), ""
+    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+        return start, ""
+    passes_source, passes_target = (
+        place.source_next > source_from,
+        place.target_next > target_from,
+    )
+    if passes_source and not target_start:
+        return replace(start, fresh=start.has_former), ""
+    if passes_target and not (source_start or start.has_former):
+        return start, ""
+    met = replace(
+        start,
+        source_next=place.source_next,
+        target_next=place.target_next,
+        fresh=False,
+        has_position=True,
+    )
+    return met, (
+        f"without a map: source offset {place.source_next} was found at target offset "
+        f"{place.target_next}; what stands before them in both logs is not in the map"
+    )

@@ -1,0 +1,73 @@
+"""Opening batches without holding up the event loop: in pieces, or unpacked in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from typing import Final
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from srm.errors import IntegrityError
+from srm.replication.batches.batch import BatchHeader
+from srm.replication.batches.rebuild import Record
+from srm.replication.clock import now_s
+
+_PIECE: Final = 512
+"""Records decoded at once: about a millisecond."""
+_TURN_S: Final = 0.01
+_UNPACKED_HERE: Final = 1 << 16
+"""Compressed bytes that are unpacked in the loop's own thread: at most a few milliseconds."""
+
+
+class Turns:
+    """Gives way to the other tasks of the event loop after at most some 10 ms of work."""
+
+    def __init__(self) -> None:
+        self._since = now_s()
+
+    async def give_way(self) -> None:
+        """Let others run if it is time; called after every piece of work."""
+        if now_s() - self._since >= _TURN_S:
+            await asyncio.sleep(0)
+            self._since = now_s()
+
+
+async def records_of(
+    batch: BatchHeader, turns: Turns, wanted_offset: int = 0
+) -> AsyncIterator[list[Record]]:
+    """Decode a batch, or a run of them, from ``wanted_offset`` on, piece by piece.
+
+    Raises:
+        IntegrityError: the records cannot be decoded.
+    """
+    stored = MemoryRecords(bytes(batch.view))
+    unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
+    try:
+        while (following := stored.next_batch()) is not None:
+            records = iter(following)
+            if unpacks:
+                loop = asyncio.get_running_loop()
+                piece = await loop.run_in_executor(None, _piece, records)
+            else:
+                piece = _piece(records)
+            while piece:
+                # The iterator of a batch must not be asked again once it has ended.
+                ended = len(piece) < _PIECE
+                if piece[0].offset < wanted_offset:
+                    piece = [record for record in piece if record.offset >= wanted_offset]
+                if piece:
+                    yield piece
+                await turns.give_way()
+                piece = [] if ended else _piece(records)
+    except IntegrityError:
+        raise
+    except Exception as error:
+        raise IntegrityError(
+            f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
+        ) from error
+
+
+def _piece(records: Iterator[Record]) -> list[Record]:
+    return list(islice(records, _PIECE))

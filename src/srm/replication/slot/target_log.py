@@ -1,0 +1,134 @@
+"""Does the target still hold what was copied? Asked before a claim writes anything.
+
+A target that lost the end of its log (an unclean election, a lost disk, a restored snapshot) is
+shorter than the known position says, and every marker of a claim makes it longer again: after as
+many claims as records were lost the position looks right. So the log is asked before::
+
+    what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
+    the target          ... |901..950| M | M |              it ends, or goes on in epoch 5, at 951
+                                     ^ held: the map is cut here, what follows is copied again
+
+- The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
+  that was cut off goes on under a later epoch at the cut.
+- A later epoch alone proves nothing: the same leader may have been elected again between two of our
+  batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
+  number; a batch that went astray into a log that was cut off has another one.
+- The batch before the position is of a claim of ours, not of a later one. Where it is gone
+  (retention, compaction) the epochs and the end decide alone.
+
+Where this cannot be told from a loss, it is taken for one: that costs a walk over what is there,
+which finds and maps it again, and nothing is copied twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from srm.errors import UnavailableError
+from srm.replication.batches.batch import BatchHeader, batches, next_sequence
+from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.resume import Start
+
+_STEPS_BACK: Final = 1000
+"""Batches of others that are passed one by one; below them nothing of the map is trusted."""
+_BATCH_BYTES: Final = 1
+"""A broker returns the first batch whole, however little is asked for."""
+_SEQUENCE: Final = struct.Struct(">i")
+_SEQUENCE_AT: Final = 53
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """What the target's log holds of the copy.
+
+    ``end`` is the known position, or the lower offset up to which the log is as we know it.
+    ``log_start`` and ``log_end`` are those of the log.
+    """
+
+    end: int
+    log_start: int
+    log_end: int
+
+
+async def held_log(target: LogReader, start: Start) -> HeldLog:
+    """Compare the target's log with the known position.
+
+    Raises:
+        UnavailableError: a broker does not answer, or the log changes at this moment.
+        AuthorizationError: the right to read the topic is missing.
+    """
+    log_start, log_end = await target.wire.log_range(target.partition)
+    if not start.has_position or start.target_next <= log_start:
+        return HeldLog(start.target_next, log_start, log_end)
+    try:
+        end = min(start.target_next, log_end)
+        end = min(end, await _held_by_epochs(target, start, log_start, log_end))
+        end = await _held_by_producers(target, start, log_start, end)
+    except OutOfRangeError as error:
+        raise UnavailableError(f"{error}: the log changes at the moment") from error
+    return HeldLog(end, log_start, log_end)
+
+
+async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_end: int) -> int:
+    """Return the first offset at which a later leader epoch holds something else than our copy."""
+    epoch = start.target_epoch
+    while epoch >= 0:
+        boundary = await target.wire.epoch_end(target.partition, epoch)
+        if boundary < 0 or boundary >= start.target_next:
+            break
+        if not log_start < boundary < log_end:
+            return max(log_start, boundary)
+        before = await _batch_at(target, boundary - 1)
+        after = await _batch_at(target, boundary)
+        if before is None or after is None or not _continues(before, after):
+            return boundary
+        if after.leader_epoch <= epoch:
+            return boundary
+        epoch = after.leader_epoch
+    return start.target_next
+
+
+async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
+    """Return the offset after the last batch that can stand there, at most ``end``."""
+    for _ in range(_STEPS_BACK):
+        if end <= log_start:
+            return end
+        batch = await _batch_at(target, end - 1)
+        if batch is None or _can_stand(batch, start):
+            return end
+        end = batch.base_offset
+    return log_start
+
+
+async def _batch_at(target: LogReader, offset: int) -> BatchHeader | None:
+    """Return the batch that holds an offset, None where compaction has removed it."""
+    fetched, _ = await target.fetch(offset, max_bytes=_BATCH_BYTES)
+    found = next(batches(fetched.records), None)
+    return found if found is not None and found.base_offset <= offset <= found.last_offset else None
+
+
+def _continues(before: BatchHeader, after: BatchHeader) -> bool:
+    """Whether a batch is the next one of the same claim; its marker comes before the first one."""
+    if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
+        return False
+    if after.is_control or after.base_offset != before.last_offset + 1:
+        return False
+    wanted = 0
+    if not before.is_control:
+        wanted = next_sequence(_sequence(before), before.last_offset_delta + 1)
+    return _sequence(after) == wanted
+
+
+def _can_stand(batch: BatchHeader, start: Start) -> bool:
+    """Whether a batch can stand before the position: not of a later claim, nor of a stranger."""
+    known = start.written_by
+    if known is not None and batch.producer_id == known.id:
+        return batch.producer_epoch <= known.epoch
+    return batch.is_control or not start.producer_ids or batch.producer_id in start.producer_ids
+
+
+def _sequence(batch: BatchHeader) -> int:
+    (sequence,) = _SEQUENCE.unpack_from(batch.view, _SEQUENCE_AT)
+    return int(sequence)

@@ -1,0 +1,95 @@
+"""A target that lost the end of its log gets it again, whoever notices, and it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from tests.conftest import BrokerFactory
+from tests.faults.campaign.truncation import cut
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
+
+from srm.domain.replication_records import AssignedPartition
+from srm.stack.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+RECORDS = 10
+
+
+def _send(lab: CopyLab, p: AssignedPartition, value: bytes) -> None:
+    producer = lab.producer(**{"linger.ms": 0})
+    producer.produce(p.topic, value, partition=p.partition)
+    assert producer.flush(60) == 0
+
+
+def _copy_one_by_one(lab: CopyLab, p: AssignedPartition) -> None:
+    """Make one batch of each record, so that the log can be cut between any two."""
+    for number in range(RECORDS):
+        _send(lab, p, b"record %d" % number)
+        lab.wait_until_copied([p])
+
+
+def _lose(target: KafkaBroker, p: AssignedPartition, records: int, *, state: bool) -> int:
+    """Cut the last records off the target's log, with what the broker knows of producers."""
+    batches = RECORDS + 1  # with the marker of the claim
+    end = cut(target, p.target_topic, 0, share=(batches - records) / batches)
+    assert end == batches - records
+    if not state:
+        for snapshot in (target.home / "data" / f"{p.target_topic}-0").glob("*.snapshot"):
+            snapshot.unlink()
+    target.start()
+    target.wait_ready()
+    return end
+
+
+def _told(lab: CopyLab, p: AssignedPartition, end: int) -> bool:
+    status = lab.status(p)
+    return status is not None and f"offsets {end} to {RECORDS + 1} are gone" in status.reason
+
+
+@pytest.mark.parametrize(("lost", "producer_state"), [(1, True), (2, True), (5, True), (2, False)])
+def test_a_target_that_lost_its_end_gets_it_again(
+    clusters: Mapping[str, KafkaBroker],
+    broker_factory: BrokerFactory,
+    lost: int,
+    producer_state: bool,
+) -> None:
+    target = broker_factory("B")
+    lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        _copy_one_by_one(lab, p)
+    end = _lose(target, p, lost, state=producer_state)
+
+    with lab.running():
+        eventually(
+            lambda: _told(lab, p, end), "the loss is told though nothing new is to be copied"
+        )
+        _send(lab, p, b"one more")
+        lab.wait_until_copied([p])
+
+    lab.assert_equal([p])
+    assert _told(lab, p, end)
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_the_slot_that_copied_notices_that_the_target_lost_its_end(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, more: bool
+) -> None:
+    """Soon where there is more to copy; within half a minute where there is not."""
+    target = broker_factory("B")
+    lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        _copy_one_by_one(lab, p)
+        end = _lose(target, p, 3, state=True)
+        if more:
+            _send(lab, p, b"one more")
+        eventually(lambda: _told(lab, p, end), "the loss is told")
+        lab.wait_until_copied([p])
+
+    lab.assert_equal([p])
