@@ -21,6 +21,7 @@ from tests.integration.copying import CopyLab
 from srm.domain.map_records import MapBlock, topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
 from srm.engine.ports import TopicSpec
+from srm.errors import IntegrityError
 from srm.kafka.slot_state import KafkaStartReader, KafkaStateLog, broker_configs
 from srm.replication import codes
 from srm.replication.slot import claim as claims
@@ -130,15 +131,20 @@ async def _a_refused_batch_with_another_one_behind_it(bench: Bench) -> list[int]
             await owner.fetch()
         errors = [produced.error for produced in await owner.send()]
         bench.lab.target.alter_topic_configs({remote: {"max.message.bytes": "100000"}})
+        return errors
+
+
+async def _an_heir_copies_the_rest(bench: Bench) -> None:
+    async with bench.connected():
         heir = bench.owner()
         await heir.claim()
         await heir.copy_all()
         heir.report()
-        return errors
 
 
 def test_a_batch_behind_a_refused_one_is_refused_too(bench: Bench) -> None:
     errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
+    asyncio.run(_an_heir_copies_the_rest(bench))
 
     assert errors == [10, 45], "MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert bench.damage() == []
@@ -152,6 +158,8 @@ def test_without_sequence_numbers_a_batch_overtakes_the_one_before_it(
     errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
 
     assert errors == [10, 0]
+    with pytest.raises(IntegrityError, match="undecidable"):
+        asyncio.run(_an_heir_copies_the_rest(bench))
     assert bench.damage()
 
 
