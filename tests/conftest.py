@@ -15,6 +15,7 @@ from types import FrameType
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from srm.domain.internal_topics import HEARTBEATS
 from srm.domain.mm2_records import Heartbeat
@@ -29,6 +30,11 @@ OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""
 
 BrokerFactory = Callable[..., KafkaBroker]
+
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("srm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("srm")
 
 
 def pytest_configure() -> None:

@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.contract.wire_places import Place
+from tests.contract.wire_sites import KafkaWireSite, WireSite
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
@@ -202,6 +204,26 @@ def site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
 def other_site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
     """Cluster B."""
     yield from _site(kind, "B", request)
+
+
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.kafka)])
+def wire_site(request: pytest.FixtureRequest) -> Iterator[WireSite]:
+    """Cluster P, as the data plane sees it."""
+    site = KafkaSite("P", request.getfixturevalue("clusters")["P"].bootstrap)
+    with site.cluster:
+        yield KafkaWireSite(site)
+
+
+@pytest.fixture
+def place(wire_site: WireSite) -> Place:
+    """Create a topic with one partition there."""
+    return Place(*wire_site.create_topic())
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    """Make a name that nobody has claimed yet."""
+    return f"x-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ async def connected(
     port = server.sockets[0].getsockname()[1]
     try:
         access = Access(security)
-        connection = await Connection.open("127.0.0.1", port, BufferPool(), 10.0, access)
+        connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
         try:
             yield connection
         finally:

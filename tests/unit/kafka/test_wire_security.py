@@ -20,7 +20,6 @@ from srm.kafka.wire.security import (
     UnsecuredTokens,
     read_security,
 )
-from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_probe import addresses
 from srm.kafka.wire.security_socket import _block
 from srm.kafka.wire.security_tls import tls_context, tls_failure
@@ -217,20 +216,6 @@ def test_secrets_are_not_shown() -> None:
     security = Security("P", tls, Sasl("PLAIN", "srm", "hidden", tokens))
 
     assert "hidden" not in repr(security)
-
-
-def test_the_same_settings_are_arguments_of_the_client_library() -> None:
-    properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", **NAME}
-
-    settings = Access(read_security("P", properties)).library_settings()
-
-    assert isinstance(settings.pop("ssl_context"), ssl.SSLContext)
-    assert settings == {
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-256",
-        "sasl_plain_username": "srm",
-        "sasl_plain_password": "secret",
-    }
 
 
 def test_bootstrap_servers_may_name_their_protocol() -> None:

@@ -1,16 +1,23 @@
-"""All brokers of one cluster, asked what librdkafka's admin client cannot ask.
+"""All brokers of one cluster: who they are, connections to them, and questions.
 
-The same connections as those that copy: TLS, logins and their renewal, and what keeps srm out in
-the same words. Every request here may be sent again.
+Here is what the data plane and the control plane share: TLS, logins and their renewal, deadlines,
+and what keeps srm out in the same words. Every request here may be sent again.
+
+Where none of the known brokers answers, the bootstrap servers are asked again, under the addresses
+that their names have by then (KIP-899): brokers may have been replaced meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import ApiVersionRequest_v0
+from aiokafka.protocol.api import Request
 from aiokafka.protocol.metadata import MetadataRequest_v5
 
 from srm.errors import SrmError, UnavailableError
@@ -22,13 +29,28 @@ from srm.kafka.wire.security_probe import addresses
 
 Address = tuple[str, int]
 
-_OPEN_TIMEOUT_S: Final = 5.0
+QUESTIONS: Final = "questions"
+"""Purpose of the connections that :meth:`Brokers.ask` uses."""
+_NEXT_BROKER_S: Final = 1.0
+"""So long is one broker waited for before another one is asked as well."""
+_REFUSAL_S: Final = 5.0
+_Versions = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A connection, with the versions of requests that its broker serves."""
+
+    connection: Connection
+    versions: _Versions
 
 
 class Brokers:
     """Connections to the brokers of one cluster, opened when needed; for one event loop.
 
-    ``coordinators`` is where callers keep the nodes that coordinate groups.
+    A broker has one connection for each purpose, because it takes the requests of a connection one
+    by one: what makes it wait holds up what was sent behind. ``coordinators`` is where callers
+    keep the nodes that coordinate groups.
 
     Args:
         alias: of the cluster, for messages.
@@ -40,19 +62,23 @@ class Brokers:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self.alias = alias
+        self.servers = addresses(properties)
+        self.access = Access(read_security(alias, properties))
         self.coordinators: dict[str, int] = {}
-        self._servers = addresses(properties)
-        self._access = Access(read_security(alias, properties))
         self._pool = BufferPool()
-        self._connections: dict[Address, Connection] = {}
-        self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        self._links: dict[tuple[Address, str], _Link] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Task[_Link]] = {}
+        self._refusals: dict[Address, tuple[float, SrmError]] = {}
+        self._asking: set[asyncio.Task[Any]] = set()
         self._nodes: dict[int, Address] = {}
+        self._cluster_id: str | None = None
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """The brokers of the last :meth:`look`."""
         return tuple(sorted(self._nodes))
+
+    # ----- questions
 
     async def look(self, topics: Collection[str] = ()) -> dict[str, Any]:
         """Ask for the brokers, and for topics with their leaders, which are not created by that.
@@ -62,22 +88,24 @@ class Brokers:
             AuthorizationError: they refuse srm's credentials.
             ConfigError: they are not what the security settings expect.
         """
-        failure: SrmError | None = None
         request = MetadataRequest_v5(sorted(topics), False)  # noqa: FBT003 - aiokafka's arguments
-        for address in (*self._nodes.values(), *self._servers):
-            try:
-                answer = await self._ask(address, request)
-            except SrmError as error:
-                if failure is None or failure.retriable:
-                    failure = error
-            else:
-                if answer.brokers:
-                    self._nodes = {node: (host, port) for node, host, port, _ in answer.brokers}
-                    found: dict[str, Any] = answer.to_object()
-                    return found
-        raise failure or UnavailableError(
-            f"cluster {self.alias}: its brokers know of no broker yet"
-        )
+        known = list(self._nodes.values())
+        random.shuffle(known)
+        # One that answered before is likely to do so again, and at once.
+        known.sort(key=lambda address: self._open_link(address, QUESTIONS) is None)
+
+        def unfit(address: Address, answer: Any) -> str:
+            if not answer.brokers:
+                return "it knows of no broker yet"
+            if address in known and self._cluster_id not in (None, answer.cluster_id):
+                return f"its address is one of another cluster by now, {answer.cluster_id}"
+            return ""
+
+        answer = await self._ask_one_of([*known, *self.servers], request, unfit)
+        self._nodes = {node: (host, port) for node, host, port, _ in answer.brokers}
+        self._cluster_id = answer.cluster_id
+        found: dict[str, Any] = answer.to_object()
+        return found
 
     async def ask(self, node: int, request: Any) -> dict[str, Any]:
         """Send a request to a broker; return its answer by field names.
@@ -89,18 +117,113 @@ class Brokers:
         fields: dict[str, Any] = answer.to_object()
         return fields
 
+    async def call(self, node: int, request: Request[Any], purpose: str = QUESTIONS) -> Any:
+        """Send a request in the newest version that both sides know; return aiokafka's answer.
+
+        Raises:
+            SrmError: as :meth:`ask`.
+        """
+        return await self._ask(self._address(node), request, purpose)
+
+    async def call_any(self, request: Request[Any]) -> Any:
+        """Do the same with whichever broker answers first."""
+        known = random.sample(list(self._nodes.values()), len(self._nodes))
+        return await self._ask_one_of(known, request, lambda _address, _answer: "")
+
     async def serves(self, node: int, request: Any) -> bool:
         """Whether a broker knows this version of a request."""
-        address = self._address(node)
-        await self._connection(address)
-        low, high = self._versions[address].get(request.API_KEY, (0, -1))
+        link = await self._link(self._address(node), QUESTIONS)
+        low, high = link.versions.get(request.API_KEY, (0, -1))
         return bool(low <= request.API_VERSION <= high)
+
+    async def _ask_one_of(
+        self,
+        addresses: Sequence[Address],
+        request: Any,
+        unfit: Callable[[Address, Any], str],
+    ) -> Any:
+        """Ask one broker after the other until one answers; do not wait for a silent one.
+
+        ``unfit`` says what is wrong with an answer, if anything is.
+        """
+        failure: SrmError | None = None
+        left = list(dict.fromkeys(addresses))
+        asked: dict[asyncio.Task[Any], Address] = {}
+        while left or asked:
+            if left:
+                address = left.pop(0)
+                asked[self._begin_asking(address, request)] = address
+            done, _ = await asyncio.wait(
+                asked,
+                timeout=_NEXT_BROKER_S if left else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                address = asked.pop(task)
+                error = task.exception()
+                if error is None:
+                    reason = unfit(address, task.result())
+                    if not reason:
+                        return task.result()
+                    error = UnavailableError(f"{self._where(address)}: {reason}")
+                if not isinstance(error, SrmError):
+                    raise error
+                if failure is None or failure.retriable:
+                    failure = error
+        raise failure or UnavailableError(f"cluster {self.alias} has no broker at the moment")
+
+    def _begin_asking(self, address: Address, request: Any) -> asyncio.Task[Any]:
+        """Ask in a task that ends by itself, by the connection's deadline at the latest."""
+        task = asyncio.get_running_loop().create_task(self._ask(address, request))
+        self._asking.add(task)
+        task.add_done_callback(self._asked)
+        return task
+
+    def _asked(self, task: asyncio.Task[Any]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled():
+            task.exception()  # another broker may have answered: that is no news for anybody
+
+    async def _ask(self, address: Address, request: Any, purpose: str = QUESTIONS) -> Any:
+        link = await self._link(address, purpose)
+        if isinstance(request, Request):
+            try:
+                request = request.prepare(dict(link.versions))
+            except (KafkaError, NotImplementedError) as error:
+                raise SrmError(f"{self._where(address)}: {error}") from error
+        try:
+            return await link.connection.ask(request)
+        except asyncio.CancelledError:
+            # Answers come in order: what is not waited for would be in the way of the next one.
+            link.connection.close("no answer in time")
+            raise
+
+    # ----- connections
+
+    async def connection(self, node: int, purpose: str) -> Connection:
+        """Return the open connection to a broker for a purpose; open it if need be.
+
+        Raises:
+            SrmError: as :meth:`look`.
+        """
+        return (await self._link(self._address(node), purpose)).connection
+
+    def open_connection(self, node: int, purpose: str) -> Connection | None:
+        """Return the connection if it is open."""
+        address = self._nodes.get(node)
+        link = None if address is None else self._open_link(address, purpose)
+        return None if link is None else link.connection
 
     def close(self) -> None:
         """Close every connection."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for task in (*self._opening.values(), *self._asking):
+            task.cancel()
+        for link in self._links.values():
+            link.connection.close()
+        self._links.clear()
+
+    def _where(self, address: Address) -> str:
+        return f"cluster {self.alias}, broker {address[0]}:{address[1]}"
 
     def _address(self, node: int) -> Address:
         address = self._nodes.get(node)
@@ -108,30 +231,57 @@ class Brokers:
             raise UnavailableError(f"cluster {self.alias} does not know node {node} at the moment")
         return address
 
-    async def _ask(self, address: Address, request: Any) -> Any:
-        connection = await self._connection(address)
-        try:
-            return await connection.ask(request)
-        except asyncio.CancelledError:
-            # Answers come in order: what is not waited for would be in the way of the next one.
-            connection.close("no answer in time")
-            raise
+    def _open_link(self, address: Address, purpose: str) -> _Link | None:
+        link = self._links.get((address, purpose))
+        return None if link is None or link.connection.closed else link
 
-    async def _connection(self, address: Address) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or connection.closed:
-                host, port = address
-                connection = await Connection.open(
-                    host, port, self._pool, _OPEN_TIMEOUT_S, self._access
-                )
-                try:
-                    known = await connection.ask(ApiVersionRequest_v0())
-                except BaseException:
-                    connection.close()
-                    raise
-                self._versions[address] = {
-                    key: (low, high) for key, low, high in known.api_versions
-                }
-                self._connections[address] = connection
-            return connection
+    async def _link(self, address: Address, purpose: str) -> _Link:
+        """Return an open connection; who comes while it is being opened waits for the same one."""
+        link = self._open_link(address, purpose)
+        if link is not None:
+            return link
+        key = address, purpose
+        opening = self._opening.get(key)
+        if opening is None:
+            self._raise_refusal(address)
+            opening = asyncio.get_running_loop().create_task(self._opened(address, purpose))
+            self._opening[key] = opening
+            opening.add_done_callback(lambda task: self._open_ended(key, task))
+        return await asyncio.shield(opening)
+
+    def _open_ended(self, key: tuple[Address, str], task: asyncio.Task[_Link]) -> None:
+        del self._opening[key]
+        if not task.cancelled():
+            task.exception()  # those who waited may be gone
+
+    async def _opened(self, address: Address, purpose: str) -> _Link:
+        try:
+            connection = await Connection.open(*address, self._pool, self.access)
+        except SrmError as error:
+            if not error.retriable:
+                until = asyncio.get_running_loop().time() + _REFUSAL_S
+                self._refusals[address] = until, error
+            raise
+        timeout_s = self.access.security.connect_timeout_s
+        try:
+            # Also where no version matters: a frozen broker accepts connections, but nothing else.
+            async with asyncio.timeout(timeout_s):
+                known = await connection.ask(ApiVersionRequest_v0())
+        except TimeoutError as error:
+            connection.close("no answer in time")
+            raise UnavailableError(
+                f"{self._where(address)}: no answer within {timeout_s:g} s"
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+        link = _Link(connection, {key: (low, high) for key, low, high in known.api_versions})
+        self._links = {k: one for k, one in self._links.items() if not one.connection.closed}
+        self._links[address, purpose] = link
+        return link
+
+    def _raise_refusal(self, address: Address) -> None:
+        """Do not ask again at once who has just refused: many partitions would do so together."""
+        until, error = self._refusals.get(address, (0.0, None))
+        if error is not None and asyncio.get_running_loop().time() < until:
+            raise error

@@ -1,28 +1,24 @@
-"""One cluster on the wire: Fetch and Produce on our own connections, all else through aiokafka.
+"""One cluster on the wire.
 
-Finding leaders and coordinators and asking for producer ids happens rarely, so it is left to
-aiokafka's client, whose versions are negotiated with the broker.
+Fetch and Produce are bytes of our own making. What is asked rarely (leaders, coordinators, offsets,
+producer ids) takes aiokafka's requests, in versions that are negotiated with the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
+from aiokafka.client import CoordinationType
+from aiokafka.errors import for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
-from aiokafka.structs import TopicPartition as LibraryTopicPartition
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from srm.domain.topics import TopicPartition
@@ -37,7 +33,8 @@ from srm.kafka.rights import (
     on_topic,
     on_transactional_id,
 )
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
+from srm.kafka.wire.brokers import QUESTIONS, Brokers
+from srm.kafka.wire.buffers import PooledBuffer
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
@@ -49,10 +46,9 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.kafka.wire.leader_epochs import EpochEndRequest
+from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
-from srm.kafka.wire.security import read_security
-from srm.kafka.wire.security_access import Access
-from srm.kafka.wire.security_probe import addresses, refusal
+from srm.kafka.wire.security_probe import refusal
 from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
 from srm.replication.ports import (
@@ -63,14 +59,11 @@ from srm.replication.ports import (
     ProducerId,
 )
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S: Final = 10.0
-_CLOSE_TIMEOUT_S: Final = 1.0
-_REQUEST_TIMEOUT_S: Final = 30.0
-_REFUSAL_S: Final = 5.0
+_ACKS_WITHIN: Final = 2 / 3
+"""Part of the request timeout after which a broker is to stop waiting for its followers: what lacks
+them is to be told apart from a broker that does not answer at all."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
@@ -87,16 +80,18 @@ class WireCluster:
     """Implements :class:`srm.replication.ports.Wire` for one event loop."""
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
+        """Connect to nothing yet.
+
+        Raises:
+            ConfigError: the properties contradict each other, or a file cannot be read.
+        """
         self._alias = alias
-        self._servers = addresses(properties)
-        self._security = read_security(alias, properties)
-        self._client: AIOKafkaClient | None = None
-        self._pool = BufferPool()
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
-        self._refusals: dict[int, tuple[float, SrmError]] = {}
+        self._brokers = Brokers(alias, properties)
+        self._leaders = Leaders(self._brokers.look)
+        timeout_s = self._brokers.access.security.request_timeout_s
+        self._acks_timeout_ms = int(timeout_s * 1000 * _ACKS_WITHIN)
         self._coordinators: dict[str, int] = {}
-        self._log_offsets = LogOffsets(self._send)
+        self._log_offsets = LogOffsets(self._call)
 
     @property
     def alias(self) -> str:
@@ -111,55 +106,29 @@ class WireCluster:
             AuthorizationError: they refuse srm's credentials.
             ConfigError: they are not what the security settings expect.
         """
-        self._access = Access(self._security)
-        client = AIOKafkaClient(
-            bootstrap_servers=[f"{host}:{port}" for host, port in self._servers],
-            client_id=self._security.client_id,
-            metadata_max_age_ms=60_000,
-            request_timeout_ms=int(_REQUEST_TIMEOUT_S * 1000),
-            **self._access.library_settings(),
-        )
         try:
-            await client.bootstrap()
-        except KafkaError as error:
-            logger.debug("cluster %s: %s", self._alias, error)
-        if not client.cluster.brokers():
-            await client.close()
-            raise await refusal(self._servers, self._access) or UnavailableError(
-                f"cluster {self._alias} did not answer; it does now"
-            )
-        self._client = client
+            await self._brokers.look()
+        except SrmError as error:
+            # Asked one by one, they tell more.
+            brokers = self._brokers
+            raise await refusal(brokers.servers, brokers.access) or error from error
 
     async def close(self) -> None:
         """Close every connection."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-        client, self._client = self._client, None
-        if client is not None:
-            # TLS waits for the broker to say goodbye too, half a minute if it hangs.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                    await client.close()
+        self._brokers.close()
 
     async def leader(self, partition: TopicPartition) -> int:
         """See the port."""
-        client = self._started()
-        wanted = LibraryTopicPartition(partition.topic, partition.partition)
-        node = client.cluster.leader_for_partition(wanted)
-        if node is None or node == -1:
-            await client.add_topic(partition.topic)
-            await client.force_metadata_update()
-            node = client.cluster.leader_for_partition(wanted)
-        if partition.topic in client.cluster.unauthorized_topics:
+        error, node = await self._leaders.find(partition)
+        if error == TOPIC:
             self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
-        if node is None or node == -1:
+        if node < 0:
             raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
-        return int(node)
+        return node
 
     def leaders_changed(self) -> None:
         """See the port."""
-        self._started().force_metadata_update()
+        self._leaders.outdate()
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
         """See the port."""
@@ -183,18 +152,18 @@ class WireCluster:
 
     async def connect(self, node: int) -> None:
         """See the port."""
-        await self._connection("produce", node)
+        await self._connection(node, "produce")
 
     def produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
     ) -> asyncio.Future[ProduceAnswer]:
         """See the port."""
-        connection = self._connections.get(("produce", node))
-        if connection is None or connection.closed:
+        connection = self._brokers.open_connection(node, "produce")
+        if connection is None:
             failed: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
             failed.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
             return failed
-        parts = produce_request(batches, int(_REQUEST_TIMEOUT_S * 1000))
+        parts = produce_request(batches, self._acks_timeout_ms)
         return connection.request(*PRODUCE, parts, _produced, flexible=False)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
@@ -208,8 +177,8 @@ class WireCluster:
         """See the port."""
 
         async def once() -> bytes | None:
-            node = self._started().get_random_node()
-            error, topic_id = topic_id_of(await self._send(node, TopicIdRequest(topic)))
+            answer = await self._brokers.call_any(TopicIdRequest(topic))
+            error, topic_id = topic_id_of(answer)
             if error == codes.UNKNOWN_TOPIC:
                 return None
             self._check(error, f"finding {topic}", on_topic("Describe", topic))
@@ -227,7 +196,7 @@ class WireCluster:
 
         async def once() -> int:
             node = await self.leader(partition)
-            response = await self._send(node, EpochEndRequest(partition, epoch))
+            response = await self._call(node, EpochEndRequest(partition, epoch))
             [(_, [(error, _, _, end)])] = response.topics
             if error in codes.LEADERSHIP:
                 self.leaders_changed()
@@ -285,60 +254,25 @@ class WireCluster:
         await self._persistently(add)
         await self._persistently(end)
 
-    def _started(self) -> AIOKafkaClient:
-        if self._client is None:
-            raise UnavailableError(f"cluster {self._alias} is not connected")
-        return self._client
+    async def _connection(self, node: int, purpose: str) -> Connection:
+        try:
+            return await self._brokers.connection(node, purpose)
+        except UnavailableError:
+            self.leaders_changed()
+            raise
 
-    async def _connection(self, purpose: str, node: int) -> Connection:
-        key = (purpose, node)
-        connection = self._connections.get(key)
-        if connection is not None and not connection.closed:
-            return connection
-        async with self._opening.setdefault(key, asyncio.Lock()):
-            connection = self._connections.get(key)
-            if connection is not None and not connection.closed:
-                return connection
-            broker = self._started().cluster.broker_metadata(node)
-            if broker is None:
-                self.leaders_changed()
-                raise UnavailableError(f"{self._alias} does not know node {node} at the moment")
-            self._raise_refusal(node)
-            try:
-                connection = await Connection.open(
-                    broker.host, broker.port, self._pool, _CONNECT_TIMEOUT_S, self._access
-                )
-            except UnavailableError:
-                self.leaders_changed()
-                raise
-            except SrmError as error:
-                self._refusals[node] = (time.monotonic() + _REFUSAL_S, error)
-                raise
-            self._connections[key] = connection
-            return connection
-
-    def _raise_refusal(self, node: int) -> None:
-        """Do not ask again at once who has just refused: many partitions would do so together."""
-        until, error = self._refusals.get(node, (0.0, None))
-        if error is not None and time.monotonic() < until:
-            raise error
+    async def _call(self, node: int, request: Any, purpose: str = QUESTIONS) -> Any:
+        try:
+            return await self._brokers.call(node, request, purpose)
+        except UnavailableError:
+            self.leaders_changed()
+            raise
 
     async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> PooledBuffer:
-        connection = await self._connection(purpose, node)
-        answer = connection.request(*FETCH, [body], as_it_is, flexible=True)
-        return await self._answer(connection, answer, _REQUEST_TIMEOUT_S + max_wait_ms / 1000)
-
-    async def _answer(
-        self, connection: Connection, future: asyncio.Future[PooledBuffer], timeout_s: float
-    ) -> PooledBuffer:
-        try:
-            # Not wait_for(): in Python 3.11 it forgets that it was cancelled when the answer comes
-            # at the same moment, and whoever waits for the task to end waits for ever.
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError as error:
-            connection.close("no answer in time")
-            raise UnavailableError(f"{self._alias}: no answer in {timeout_s:.0f} s") from error
+        connection = await self._connection(node, purpose)
+        return await connection.request(
+            *FETCH, [body], as_it_is, flexible=True, wait_s=max_wait_ms / 1000
+        )
 
     async def _offset(self, partition: TopicPartition, which: int) -> int:
         async def once() -> int:
@@ -355,7 +289,7 @@ class WireCluster:
         node = self._coordinators.get(transactional_id)
         if node is None:
             find = FindCoordinatorRequest(transactional_id, CoordinationType.TRANSACTION)
-            found = await self._send(self._started().get_random_node(), find)
+            found = await self._brokers.call_any(find)
             self._check(
                 found.error_code,
                 f"finding the coordinator of {transactional_id}",
@@ -363,7 +297,7 @@ class WireCluster:
             )
             node = self._coordinators[transactional_id] = found.coordinator_id
         try:
-            return await self._send(node, request, ConnectionGroup.COORDINATION)
+            return await self._call(node, request, "claims")
         except UnavailableError:
             self._coordinators.pop(transactional_id, None)
             raise
@@ -374,15 +308,6 @@ class WireCluster:
         if code in codes.COORDINATOR:
             self._coordinators.pop(transactional_id, None)
         self._check(code, doing, needs)
-
-    async def _send(self, node: int, request: Any, group: int = ConnectionGroup.DEFAULT) -> Any:
-        try:
-            return await self._started().send(node, request, group=group)
-        except NodeNotReadyError as error:  # aiokafka has logged the reason, at most
-            await self._connection("control", node)
-            raise UnavailableError(f"{self._alias} node {node} is not ready") from error
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise UnavailableError(f"{self._alias} node {node}: {error!r}") from error
 
     def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
         if code == codes.NONE:

@@ -43,7 +43,6 @@ _TLS_ALERT: Final = 0x1503
 """How a TLS alert begins: the answer of a TLS listener to a request that is not encrypted."""
 _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
-_LOG_IN_TIMEOUT_S: Final = 30.0
 _WAKE_BYTES: Final = 1 << 19
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
 
@@ -52,10 +51,14 @@ _Request = tuple["_Answer", int, int, Sequence[Part], bool]
 
 
 class _Answer(NamedTuple):
-    """An answer that is due, and what makes of its bytes what the future is to hold."""
+    """An answer that is due, and what makes of its bytes what the future is to hold.
+
+    The broker was asked to wait for ``wait_s`` seconds before it answers.
+    """
 
     future: asyncio.Future[Any]
     decode: Callable[[PooledBuffer], Any]
+    wait_s: float = 0.0
 
     def fail(self, reason: SrmError | None) -> None:
         if not self.future.done():
@@ -80,7 +83,10 @@ class Connection:
         self._pool = pool
         self._access = access
         self._client_id = access.security.client_id.encode()
+        self._timeout_s = access.security.request_timeout_s
         self._loop = asyncio.get_running_loop()
+        self._alive_at = 0.0
+        self._watch: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[int, _Answer]] = deque()
         self._outgoing: deque[memoryview] = deque()
         self._writing = False
@@ -101,9 +107,16 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, pool: BufferPool, timeout_s: float, access: Access
+        cls,
+        host: str,
+        port: int,
+        pool: BufferPool,
+        access: Access,
+        timeout_s: float | None = None,
     ) -> Connection:
         """Connect over TCP, with TLS and a login where the cluster's settings ask for them.
+
+        They also say how long that may take, where ``timeout_s`` does not.
 
         Raises:
             UnavailableError: the broker does not accept in time.
@@ -111,9 +124,12 @@ class Connection:
             AuthorizationError: it refuses srm's certificate or login.
         """
         where = f"cluster {access.security.alias}, broker {host}:{port}"
+        timeout_s = timeout_s or access.security.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                sock = await connect(host, port, access.context, where)
+                sock = await connect(
+                    host, port, access.context(), where, access.security.request_timeout_s
+                )
                 connection = cls(sock, where, pool, access)
                 try:
                     await connection._log_in()
@@ -137,15 +153,17 @@ class Connection:
         decode: Callable[[PooledBuffer], _T],
         *,
         flexible: bool,
+        wait_s: float = 0.0,
     ) -> asyncio.Future[_T]:
         """Send one request; the future holds what ``decode`` makes of the answer's bytes.
 
         Those begin with the correlation id. The parts are sent as they are, without a copy: do not
-        change them before the answer. The future fails with UnavailableError, whatever ends the
+        change them before the answer. Where the request lets the broker wait before it answers,
+        ``wait_s`` says how long. The future fails with UnavailableError, whatever ends the
         connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = _Answer(future, decode)
+        answer = _Answer(future, decode, wait_s)
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
         elif self._loop.time() < self._log_in_at or self.closed:
@@ -190,6 +208,8 @@ class Connection:
         for _, answer in self._waiting:
             answer.fail(reason)
         self._waiting.clear()
+        if self._watch is not None:
+            self._watch.cancel()
         for held in self._held or ():
             held[0].fail(reason)
         self._held = None
@@ -205,15 +225,38 @@ class Connection:
 
     async def _log_in_again(self) -> None:
         try:
-            async with asyncio.timeout(_LOG_IN_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 await self._log_in()
         except TimeoutError:
-            self.close(f"no answer to a login within {_LOG_IN_TIMEOUT_S:g} s")
+            self.close(f"no answer to a login within {self._timeout_s:g} s")
         except SrmError as error:
             self.close(error)
         held, self._held = self._held or (), None
         for answer, api_key, version, body, flexible in held:
             self._send(answer, api_key, version, body, flexible=flexible)
+
+    # ----- giving up
+
+    def _watch_over(self, oldest: _Answer) -> None:
+        """Look after the connection again when the answer that is due next would be late."""
+        due = self._alive_at + self._timeout_s + oldest.wait_s
+        if self._watch is not None:
+            if self._watch.when() <= due:
+                return
+            self._watch.cancel()
+        self._watch = self._loop.call_at(due, self._look_after)
+
+    def _look_after(self) -> None:
+        self._watch = None
+        self._receive()  # what is there may have been too little for an event
+        if not self._waiting:
+            return
+        _, oldest = self._waiting[0]
+        silent_s = self._loop.time() - self._alive_at
+        if silent_s >= self._timeout_s + oldest.wait_s:
+            self.close(f"no answer, nor any other sign of life, for {silent_s:.1f} s")
+        else:
+            self._watch_over(oldest)
 
     # ----- sending
 
@@ -229,6 +272,9 @@ class Connection:
         if flexible:
             header += b"\x00"
         size = len(header) + sum(len(part) for part in body)
+        if not self._waiting:
+            self._alive_at = self._loop.time()
+            self._watch_over(answer)
         self._waiting.append((self._next_id, answer))
         self._outgoing.append(memoryview(_SIZE.pack(size) + header))
         # An empty part would never count as sent.
@@ -242,6 +288,8 @@ class Connection:
                 count = min(len(self._outgoing), self._max_parts)
                 parts = [self._outgoing[i] for i in range(count)]
                 self._drop_sent(self._sock.sendmsg(parts))
+                if self._writing:  # there was no room: the broker has taken something meanwhile
+                    self._alive_at = self._loop.time()
         except ReadableFirstError:
             self._writing = self._flush_when_readable = True
             self._watch_writable(wanted=self._read_when_writable)
@@ -310,6 +358,7 @@ class Connection:
         if count == 0:
             self.close("the broker closed the connection")
             return False
+        self._alive_at = self._loop.time()
         self._got += count
         missing = len(view) - count
         self._wake_at(missing)

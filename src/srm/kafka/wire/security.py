@@ -90,13 +90,17 @@ class Sasl:
 class Security:
     """Everything that connections to one cluster need to know; ``alias`` is for messages.
 
-    ``client_id`` is the name under which brokers log, count and limit their requests.
+    ``client_id`` is the name under which brokers log, count and limit their requests. A broker that
+    gives no sign of life for ``request_timeout_s`` while an answer is due is given up, and one to
+    which no connection comes about within ``connect_timeout_s``.
     """
 
     alias: str
     tls: Tls | None = None
     sasl: Sasl | None = None
     client_id: str = DEFAULT_CLIENT_ID
+    request_timeout_s: float = 30.0
+    connect_timeout_s: float = 10.0
 
     @property
     def protocol(self) -> str:
@@ -115,12 +119,25 @@ def read_security(alias: str, properties: Mapping[str, str]) -> Security:
         raise ConfigError(
             f"cluster {alias}: security.protocol: {protocol} is none of {', '.join(_PROTOCOLS)}"
         )
+    request_timeout_s = _seconds(alias, properties, "socket.timeout.ms", 30.0)
+    connect_timeout_s = _seconds(alias, properties, "socket.connection.setup.timeout.ms", 10.0)
     return Security(
         alias,
         _tls(alias, properties) if protocol.endswith("SSL") else None,
         _sasl(alias, properties) if protocol.startswith("SASL") else None,
         properties.get("client.id") or DEFAULT_CLIENT_ID,
+        request_timeout_s,
+        min(connect_timeout_s, request_timeout_s),
     )
+
+
+def _seconds(alias: str, properties: Mapping[str, str], name: str, default: float) -> float:
+    value = properties.get(name)
+    if value is None:
+        return default
+    if not value.isdecimal() or int(value) == 0:
+        raise ConfigError(f"cluster {alias}: {name}: {value} is no number of milliseconds")
+    return int(value) / 1000
 
 
 def _is_true(properties: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -45,7 +45,7 @@ async def refusal(
 
 
 async def _use(host: str, port: int, access: Access, timeout_s: float) -> None:
-    connection = await Connection.open(host, port, BufferPool(), timeout_s, access)
+    connection = await Connection.open(host, port, BufferPool(), access, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
             answer = await connection.ask(MetadataRequest_v1([]))

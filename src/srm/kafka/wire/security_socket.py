@@ -13,6 +13,7 @@ from srm.kafka.wire.security_tls import tls_failure
 
 _RECORD: Final = 16_384
 """Bytes of a full TLS record (RFC 8446, 5.1)."""
+_NEXT_ADDRESS_S: Final = 0.25
 
 
 class ReadableFirstError(BlockingIOError):
@@ -78,9 +79,12 @@ def _block(parts: Sequence[memoryview]) -> memoryview:
 
 
 async def connect(
-    host: str, port: int, context: ssl.SSLContext | None, where: str
+    host: str, port: int, context: ssl.SSLContext | None, where: str, timeout_s: float
 ) -> socket.socket | TlsSocket:
     """Connect over TCP, and with a context over TLS; ``where`` names the broker in messages.
+
+    The kernel gives the connection up when the other side has acknowledged nothing for
+    ``timeout_s``, also while nothing is sent.
 
     Raises:
         UnavailableError: the broker does not accept.
@@ -91,6 +95,7 @@ async def connect(
         sock = await _connected(host, port)
     except OSError as error:
         raise UnavailableError(f"{where}: cannot be reached: {error}") from error
+    _watch(sock, timeout_s)
     if context is None:
         return sock
     encrypted = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
@@ -105,21 +110,75 @@ async def connect(
     return TlsSocket(encrypted)
 
 
+def _watch(sock: socket.socket, timeout_s: float) -> None:
+    """Let the kernel ask an idle peer whether it is there, and give up on one that is not."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    whole_s = max(1, int(timeout_s))
+    for name, value in (
+        ("TCP_KEEPIDLE", max(1, whole_s // 2)),
+        ("TCP_KEEPINTVL", max(1, whole_s // 6)),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", int(timeout_s * 1000)),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:  # Linux has them all
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 async def _connected(host: str, port: int) -> socket.socket:
+    """Connect to the first address of a name that accepts.
+
+    One that swallows packets is not waited for: the next has its turn soon (RFC 8305).
+    """
     loop = asyncio.get_running_loop()
     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = infos[0]
+    left = list(dict.fromkeys(infos))
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    failure: OSError | None = None
+    try:
+        while left or attempts:
+            if left:
+                attempts.add(loop.create_task(_connected_to(left.pop(0))))
+            done, attempts = await asyncio.wait(
+                attempts,
+                timeout=_NEXT_ADDRESS_S if left else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in done:
+                error = attempt.exception()
+                if error is None:
+                    done.discard(attempt)
+                    attempts |= done
+                    return attempt.result()
+                if not isinstance(error, OSError):
+                    raise error
+                failure = failure or error
+    finally:
+        for attempt in attempts:
+            attempt.add_done_callback(_close_late)
+            attempt.cancel()
+    raise failure or OSError(f"{host} has no address")
+
+
+async def _connected_to(info: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, address = info
     sock = socket.socket(family, kind, protocol)
     try:
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # No buffer sizes: Linux lets buffers grow with what a long way needs, but those that were
         # asked for keep to net.core.rmem_max, 208 KiB where nobody has raised it.
-        await loop.sock_connect(sock, address)
+        await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _close_late(attempt: asyncio.Task[socket.socket]) -> None:
+    """Another address was faster."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
 
 
 async def _shake_hands(sock: ssl.SSLSocket) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from srm.domain.offset_map import Run
 
@@ -37,8 +37,7 @@ MOST_RUNS: Final = 1 << 18
 """Runs that are kept while it is not clear yet whether they are right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """One copied record as it is compared; ``time`` is None where the target gives its own."""
 
     offset: int
@@ -84,6 +83,11 @@ class Runs:
                 numbers[-1] = length + count
                 return
         numbers.extend((source_start, target_start, count))
+
+    def extend(self, runs: Iterable[Run]) -> None:
+        """Append runs in order."""
+        for run in runs:
+            self.add(run.source_start, run.target_start, run.count)
 
     def copy(self) -> Runs:
         """Return a copy."""

@@ -14,6 +14,7 @@ from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.clock import now_s
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
+from srm.replication.slot.backlog import Backlog
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
 
@@ -25,12 +26,13 @@ _LONG_WAY_S: Final = 0.025
 """Where no poll comes back sooner, full ones are worth larger ones."""
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
-"""Bytes waiting for the target, over all partitions of a source broker, before fetches pause: less
-than the processor's cache, as more only makes the memory cold. From far away two polls."""
+"""Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
+less than the processor's cache, as more only makes the memory cold. From far away two polls."""
 _IDLE_WAIT_MS: Final = 250
 """Records end a poll at once; so long may a partition that comes anew wait to be in the next."""
 _SHORT_WAIT_MS: Final = 5
-"""While a partition of ours is left out for the moment: it is to come back soon."""
+"""While a partition of ours was left out a moment ago: it is to come back soon."""
+_MOMENT_S: Final = 1.0
 _RETRY_S: Final = 0.2
 
 OnData = Callable[[PartitionCopy], None]
@@ -65,14 +67,16 @@ class SourceLoop:
         self._changed: dict[_Key, None] = {}
         self._asked: dict[_Key, int] = {}
         self._left_out: set[_Key] = set()
-        self._waiting: dict[_Key, PartitionCopy] = {}
+        self._left_out_at = 0.0
+        self._backlog = Backlog()
         self._partition_bytes = _PARTITION_BYTES
         self._quickest_s = float("inf")
         self._wake = asyncio.Event()
 
-    def add(self, copy: PartitionCopy) -> None:
-        """Fetch for one more partition."""
+    def add(self, copy: PartitionCopy, target_node: int) -> None:
+        """Fetch for one more partition, whose records go to a target node."""
         self._copies[_key(copy)] = copy
+        self._backlog.add(copy, target_node)
         self.look_at(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
@@ -80,7 +84,8 @@ class SourceLoop:
         key = _key(copy)
         if self._copies.get(key) is copy:
             del self._copies[key]
-            self._changed[key] = None
+            self._backlog.remove(copy)
+            self.look_at(copy)
 
     def look_at(self, copy: PartitionCopy) -> None:
         """Look again at whether, and from where, a partition wants data."""
@@ -91,15 +96,24 @@ class SourceLoop:
         """Fetch until cancelled."""
         while True:
             self._wake.clear()
+            limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
+            held_or_freed = self._backlog.weigh(limit)
+            if held_or_freed is None:
+                await self._wake.wait()
+                continue
+            self._changed.update(dict.fromkeys(map(_key, held_or_freed)))
             self._tell_changes()
-            if not self._asked or self._is_full():
+            if not self._asked:
                 await self._wake.wait()
                 continue
             began = now_s()
+            room = max(_PARTITION_BYTES, 2 * limit - self._backlog.bytes)
+            most = min(room, max(_RESPONSE_BYTES, self._partition_bytes))
+            soon = self._left_out and began - self._left_out_at < _MOMENT_S
             try:
                 fetched = await self._session.poll(
-                    max_wait_ms=_SHORT_WAIT_MS if self._left_out else _IDLE_WAIT_MS,
-                    max_bytes=self._quota.fetch_bytes(max(_RESPONSE_BYTES, self._partition_bytes)),
+                    max_wait_ms=_SHORT_WAIT_MS if soon else _IDLE_WAIT_MS,
+                    max_bytes=self._quota.fetch_bytes(most),
                 )
             except SrmError as error:
                 logger.warning("source %s: %s", self._where, error)
@@ -118,7 +132,8 @@ class SourceLoop:
         changed, self._changed = self._changed, {}
         for key in changed:
             copy = self._copies.get(key)
-            if copy is not None and copy.wants_data:
+            is_held = copy is not None and self._backlog.holds_back(copy)
+            if copy is not None and copy.wants_data and not is_held:
                 self._left_out.discard(key)
                 if self._asked.get(key) != copy.fetch_offset:
                     self._asked[key] = copy.fetch_offset
@@ -128,14 +143,9 @@ class SourceLoop:
                 self._left_out.discard(key)
             else:
                 self._left_out.add(key)
+                self._left_out_at = now_s()
             if self._asked.pop(key, None) is not None:
                 self._session.forget(*key)
-
-    def _is_full(self) -> bool:
-        """Whether the target is so far behind that nothing more is to be fetched."""
-        self._waiting = {k: copy for k, copy in self._waiting.items() if copy.waiting_bytes}
-        limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
-        return sum(copy.waiting_bytes for copy in self._waiting.values()) >= limit
 
     def _accept(
         self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
@@ -172,7 +182,7 @@ class SourceLoop:
                 size += length
                 largest = max(largest, length)
                 self._changed[key] = None
-                self._waiting[key] = copy
+                self._backlog.arrived(copy)
                 self._on_data(copy)
             if damage is not None and not copy.is_drained:
                 # What stands before it is copied first, unless a claim has begun anew.

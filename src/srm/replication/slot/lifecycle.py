@@ -13,30 +13,32 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, SrmError
+from srm.errors import DataLossError, FencedError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
-from srm.replication.slot.claim import ClaimLifetime, take
+from srm.replication.slot.claim import Claim, ClaimLifetime, take
 from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.marker import until_in_force
 from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start, resume
+from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
 from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
 
-_CLAIMS_AT_ONCE: Final = 16
 _STOPPED_RETRY_S: Final = 30.0
 _STOPPED_LONG_RETRY_S: Final = 300.0
 _OFTEN: Final = 120
@@ -98,7 +100,8 @@ class Lifecycle:
         self._load_again = load_again
         self._cut_map = cut_map
         self._spawn = spawn
-        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._claims = ClaimPermits()
+        self._walks = WalkPermits()
         self._placement = Placement(
             source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
         )
@@ -221,29 +224,31 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        async with self._claiming:
+        source_node = await self._source.leader(copy.source)
+        target_node = await self._target.leader(copy.target)
+        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            source = LogReader(
-                self._source, copy.source, copy.source_id, read_committed=self._read_committed
-            )
-            target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
             start = copy.known_start()
             held = await held_log(target, start)
-            if held.end == start.target_next:
-                comparison = Comparison(
-                    self._records.added, self._reporter.goes_on_after_loss, copy.transform
-                )
-                if copy.is_undecidable:  # a claim would change nothing, and epochs are few
-                    await resume(source, target, start, None, comparison)
-                lifetime_s = await self._claim_lifetime.seconds()
-                claim = await take(self._target, self._flow, copy.target, lifetime_s)
-                copy.note_claim(claim)
-                resumed = await resume(source, target, start, claim, comparison)
         if held.end < start.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
+        nodes = source_node, target_node
+        if copy.is_undecidable:  # a claim would change nothing, and epochs are few
+            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
+        async with self._claims.hold(target_node):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
             return
         if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
@@ -273,6 +278,31 @@ class Lifecycle:
         )
         self.release(copy.assigned)
         self.begin(copy.assigned, start)
+
+    async def _walk(
+        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
+    ) -> Resumed:
+        """Walk both logs from where the copy is known to stand."""
+
+        def note_walk(walked: Walked) -> None:
+            if copy.attempt != attempt:
+                raise FencedError(f"{copy.target}: released while its logs were walked")
+            if claim is not None:
+                copy.note_walk(claim, walked)
+
+        committed = self._read_committed
+        return await resume(
+            MeteredReader(
+                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+            ),
+            MeteredReader(
+                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+            ),
+            copy.known_start(),
+            claim,
+            Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+            note_walk if claim is not None else None,
+        )
 
     # ----- trouble
 

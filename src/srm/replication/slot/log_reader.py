@@ -10,7 +10,7 @@ from srm.errors import AuthorizationError, DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.ports import FetchedPartition, FetchFrom, Wire
 
-_FETCH_BYTES: Final = 4 << 20
+FETCH_BYTES: Final = 4 << 20
 _FETCH_WAIT_MS: Final = 50
 
 
@@ -37,7 +37,7 @@ class LogReader:
     read_committed: bool
 
     async def fetch(
-        self, offset: int, max_bytes: int = _FETCH_BYTES
+        self, offset: int, max_bytes: int = FETCH_BYTES
     ) -> tuple[FetchedPartition, object]:
         """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
 

@@ -58,7 +58,9 @@ class MapWriter:
         return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:
-        """Start a block of our own: blocks of former owners are left as they are."""
+        """Start a block of our own, once: blocks of former owners are left as they are."""
+        if self._owner == (producer.id, producer.epoch):
+            return
         self._producer_ids.add(producer.id)
         self.close_block()
         self._owner = producer.id, producer.epoch

@@ -46,21 +46,19 @@ async def records_of(
     unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
     try:
         while (following := stored.next_batch()) is not None:
-            records = iter(following)
+            records = (record for record in following)  # its own iterator can be asked for once
             if unpacks:
                 loop = asyncio.get_running_loop()
                 piece = await loop.run_in_executor(None, _piece, records)
             else:
                 piece = _piece(records)
             while piece:
-                # The iterator of a batch must not be asked again once it has ended.
-                ended = len(piece) < _PIECE
                 if piece[0].offset < wanted_offset:
                     piece = [record for record in piece if record.offset >= wanted_offset]
                 if piece:
                     yield piece
                 await turns.give_way()
-                piece = [] if ended else _piece(records)
+                piece = _piece(records)
     except IntegrityError:
         raise
     except Exception as error:

@@ -34,7 +34,8 @@ from srm.replication.batches.transform import Transform
 from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
-from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.resume import Resumed, Start, Walked
+from srm.replication.slot.walk import Settled
 
 QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -308,22 +309,43 @@ class PartitionCopy:
         self.attempt += 1
         self._forget()
 
+    def note_walk(self, claim: Claim, walked: Walked) -> None:
+        """Take over what a walk that is still under way has proven, and say how far it is.
+
+        Written under the new claim: its marker comes later, but nothing before it will change.
+        """
+        self.reason = walked.text
+        settled = walked.settled
+        if settled is not None:
+            self._stand_at(claim, settled, settled.runs, walked.target_epoch)
+
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Go on from the proven position."""
         self.claim = claim
-        self.map.begin_claim(claim.producer)
-        if resumed.runs:
-            self._mapped(resumed.runs, resumed.source_epoch)
-        if resumed.source_next != self.source_next:
-            self.go_back_to(resumed.source_next, resumed.source_epoch)
-        self.target_next = resumed.target_next
-        self.target_epoch, self.written_by = resumed.target_epoch, claim.producer
+        self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
-        self._fresh = self._truncated = self._is_unproven = False
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
+
+    def _stand_at(
+        self,
+        claim: Claim,
+        place: Settled | Resumed,
+        runs: Sequence[Run],
+        target_epoch: int,
+    ) -> None:
+        """Stand at a proven place, with what was found before it."""
+        self.map.begin_claim(claim.producer)
+        if runs:
+            self._mapped(runs, place.source_epoch)
+        if place.source_next != self.source_next:
+            self.go_back_to(place.source_next, place.source_epoch)
+        self.target_next = place.target_next
+        self.target_epoch, self.written_by = target_epoch, claim.producer
+        self.has_position = True
+        self._fresh = self._truncated = self._is_unproven = False
 
     def rest(
         self,

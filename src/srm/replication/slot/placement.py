@@ -68,7 +68,7 @@ class Placement:
         self.remove(copy)
         loop, link = self._loop(source_node), self._link(target_node)
         self._placed[copy] = loop, link
-        loop.add(copy)
+        loop.add(copy, target_node)
 
     def remove(self, copy: PartitionCopy) -> None:
         """Fetch no more for a partition."""

@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.map_records import BlockKey
-from srm.domain.offset_map import Run, coalesce
+from srm.domain.offset_map import Run
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import LAST_EPOCH, Claim
+from srm.replication.slot.evidence import Runs
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.meeting import OurBatches, begin_where_logs_meet
 from srm.replication.slot.source_ahead import Comparison
@@ -39,7 +40,7 @@ from srm.replication.slot.walk import Settled, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
 _TELL_EVERY_S: Final = 1.0
-_MOST_RUNS: Final = 1 << 16
+_MOST_RUNS: Final = 1 << 12
 """Runs after which they are handed out before that."""
 
 
@@ -141,7 +142,7 @@ async def _until_marker(
                 continue
             yield batch, fetched.high_watermark
             offset = batch.last_offset + 1
-            if offset >= log_end if claim is None else _is_marker(batch, claim):
+            if offset >= log_end if claim is None else is_marker(batch, claim):
                 return
             deadline = now_s() + _MARKER_DEADLINE_S
         del owner
@@ -166,7 +167,8 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
     return walk
 
 
-def _is_marker(batch: BatchHeader, claim: Claim) -> bool:
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id
@@ -204,7 +206,7 @@ async def resume(
     walk = _begin_walk(source, start, comparison)
     ours = OurBatches(producer_ids)
     foreign: list[tuple[int, int]] = []
-    found: list[Run] = []
+    found = Runs()
     target_next, target_epoch = start.target_next, -1
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
@@ -223,17 +225,17 @@ async def resume(
             if progress is not None:
                 progress(Walked(target_next, log_end, settled, target_epoch))
             elif settled is not None:
-                found += settled.runs
+                found.extend(settled.runs)
     told = [f"foreign records at target offsets {first} to {end}" for first, end in foreign]
     place = await walk.decide()
-    found += place.runs.take()
+    found.extend(place.runs.take())
     told += [met] if met else []
     if known.has_position and not known.fresh:
         told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
         place.source_next if start.has_position else max(place.source_next, start.source_next),
         target_next,
-        coalesce(found),
+        tuple(found.take()),
         (*told, *walk.notes(place)),
         place.epoch if not place.copies else -1,
         target_epoch,

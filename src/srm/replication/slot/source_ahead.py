@@ -24,9 +24,9 @@ from srm.replication.batches.transform import Transform
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of
 
-LOOK_AHEAD_RECORDS: Final = 1 << 18
 RECORD_BYTES: Final = 320
 """What an opened record takes at most, both indexes included."""
+LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
 _RUN_BYTES: Final = 1 << 18
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1
@@ -103,11 +103,6 @@ class SourceAhead:
         return self._base + len(self._offsets)
 
     @property
-    def opened_end(self) -> int:
-        """Source offset after the last opened record, 0 if none is kept."""
-        return self._offsets[-1] + 1 if self._offsets else 0
-
-    @property
     def is_full(self) -> bool:
         """Whether no more may be opened before some are forgotten."""
         return len(self._offsets) >= LOOK_AHEAD_RECORDS
@@ -134,6 +129,19 @@ class SourceAhead:
         if self._epochs:
             self._epochs[-1] = batch.leader_epoch
         return True
+
+    async def open_to(self, index: int) -> bool:
+        """Open up to a record; False where there is none, or where no more may be kept."""
+        while index >= self.opened:
+            if not await self.open_more():
+                return False
+        return True
+
+    async def open_until(self, offset: int) -> None:
+        """Open the records before a source offset."""
+        while not self._offsets or self._offsets[-1] < offset:
+            if not await self.open_more():
+                return
 
     def _keep(self, records: Sequence[Record], epoch: int) -> None:
         comparison = self._comparison

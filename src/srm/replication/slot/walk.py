@@ -38,28 +38,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.offset_map import Run
-from srm.errors import IntegrityError
 from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader, next_sequence
 from srm.replication.batches.rebuild import Record
 from srm.replication.slot.evidence import (
     MOST_OWED,
-    MOST_PLACES,
     MOST_RUNS,
     Content,
-    EarlyCopies,
     Place,
-    Span,
-    distinct,
 )
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.opening import Turns, records_of
 from srm.replication.slot.source_ahead import Comparison, SourceAhead
+from srm.replication.slot.steps import Steps
 
 _TIMESTAMPS: Final = slice(27, 43)
 _SEQUENCE: Final = struct.Struct(">i")
 _SEQUENCE_AT: Final = 53
-_MOST_UNEXPLAINED: Final = 1024
-_MOST_EQUAL: Final = 4096
+_NO_ROOM: Final = "the source has no offsets for what stands there"
 _CLEARLY_BEGUN: Final = 512
 """Copies after which it is no longer asked whether a former topic left all of them."""
 
@@ -99,19 +94,22 @@ class SourceWalk:
             truncated: the source was cut at its offset, and has given offsets to others since.
         """
         source_start, self._target_next = start
-        self._reader = reader
         self._comparison = comparison
         self._lenient = comparison.may_lack_some
         self._fresh = fresh
-        self._truncated = truncated
         self._turns = Turns()
         self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
+        self._steps = Steps(
+            self._ahead,
+            comparison,
+            self._turns,
+            str(reader.partition),
+            fresh=fresh,
+            truncated=truncated,
+        )
         self._places = [Place(0, source_start)]
-        self._early = EarlyCopies()
         self._claim = (-1, -1)
         self._sequence = 0
-        self._begins_suppressed = False
-        self._unexplained = Span()
 
     # ----- the target's log
 
@@ -176,7 +174,7 @@ class SourceWalk:
         """Match a batch by its bytes with the next one of the source."""
         [place, *others] = self._places
         ahead = self._ahead
-        if others or place.credit or place.at != ahead.opened or not batch.is_dense:
+        if others or place.credit or place.owed or place.at != ahead.opened or not batch.is_dense:
             return False
         theirs = await ahead.next_batch()
         if theirs is None or not (place.begun or self._begins_here):
@@ -210,7 +208,7 @@ class SourceWalk:
         times = array("q", [record.timestamp for record in piece]) if with_time else None
         done = 0
         while done < len(piece):
-            count = await self._match_stretch(piece[done:], contents[done:], times and times[done:])
+            count = await self._match_stretch(piece, contents, times, done)
             if not count:
                 record = piece[done]
                 self._pass_copied_holes(record.offset)
@@ -227,198 +225,55 @@ class SourceWalk:
                 self._target_next = record.offset + 1
                 count = 1
             done += count
-            await self._ahead.forget(min(place.at for place in self._places))
+        await self._ahead.forget(min(place.at for place in self._places))
 
     async def _match_stretch(
-        self, piece: Sequence[Record], contents: array[int], times: array[int] | None
+        self,
+        piece: Sequence[Record],
+        contents: array[int],
+        times: array[int] | None,
+        done: int,
     ) -> int:
         """Match records in a row where there is but one place for them; return how many."""
-        [place, *others] = self._places
-        ahead, first = self._ahead, piece[0].offset
+        place, ahead, first = self._places[0], self._ahead, piece[done].offset
         if (
-            others
+            len(self._places) > 1
             or self._lenient
-            or not (place.begun or self._begins_here)
-            or first != self._target_next
             or place.credit
-            or piece[-1].offset - first != len(piece) - 1
-            or not await self._opened(place.at)
+            or first != self._target_next
+            or not await self._ahead.open_to(place.at)
+            or not (place.begun or self._begins_here)
+            or not ahead.equals(place.at, contents[done], times[done] if times else None)
             or not place.allows(ahead.offset(place.at), 0)
+            or piece[-1].offset - first != len(piece) - done - 1
         ):
             return 0
-        # Reading may have shown that the source's log begins later.
-        count = ahead.count_equal(place.at, contents, times) if self._may_match(place) else 0
+        count = ahead.count_equal(place.at, contents[done:], times and times[done:])
         target = first
-        for offset, length in ahead.stretches(place.at, count) if count else ():
+        for offset, length in ahead.stretches(place.at, count):
             place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
             target += length
+        if place.owed:
+            place.owed.difference_update(hash(record.key) for record in piece[done : done + count])
         self._target_next = target
         return count
 
-    def _may_match(self, place: Place) -> bool:
-        return place.begun or self._begins_here
-
     async def _step(self, copied: Content) -> None:
         """Advance every place over one copied record."""
-        following: list[Place] = []
-        begun = any(place.begun for place in self._places)
-        for place in self._places:
-            following += await self._after(place, copied, begun=begun)
-            if len(following) > MOST_PLACES:
-                following = self._too_many(following, copied)
-        if self._begins_suppressed and begun and not any(place.begun for place in following):
-            following = []
-        for place in following:
-            place.owed.discard(copied.key)
-        if any(not place.begun for place in following):
-            self._early.add(copied.offset, 1)
-        self._places = distinct(following) or [await self._unexplained_step(copied)]
+        self._places = await self._steps.step(self._places, copied)
         if len(self._places) > 1:
             self._prune(copied)
-
-    async def _after(self, place: Place, copied: Content, *, begun: bool) -> list[Place]:
-        """Return the places to which a copied record leads from one; it is used up by that.
-
-        ``begun``: at some place of now a copy was found before this one.
-        """
-        found = await self._proven(place, await self._candidates(place, copied), copied)
-        if self._fresh and not place.begun:
-            if found and begun:
-                # Of several beginnings the earliest counts; if it fails, nothing is decided.
-                self._begins_suppressed = True
-                found = []
-            after = [self._find(place.branch(), *each, copied) for each in found]
-            place.former.add(copied.offset)
-            return [*after, place]
-        if self._is_before_the_log(place) or (
-            not found and await self._is_compacted(place, copied)
-        ):
-            after = [self._find(place.branch(), *each, copied) for each in found]
-            place.lack(copied.offset, counts=not self._truncated)
-            return [*after, place]
-        places = [*(place.branch() for _ in found[1:]), place]
-        return [self._find(p, *each, copied) for p, each in zip(places, found, strict=False)]
-
-    async def _proven(
-        self, place: Place, candidates: list[int], copied: Content
-    ) -> list[tuple[int, set[int]]]:
-        """Return the candidates before which nothing was passed without proof, and what is owed."""
-        proven = []
-        for index in candidates:
-            owed: set[int] | None = set()
-            if index > place.at:
-                owed = self._ahead.owed_for(place.at, index, place.free)
-                await self._turns.give_way()
-            if owed is not None:
-                proven.append((index, owed))
-                if len(owed) + len(place.owed) > MOST_OWED:
-                    raise self._undecidable(copied.offset, "more was removed there than fits")
-        return proven
-
-    def _find(self, place: Place, index: int, owed: set[int], copied: Content) -> Place:
-        """Advance a place to after a candidate."""
-        offset = self._ahead.offset(index)
-        if not place.begun and place.gone == place.copies == offset - place.passed:
-            place.runs, place.removed = self._early.runs(place.passed, place.gone), Span()
-        place.owed |= owed
-        place.find(index, offset, copied.offset, 1, self._ahead.epoch(index))
-        return place
 
     def _prune(self, copied: Content) -> None:
         """Leave what has become clear, and stop where too much is not."""
         if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
             self._places = [place for place in self._places if place.begun]
-        if sum(len(place.runs) for place in self._places) > MOST_RUNS:
-            raise self._undecidable(copied.offset, "too much is unclear before it")
-
-    async def _opened(self, index: int) -> bool:
-        """Open the source up to a record; False where there is none."""
-        while index >= self._ahead.opened:
-            if not await self._ahead.open_more():
-                return False
-        return True
-
-    async def _open_to(self, offset: int) -> None:
-        """Open the source up to an offset."""
-        ahead = self._ahead
-        while not ahead.opened_end >= offset:
-            if not await ahead.open_more():
-                return
-
-    async def _candidates(self, place: Place, copied: Content) -> list[int]:
-        """Return the records of the source that a copied one can be."""
-        ahead, credit = self._ahead, place.credit
-        if not await self._opened(place.at):
-            return []
-        if not (credit or self._lenient):
-            at = place.at
-            equal = ahead.equals(at, copied.content, copied.time)
-            return [at] if equal and place.allows(ahead.offset(at), 0) else []
-        while (last := ahead.next_needed(place.at, credit)) == ahead.opened:
-            if not await ahead.open_more():
-                break
-        await ahead.index_contents()
-        same = ahead.same_content(place.at, last + 1, copied.content, _MOST_EQUAL)
-        found = [
-            index
-            for index in same
-            if ahead.equals(index, copied.content, copied.time)
-            and place.allows(ahead.offset(index), ahead.needed(place.at, index))
-        ]
-        if last == ahead.opened and not ahead.ended and (copied.time is None or not found):
-            raise self._undecidable(copied.offset, "more of the source is to be searched than fits")
-        if len(same) == _MOST_EQUAL:
-            raise self._undecidable(copied.offset, "the source holds too many equal records")
-        return [index for index in found if ahead.is_needed(index)] or found
-
-    def _is_before_the_log(self, place: Place) -> bool:
-        """Whether the next copy can be of a record before the beginning of the source's log."""
-        return self._ahead.trimmed and not place.begun and place.source_next < self._ahead.log_start
-
-    async def _is_compacted(self, place: Place, copied: Content) -> bool:
-        """Whether compaction can have removed the record of a copy, and there was room for it."""
-        if not copied.has_key:
-            return False
-        ahead = self._ahead
-        await ahead.index_keys()
-        while not copied.is_tombstone and ahead.last_of_key(copied.key) < place.at:
-            if not await ahead.open_more():
-                return False
-        if self._truncated:
-            return True
-        end = ahead.next_needed(place.at, place.credit)
-        room_until = ahead.offset(end) if end < ahead.opened else ahead.end
-        return room_until - place.passed - place.credit > place.gone
-
-    def _too_many(self, places: list[Place], copied: Content) -> list[Place]:
-        if not self._comparison.accepts_loss:
-            raise self._undecidable(copied.offset, "equal records leave too many ways to read it")
-        return sorted(places, key=lambda place: place.source_next)[: MOST_PLACES // 2]
-
-    async def _unexplained_step(self, copied: Content) -> Place:
-        """Advance without evidence, if losses are accepted."""
-        if not self._comparison.accepts_loss:
-            first = min(place.source_next for place in self._places)
-            raise self._undecidable(
-                copied.offset,
-                f"it holds a record of ours that does not follow on the source from offset {first}",
-            )
-        place = min(self._places, key=lambda place: place.source_next)
-        ahead = self._ahead
-        await ahead.index_contents()
-        while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened:
-            if not await ahead.open_more():
-                break
-        for index in ahead.same_content(place.at, last + 1, copied.content, _MOST_EQUAL):
-            offset = ahead.offset(index)
-            if offset >= place.source_next and ahead.equals(index, copied.content, copied.time):
-                for passed in range(place.at, index):
-                    if ahead.is_needed(passed):
-                        self._unexplained.add(ahead.offset(passed))
-                place.find(index, offset, copied.offset, 1, ahead.epoch(index))
-                return place
-        place.removed.add(copied.offset)
-        return place
+        if (
+            sum(len(place.runs) for place in self._places) > MOST_RUNS
+            or sum(len(place.owed) for place in self._places) > MOST_OWED
+        ):
+            self._steps.give_up(copied.offset, "too much is unclear before it")
+            self._places = [min(self._places, key=lambda place: place.source_next)]
 
     # ----- the end
 
@@ -445,23 +300,22 @@ class SourceWalk:
         """
         for place in self._places:
             if place.copies:
-                await self._open_to(place.source_next)
+                await self._ahead.open_until(place.source_next)
         places = [place for place in self._places if self._is_possible(place)]
         if self._fresh and any(place.begun for place in places):
             places = [place for place in places if place.begun]
-        accepts_loss = self._comparison.accepts_loss
-        if not places and not accepts_loss:
+        if not places:
             [place, *_] = self._places
-            raise self._undecidable(
-                max(place.removed.last, 0), f"{len(place.owed)} records before it are missing"
-            )
-        ends = {self._boundary(place) for place in places}
-        if len(ends) > 1 and not accepts_loss:
+            owed = f"{len(place.owed)} keys whose records it lacks have no later one there"
+            at = max(place.removed.last, 0)
+            self._steps.give_up(*((self._target_next, owed) if place.owed else (at, _NO_ROOM)))
+            places = self._places
+        if len({self._boundary(place) for place in places}) > 1:
             first, *_, last = sorted(place.source_next for place in places)
-            raise self._undecidable(
+            self._steps.give_up(
                 self._target_next, f"equal records leave source offsets {first} to {last} for it"
             )
-        return min(places or self._places, key=lambda p: (self._boundary(p), p.removed.count))
+        return min(places, key=lambda p: (self._boundary(p), p.removed.count))
 
     def _is_possible(self, place: Place) -> bool:
         if place.owed or place.at > self._ahead.opened:
@@ -476,7 +330,7 @@ class SourceWalk:
     def notes(self, place: Place) -> list[str]:
         """Say what is strange about the two logs."""
         notes = []
-        missing, former, removed = self._unexplained, place.former, place.removed
+        missing, former, removed = self._steps.unexplained, place.former, place.removed
         if missing.count:
             notes.append(
                 f"{missing.count} records at source offsets {missing.first} to {missing.last} are "
@@ -487,18 +341,17 @@ class SourceWalk:
                 f"{former.count} records at target offsets {former.first} to {former.last} are of "
                 "a topic that had the name before, or gone from the source: not in the map"
             )
+        if place.owed:
+            notes.append(
+                f"the target lacks records of {len(place.owed)} keys before source offset "
+                f"{place.source_next}, and has no later ones"
+            )
         if removed.count:
             notes.append(
                 f"{removed.count} records at target offsets {removed.first} to {removed.last} are "
                 "gone from the source: not in the map"
             )
         return notes
-
-    def _undecidable(self, offset: int, why: str) -> IntegrityError:
-        return IntegrityError(
-            f"{self._reader.partition}: position undecidable at target offset {offset}, {why}: "
-            "compare with 'srm verify'; data.loss.policy=continue copies on"
-        )
 
 
 def _same_bytes(ours: memoryview, theirs: memoryview, *, with_time: bool) -> bool:

@@ -267,7 +267,7 @@ class Loop:
 
     async def run(self, *copies: PartitionCopy) -> None:
         for copy in copies:
-            self.loop.add(copy)
+            self.loop.add(copy, 1)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(self.loop.run(), 0.05)
 
@@ -313,8 +313,8 @@ def test_a_partition_that_left_is_not_fetched_any_more() -> None:
         staying, leaving = copying(0), copying(1)
         session = Session(Fetched(0, [], None))
         loop = Loop(session)
-        loop.loop.add(staying)
-        loop.loop.add(leaving)
+        loop.loop.add(staying, 1)
+        loop.loop.add(leaving, 1)
         loop.loop.remove(leaving)
 
         await loop.run()
@@ -387,7 +387,7 @@ def test_a_source_that_was_quick_once_is_near_however_slow_it_is_now(
     async def scenario() -> None:
         copy = copying(0)
         loop = Loop(Session())
-        loop.loop.add(copy)
+        loop.loop.add(copy, 1)
         loop.loop._tell_changes()
 
         loop.loop._dispatch(Fetched(0, [], None), 0.001)

@@ -386,3 +386,115 @@ def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_onc
     assert (found.source_next, found.target_next) == (0, 4001)
     assert time.process_time() - began < 5, "not one pass over the source for each of them"
     assert source_log.fetches < 20, "nor a long poll at its end"
+
+
+def with_log_append_time(raw: bytes) -> bytes:
+    return raw[:22] + bytes([raw[22] | 0x08]) + raw[23:]
+
+
+@pytest.mark.parametrize("log_append_time", [False, True])
+def test_an_equal_record_far_ahead_is_not_taken_for_one_that_compaction_removed(
+    log_append_time: bool,
+) -> None:
+    """Offset 100 was copied, then compacted; all between it and the equal one at 5000 is new."""
+    time_ms = 9000 if log_append_time else 7
+    source = [Record(100 + i, 7, b"k%d" % i, b"v%d" % i) for i in range(1, 40)]
+    source.append(Record(5000, time_ms, b"k0", b"UP"))
+    copied = stored([Record(50, 7, b"k0", b"UP")], producer_id=OURS)
+    target = Log([with_log_append_time(copied) if log_append_time else copied, marker(51, OURS, 3)])
+
+    found = walked(log_of(source, [5], 5001, -1, start=100), target, Start(100, 50), Comparison())
+
+    assert (found.source_next, found.target_next, found.runs) == (101, 52, ())
+    assert found.notes == (
+        "1 records at target offsets 50 to 50 are gone from the source: not in the map",
+    )
+
+
+def test_constant_records_behind_a_gap_that_retention_left_are_undecidable() -> None:
+    """Those of 100 to 109 were copied; those of 200 and on are equal, and were not."""
+    source = [Record(200 + i, 1000 + i, None, b"beat") for i in range(40)]
+    copied = stored([Record(50 + i, 1000, None, b"beat") for i in range(10)], producer_id=OURS)
+    target = Log([with_log_append_time(copied), marker(60, OURS, 3)])
+    logs = log_of(source, [5], 240, -1, start=200), target
+
+    with pytest.raises(IntegrityError, match="equal records leave source offsets 110 to 210"):
+        walked(*logs, Start(100, 50), Comparison())
+
+    found = walked(*logs, Start(100, 50), Comparison(accepts_loss=True))
+    assert found.source_next == 110, "rather a second time than not at all"
+
+
+def test_a_target_that_lost_what_stands_before_a_record_is_undecidable() -> None:
+    """Nothing is empty on the target, so there is no place for what was passed."""
+    source, _, _ = source_and_copy([1] * 10, {}, 10, shift=1)
+    later = Record(1, source[7].timestamp, source[7].key, source[7].value)
+    target = Log([stored([later], producer_id=OURS), marker(2, OURS, 3)])
+
+    with pytest.raises(IntegrityError, match="does not follow on the source from offset 0"):
+        walked(log_of(source, [10], 10, -1), target, Start(0, 1), Comparison())
+
+
+def test_what_a_compacted_target_lacks_must_be_there_with_a_later_record_of_its_key() -> None:
+    source = [Record(i, 1000 + i, b"k%d" % (i % 2), b"v%d" % i) for i in range(4)]
+    lost = [Record(3, 1002, b"k0", b"v2")]  # 1 and 2 are empty, k1 is nowhere
+
+    def target(records: Sequence[Record], end: int) -> Log:
+        return Log([stored(records, producer_id=OURS), marker(end, OURS, 3)])
+
+    with pytest.raises(IntegrityError, match="undecidable"):
+        walked(log_of(source, [9], 4, -1), target(lost, 4), Start(0, 1), Comparison())
+
+    left = [*lost, Record(4, 1003, b"k1", b"v3")]
+    found = walked(log_of(source, [9], 4, -1), target(left, 5), Start(0, 1), Comparison())
+    assert pairs(found) == {3: 2, 4: 3}
+    assert (found.source_next, found.notes) == (4, ())
+
+
+def test_sequence_numbers_tell_how_many_copies_stood_where_the_target_is_empty() -> None:
+    """Two equal records at 0 and 2: the second one is there, as one claim has written all three."""
+    source = [Record(i, 1000, b"k%d" % (i % 2), b"v") for i in range(5)]
+    before = [Record(1, 999, b"x", b"x")]
+    copied = bytearray(stored([Record(4, 1000, b"k0", b"v")], producer_id=OURS))
+    copied[53:57] = (3).to_bytes(4, "big")
+    last = bytearray(stored([Record(5, 1000, b"k1", b"v")], producer_id=OURS))
+    last[53:57] = (4).to_bytes(4, "big")
+    target = Log([stored(before, producer_id=OURS), bytes(copied), bytes(last), marker(6, OURS, 3)])
+    first = Record(10, 999, b"x", b"x")
+    shifted = [Record(11 + r.offset, r.timestamp, r.key, r.value) for r in source]
+
+    found = walked(
+        log_of([first, *shifted], [9], 16, -1, start=10), target, Start(10, 1), Comparison()
+    )
+
+    assert found.source_next == 15
+    assert pairs(found) == {1: 10, 4: 13, 5: 14}
+
+
+@given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.data())
+def test_it_does_not_matter_how_a_batch_was_cut_compressed_or_rebuilt_on_its_way(
+    count: int, sent_sizes: list[int], data: st.DataObject
+) -> None:
+    """The copy path has limits, a transform and a state of the source that are gone by now."""
+    source, target, where = source_and_copy([1] * count, {}, count, shift=1)
+    codecs = data.draw(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=3))
+    headers = data.draw(st.sampled_from([[], [("origin", b"P")]]))
+    sent, at = [], 0
+    while at < count:
+        size = sent_sizes[len(sent) % len(sent_sizes)]
+        part = [
+            Record(r.offset, r.timestamp, r.key, r.value, headers) for r in target[at : at + size]
+        ]
+        sent.append(stored(part, codecs[len(sent) % len(codecs)], producer_id=OURS))
+        at += size
+    log = Log([*sent, marker(count + 1, OURS, 3)])
+
+    found = walked(
+        log_of(source, [data.draw(st.integers(1, 50))], count, -1),
+        log,
+        Start(0, 1),
+        Comparison(added_headers={"origin"}),
+    )
+
+    assert (found.source_next, found.target_next) == (count, count + 2)
+    assert pairs(found) == where

@@ -1,0 +1,195 @@
+"""The brokers of a cluster are found again, whatever has become of those that were known."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from tests.unit.kafka.metadata_brokers import Cluster, MetadataBroker
+
+from srm.domain.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.cluster import WireCluster
+
+ANYTHING = FindCoordinatorRequest("x", 1)
+NEVER_MS = "100000"
+"""A request timeout that no test waits for."""
+
+
+def brokers_at(*bootstrap: MetadataBroker, timeout_ms: str = NEVER_MS) -> Brokers:
+    return Brokers("P", properties(*bootstrap, timeout_ms=timeout_ms))
+
+
+def properties(*bootstrap: MetadataBroker, timeout_ms: str = NEVER_MS) -> dict[str, str]:
+    servers = ",".join(f"127.0.0.1:{broker.port}" for broker in bootstrap)
+    return {
+        "bootstrap.servers": servers,
+        "socket.timeout.ms": timeout_ms,
+        "socket.connection.setup.timeout.ms": timeout_ms,
+    }
+
+
+def play(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def ports(brokers: Brokers) -> set[int]:
+    return {address[1] for address in brokers._nodes.values()}
+
+
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again() -> None:
+    """They were replaced on other ports in an outage; only the name in front of them stayed."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        front = await Cluster().broker(9)
+        front.cluster = cluster
+        old = [await cluster.broker(node) for node in (1, 2)]
+        brokers = brokers_at(front)
+        await brokers.look()
+        assert ports(brokers) == {broker.port for broker in old}
+        await brokers.call(1, ANYTHING)
+        for broker in old:
+            broker.stop()
+        new = [await cluster.broker(node) for node in (1, 2)]
+
+        await brokers.look()
+
+        assert ports(brokers) == {broker.port for broker in new}
+        await brokers.call(1, ANYTHING)
+        brokers.close()
+
+    play(scenario)
+
+
+def test_a_bootstrap_name_is_resolved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = ["127.0.0.9"]  # nobody there any more
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        broker = await cluster.broker(1)
+        brokers = Brokers("P", {"bootstrap.servers": f"kafka.example.org:{broker.port}"})
+
+        async def getaddrinfo(host: str, port: int, **_: object) -> list[object]:
+            address = addresses[0] if host == "kafka.example.org" else host
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        with pytest.raises(UnavailableError, match=r"kafka\.example\.org"):
+            await brokers.look()
+        addresses[0] = "127.0.0.1"
+        await brokers.look()
+        assert brokers.nodes == (1,)
+        brokers.close()
+
+    play(scenario)
+
+
+def test_a_silent_broker_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        silent, other = [await cluster.broker(node) for node in (1, 2)]
+        brokers = brokers_at(other)
+        await brokers.look()
+        await brokers.call(1, ANYTHING)
+        silent.silent = True
+
+        for _ in range(3):  # whichever is asked first
+            await brokers.look(["T"])
+            await brokers.call_any(ANYTHING)
+        brokers.close()
+
+    play(scenario)
+
+
+def test_a_known_address_that_belongs_to_another_cluster_by_now_is_not_believed() -> None:
+    async def scenario() -> None:
+        cluster, stranger = Cluster("one"), Cluster("other")
+        front = await Cluster().broker(9)
+        front.cluster = cluster
+        broker = await cluster.broker(1)
+        brokers = brokers_at(front)
+        await brokers.look()
+        broker.stop()
+        await stranger.broker(1, port=broker.port)
+        again = await cluster.broker(1)
+
+        await brokers.look()
+
+        assert ports(brokers) == {again.port}
+        brokers.close()
+
+    play(scenario)
+
+
+def test_many_who_need_a_connection_to_a_silent_broker_wait_for_one_attempt() -> None:
+    """One after the other, the last of 300 partitions would wait for 300 attempts."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        broker = await cluster.broker(1)
+        brokers = brokers_at(broker, timeout_ms="1000")
+        await brokers.look()
+        broker.silent = True
+        accepted = broker.accepted
+        began = time.monotonic()
+        tries = [brokers.connection(1, "produce") for _ in range(300)]
+        failures = await asyncio.gather(*tries, return_exceptions=True)
+
+        assert {type(failure) for failure in failures} == {UnavailableError}
+        assert broker.accepted - accepted == 1
+        assert time.monotonic() - began < 150
+        brokers.close()
+
+    play(scenario)
+
+
+def test_a_leader_is_asked_for_once_by_all_who_want_to_know() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        broker = await cluster.broker(1)
+        wire = WireCluster("P", properties(broker))
+        await wire.start()
+        first, second = TopicPartition("T", 0), TopicPartition("U", 0)
+        broker.asked.clear()
+
+        assert await asyncio.gather(*[wire.leader(p) for p in (first, second) * 50]) == [1] * 100
+        assert await wire.leader(first) == 1
+        assert broker.asked == [["T", "U"]]
+        cluster.leader = 2
+        wire.leaders_changed()
+        assert await wire.leader(second) == 2
+        assert broker.asked == [["T", "U"], ["U"]]
+        await wire.close()
+
+    play(scenario)
+
+
+def test_a_question_that_left_before_leaders_changed_does_not_answer_later_ones() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        broker = await cluster.broker(1)
+        wire = WireCluster("P", properties(broker))
+        await wire.start()
+        partition = TopicPartition("T", 0)
+        before = asyncio.create_task(wire.leader(partition))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it has left
+        wire.leaders_changed()
+        broker.asked.clear()
+        after = asyncio.create_task(wire.leader(partition))
+
+        assert (await before, await after) == (1, 1)
+        assert broker.asked == [["T"], ["T"]]
+        await wire.close()
+
+    play(scenario)
