@@ -95,6 +95,11 @@ class TargetLimits:
         self.knows_something = True
         self._left_out.add(offset)
 
+    @property
+    def left_out(self) -> list[tuple[int, int]]:
+        """Ranges of source offsets that are not copied, and not passed yet."""
+        return [(offset, offset + 1) for offset in sorted(self._left_out)]
+
     def accepted(self, size: int, source_next: int) -> None:
         """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:

@@ -300,7 +300,12 @@ class Lifecycle:
             ),
             copy.known_start(),
             claim,
-            Comparison(self._records.added, self._reporter.goes_on_after_loss, copy.transform),
+            Comparison(
+                self._records.added,
+                self._reporter.goes_on_after_loss,
+                copy.transform,
+                copy.limits.left_out,
+            ),
             note_walk if claim is not None else None,
         )
 

@@ -45,7 +45,8 @@ async def begin_where_logs_meet(
 
     Records of the source are passed only if the target's log was trimmed, and those of the target
     only if the source's was, or a topic had the name before: the others have to be proven.
-    Where it is not clear, no record is taken for one of a former topic unless there was one.
+    Copies without an equal are taken for those of a former topic only where there was one, or where
+    the source still has all it ever held.
     """
     source_start, _ = await source.wire.log_range(source.partition)
     target_start, _ = await target.wire.log_range(target.partition)
@@ -55,7 +56,10 @@ async def begin_where_logs_meet(
     place = await find_place(source, target, source_from, target_from, ours.is_copy)
     if place is NoPlace.UNCLEAR:
         return replace(start, fresh=start.has_former), ""
-    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+    if isinstance(place, NoPlace):
+        # A source that has lost nothing yet does not hold the copies: they are of another topic.
+        return replace(start, fresh=start.has_former or not source_start), ""
+    if place == Place(source_from, target_from):
         return start, ""
     passes_source, passes_target = (
         place.source_next > source_from,

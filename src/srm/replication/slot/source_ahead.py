@@ -37,14 +37,14 @@ class Comparison:
     """How records are compared, and what is accepted.
 
     ``added_headers`` are names of headers that srm adds: they are not compared. Records that the
-    ``transform`` drops, and those in ranges of source offsets that are noted as ``lost``, need not
-    be on the target. ``accepts_loss`` is data.loss.policy=continue.
+    ``transform`` drops, and those in ranges of source offsets that are noted as lost and
+    ``left_out``, need not be on the target. ``accepts_loss`` is data.loss.policy=continue.
     """
 
     added_headers: Collection[str] = ()
     accepts_loss: bool = False
     transform: Transform | None = None
-    lost: Sequence[tuple[int, int]] = ()
+    left_out: Sequence[tuple[int, int]] = ()
 
     def content(self, record: Record) -> int:
         """Hash what has to be equal on both sides beside the time."""
@@ -57,13 +57,13 @@ class Comparison:
     @property
     def may_lack_some(self) -> bool:
         """Whether there can be records that the target need not hold."""
-        return bool(self.lost or (self.transform and self.transform.drops_some))
+        return bool(self.left_out or (self.transform and self.transform.drops_some))
 
     def may_lack(self, record: Record) -> bool:
         """Whether the target need not hold a record."""
         if self.transform is not None and self.transform.drops(record):
             return True
-        return any(first <= record.offset < end for first, end in self.lost)
+        return any(first <= record.offset < end for first, end in self.left_out)
 
 
 class SourceAhead:

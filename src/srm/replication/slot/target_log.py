@@ -66,6 +66,9 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
         end = min(start.target_next, log_end)
         end = min(end, await _held_by_epochs(target, start, log_start, log_end))
         end = await _held_by_producers(target, start, log_start, end)
+        if end < start.target_next:
+            # The others ask by name; this one by id, and fails where the topic was created anew.
+            await target.fetch(end, max_bytes=_BATCH_BYTES)
     except OutOfRangeError as error:
         raise UnavailableError(f"{error}: the log changes at the moment") from error
     return HeldLog(end, log_start, log_end)

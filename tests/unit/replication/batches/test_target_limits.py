@@ -112,3 +112,14 @@ def test_a_large_batch_is_refused_a_few_times_and_the_following_ones_not_at_all(
 
     assert lost == []
     assert refusals <= 14
+
+
+def test_what_is_left_out_is_told_until_the_copy_has_passed_it() -> None:
+    limits = TargetLimits()
+    limits.leave_out(7)
+    limits.leave_out(3)
+    assert limits.left_out == [(3, 4), (7, 8)]
+
+    limits.accepted(100, source_next=5)
+
+    assert limits.left_out == [(7, 8)]

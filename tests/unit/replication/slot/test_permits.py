@@ -15,6 +15,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, ProducerId
+from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.permits import ClaimPermits, LongWalkError, Meter, WalkPermits
@@ -130,6 +131,14 @@ async def _fresh() -> None:
     return
 
 
+async def _no_settings() -> dict[str, str]:
+    return {}
+
+
+async def _cut(assigned: AssignedPartition, target_end: int) -> Start:
+    raise AssertionError(f"{assigned} was cut at {target_end}")
+
+
 @pytest.mark.parametrize("illness", ["no coordinator", "no marker", "no leader"])
 def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(illness: str) -> None:
     """They are ill for as long as the test lasts."""
@@ -147,11 +156,12 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             target,  # type: ignore[arg-type]
             Reporter(),  # type: ignore[arg-type]
             lambda: 0,
-            3600.0,
+            ClaimLifetime(_no_settings),
             Quota(None),
             ClusterIds("", ""),
             assignment_is_fresh=_fresh,
             load_again=lambda assigned: None,
+            cut_map=_cut,
             spawn=spawn,
         )
         partitions = [

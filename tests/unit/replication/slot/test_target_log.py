@@ -203,6 +203,24 @@ def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
         held(log, replace(start, target_epoch=-1))
 
 
+def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:
+    class CreatedAnew(TargetLog):
+        def leaders_changed(self) -> None:
+            """Nothing to ask again."""
+
+        async def fetch(
+            self, node: int, partitions: Sequence[FetchFrom], **options: Any
+        ) -> Fetched:
+            fetched = await super().fetch(node, partitions, **options)
+            fetched.partitions[0].error = max(codes.TOPIC_GONE)
+            return fetched
+
+    _, start = copy_of([3, 3])
+
+    with pytest.raises(UnavailableError, match="error 103"):
+        held(CreatedAnew(), start)
+
+
 def test_without_a_position_there_is_nothing_to_compare() -> None:
     log, start = copy_of([3])
 

@@ -1,0 +1,240 @@
+"""What a partition asks of the logs before it claims, and what it does not claim for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, cast
+
+from tests.batches import Record, marker, stored
+from tests.flows import flow_config
+from tests.unit.replication.slot.test_walk import OURS, Log
+
+from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
+from srm.replication import clock
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.ports import Fetched, ProducerId
+from srm.replication.slot.claim import LAST_EPOCH, ClaimLifetime
+from srm.replication.slot.lifecycle import Lifecycle
+from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.resume import Start
+
+ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
+LIFETIME_S = 6 * 3600.0
+LEADER_EPOCH = 4
+
+
+class Silent:
+    """A fetch session without news."""
+
+    def want(self, partition: object) -> None: ...
+
+    def forget(self, topic_id: bytes, partition: int) -> None: ...
+
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+        del max_wait_ms, max_bytes
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Cluster(Log):
+    """A cluster of one partition, whose coordinator gives out one claim after the other."""
+
+    alias = "B"
+
+    def __init__(self, stored_batches: Sequence[bytes], claims: Sequence[ProducerId] = ()) -> None:
+        super().__init__(stored_batches)
+        self._next = list(claims)
+        self.claimed = 0
+
+    def leaders_changed(self) -> None:
+        """Nothing to ask again."""
+
+    async def connect(self, node: int) -> None:
+        """It is connected."""
+
+    def fetch_session(self, node: int, *, read_committed: bool) -> Silent:
+        del node, read_committed
+        return Silent()
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        del partition, epoch
+        return self.end
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        del transactional_id
+        self.claimed += 1
+        return self._next.pop(0)
+
+    async def abort_empty_transaction(
+        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
+    ) -> None:
+        del transactional_id, partition
+        raw = bytearray(marker(self.end, producer.id, producer.epoch))
+        raw[12:16] = LEADER_EPOCH.to_bytes(4, "big")
+        self.append(bytes(raw))
+
+
+class Told:
+    """Notes what is told, as the reporter would."""
+
+    goes_on_after_loss = False
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def strange(self, copy: PartitionCopy, what: str) -> None:
+        del copy
+        self.notes.append(what)
+
+
+class Site:
+    """Lifecycle of one slot between two logs."""
+
+    def __init__(self, source: Cluster, target: Cluster, cut: Start | None = None) -> None:
+        self.target = target
+        self.told = Told()
+        self.cuts: list[int] = []
+        self._cut = cut
+        self._tasks: set[asyncio.Task[None]] = set()
+
+        async def configs() -> dict[str, str]:
+            return {}
+
+        async def fresh() -> None:
+            """The assignment was heard of a moment ago."""
+
+        self.lifecycle = Lifecycle(
+            flow_config(),
+            cast("Any", source),
+            cast("Any", target),
+            cast("Any", self.told),
+            lambda: 0,
+            ClaimLifetime(configs),
+            Quota(None),
+            ClusterIds("", ""),
+            assignment_is_fresh=fresh,
+            load_again=lambda assigned: None,
+            cut_map=self._cut_map,
+            spawn=self._spawn,
+        )
+
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        assert assigned == ASSIGNED
+        assert self._cut is not None
+        self.cuts.append(target_end)
+        return self._cut
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def copy(self) -> PartitionCopy:
+        return self.lifecycle.copies[ASSIGNED]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():  # noqa: ASYNC110 - a state, not an event
+                await asyncio.sleep(0.001)
+
+    async def claim(self) -> None:
+        """Claim once, as if there were a batch to write."""
+        await self.until(lambda: self.copy.phase is Phase.IDLE)
+        attempt = self.copy.attempt
+        self.lifecycle.claim(self.copy)
+        await self.until(
+            lambda: self.copy.attempt > attempt and self.copy.phase is not Phase.CLAIMING
+        )
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+def run(site: Callable[[], Site], scenario: Callable[[Site], Awaitable[None]]) -> Site:
+    async def all_of_it() -> Site:
+        place = site()
+        try:
+            await scenario(place)
+        finally:
+            place.close()
+        return place
+
+    return asyncio.run(all_of_it())
+
+
+def source_of(count: int) -> Cluster:
+    return Cluster([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(count)])
+
+
+def copies(count: int, epoch: int = 0) -> list[bytes]:
+    """Return a claim's marker, and so many copies."""
+    found = [marker(0, OURS, epoch)]
+    for i in range(count):
+        raw = bytearray(stored([Record(1 + i, 1, b"k", b"%d" % i)], producer_id=OURS))
+        raw[51:57] = epoch.to_bytes(2, "big") + i.to_bytes(4, "big")
+        found.append(bytes(raw))
+    return found
+
+
+def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> None:
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    left = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, 0))
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.until(lambda: site.copy.target_next == 4)
+        assert target.claimed == 0
+        await site.claim()
+
+    site = run(lambda: Site(source_of(5), target, cut=left), scenario)
+
+    assert site.cuts == [4]
+    assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 3)
+    assert site.copy.position().target_leader_epoch == LEADER_EPOCH
+    [note] = site.told.notes
+    assert "offsets 4 to 6 are gone or not ours; copied again from source offset 3" in note
+
+
+def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> None:
+    other = Cluster([stored([Record(0, 1, b"other", b"other")])])
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(0, 1, frozenset({OURS})))
+        for _ in range(3):
+            await site.claim()
+            assert site.copy.phase is Phase.STOPPED
+            assert "undecidable" in site.copy.reason
+            site.copy.take_up()
+
+    run(lambda: Site(other, target), scenario)
+
+    assert target.claimed == 1
+
+
+def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> None:
+    target = Cluster(copies(3, LAST_EPOCH), [ProducerId(9, epoch) for epoch in range(3)])
+    now = 1000.0
+
+    async def scenario(site: Site) -> None:
+        nonlocal now
+        start = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH))
+        site.lifecycle.begin(ASSIGNED, start)
+        for passed in (0, LIFETIME_S - 1):
+            now = 1000 + passed
+            await site.claim()
+            assert site.copy.phase is Phase.STOPPED
+            assert f"may write for {LIFETIME_S - passed:.0f} s yet" in site.copy.reason
+            site.copy.take_up()
+        now = 1000 + LIFETIME_S
+        await site.claim()
+        assert site.copy.phase is Phase.COPYING
+
+    with clock.using(lambda: now):
+        run(lambda: Site(source_of(3), target), scenario)
