@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(300)]
 
-SEEDS: Final = seeds_of(os.environ.get("SRM_FAULT_SEEDS", "3,4,5,9,12,16,17,18,20,21,24,38"))
+SEEDS: Final = seeds_of(
+    os.environ.get("SRM_FAULT_SEEDS", "1,3-6,8,9,12,13,15,16,22,24,26,31-33,52,63,68")
+)
 
 
 @pytest.fixture(scope="module")
