@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -32,6 +33,7 @@ from srm.replication.slot.slot import Predecessor
 logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
+_SETTINGS_S: Final = 5.0  # a claim waits for it
 
 
 class KafkaAssignmentFeed:
@@ -98,25 +100,50 @@ class KafkaStartReader(MapStarts):
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the configs of the brokers; empty when srm has no right to see them.
 
-    Where they differ in a number, the smallest counts.
+    Where they differ in a number, the smallest counts. A broker that does not answer leads nothing
+    now: the others are enough.
 
     Raises:
-        SrmError: the cluster does not answer: how long it remembers producers is not known.
+        SrmError: no broker answers: how long the cluster remembers producers is not known.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
         nodes = admin.list_topics(timeout=_ADMIN_S).brokers
-        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node)) for node in nodes]
-        if not resources:
+        if not nodes:
             raise UnavailableError("reading broker settings: the cluster names no broker yet")
-        answers = admin.describe_configs(resources, request_timeout=_ADMIN_S).values()
-        return _smallest([answer.result() for answer in answers])
+        # One call for each: librdkafka takes only one broker a call.
+        asked = [
+            future
+            for node in nodes
+            for future in admin.describe_configs(
+                [ConfigResource(ConfigResource.Type.BROKER, str(node))],
+                request_timeout=_SETTINGS_S,
+            ).values()
+        ]
+        return _smallest(_answers(asked))
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
             raise reason from error
         logger.warning("assuming Kafka's defaults: %s", reason)
     return {}
+
+
+def _answers(asked: Sequence[Future[dict[str, ConfigEntry]]]) -> list[dict[str, ConfigEntry]]:
+    """Wait for all; return what was answered.
+
+    Raises:
+        KafkaException: nobody has answered.
+    """
+    found, failed = [], []
+    for future in asked:
+        try:
+            found.append(future.result())
+        except KafkaException as error:
+            failed.append(error)
+    if not found:
+        raise failed[0]
+    return found
 
 
 def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
