@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import wait
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -100,8 +100,8 @@ class KafkaStartReader(MapStarts):
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the configs of the brokers; empty when srm has no right to see them.
 
-    Where they differ in a number, the smallest counts. A broker that does not answer leads nothing
-    now: the others are enough.
+    Where they differ in a number, the smallest counts. One that does not answer is left out, if
+    others do: it may be frozen, and is asked again soon.
 
     Raises:
         SrmError: no broker answers: how long the cluster remembers producers is not known.
@@ -111,39 +111,19 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
         nodes = admin.list_topics(timeout=_ADMIN_S).brokers
         if not nodes:
             raise UnavailableError("reading broker settings: the cluster names no broker yet")
-        # One call for each: librdkafka takes only one broker a call.
-        asked = [
-            future
-            for node in nodes
-            for future in admin.describe_configs(
-                [ConfigResource(ConfigResource.Type.BROKER, str(node))],
-                request_timeout=_SETTINGS_S,
-            ).values()
-        ]
-        return _smallest(_answers(asked))
+        answers = []
+        for node in nodes:  # librdkafka takes one broker per call: each answers for itself
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
+            answers += admin.describe_configs([resource], request_timeout=_SETTINGS_S).values()
+        wait(answers)
+        heard = [answer.result() for answer in answers if answer.exception() is None]
+        return _smallest(heard or [answer.result() for answer in answers])
     except KafkaException as error:
         reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
         if not isinstance(reason, AuthorizationError):
             raise reason from error
         logger.warning("assuming Kafka's defaults: %s", reason)
     return {}
-
-
-def _answers(asked: Sequence[Future[dict[str, ConfigEntry]]]) -> list[dict[str, ConfigEntry]]:
-    """Wait for all; return what was answered.
-
-    Raises:
-        KafkaException: nobody has answered.
-    """
-    found, failed = [], []
-    for future in asked:
-        try:
-            found.append(future.result())
-        except KafkaException as error:
-            failed.append(error)
-    if not found:
-        raise failed[0]
-    return found
 
 
 def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
