@@ -12,7 +12,6 @@ from tests.integration.copying import CopyLab
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.slot_records import next_incarnation
-from srm.domain.topics import TopicPartition
 from srm.kafka.slot_state import KafkaStartReader
 from srm.kafka.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
@@ -155,10 +154,10 @@ class Bench:
         for (_, number), records in read_logs(source, [(p.topic, 0)]).items():
             history.life.take(number, records)
         target = read_log(self.lab.target_props["bootstrap.servers"], p.target_topic, 0)
-        found = checker.match(history, 0, target[former_records:], b"stranger ", stopped=False)
         known = self.lab.offset_map(p)
-        place = TopicPartition(p.topic, 0)
-        return found.problems or checker.check_map(str(place), known, found.pairs[0])
+        return checker.check_partition(
+            history, 0, target[former_records:], b"stranger ", [known], [], policy="stop"
+        ).problems
 
 
 def _now_ms() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.faults.application import START_S, Application, load
+from tests.faults.campaign.slowness import slowness
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
@@ -18,7 +19,9 @@ from srm.stack.kafka import KafkaBroker
 from srm.testing.processes import slot_workers
 from srm.wiring import open_state_topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(900)]
+
+END_S = 60.0  # on a busy machine; a quiet one needs about 3
 
 
 def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
@@ -36,8 +39,8 @@ def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
             heirs = slot_workers(driver)
             everything = [driver, *driver.children(recursive=True)]
             driver.terminate()
-            code = driver.wait(30)
-            _, left = psutil.wait_procs(everything, timeout=10)
+            code = driver.wait(END_S)
+            _, left = psutil.wait_procs(everything, timeout=END_S)
         assert victims, "no Python worker found"
         assert not {p.pid for p in victims} & {p.pid for p in heirs}
         assert (code, left) == (0, []), "SIGTERM ends everything, cleanly"
@@ -68,12 +71,12 @@ def test_sigterm_ends_many_partitions_within_5_seconds_with_their_last_positions
         )
         began = time.monotonic()
         driver.terminate()
-        code = driver.wait(30)
+        code = driver.wait(END_S)
         took = time.monotonic() - began
-        _, left = psutil.wait_procs(everything, timeout=10)
+        _, left = psutil.wait_procs(everything, timeout=END_S)
 
     assert (code, left) == (0, [])
-    assert took < 5.5
+    assert took < 5.5 * slowness()
     assert application.reported() == application.ends()
 
 
@@ -91,8 +94,8 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
             with open_state_topics(config, [flow]) as topics:
                 [answer] = driver_requests.ask(topics, "stop", "test", 0, wait_s=60.0)
             at_the_end = application.copied()
-            code = driver.wait(30)
-            _, left = psutil.wait_procs(everything, timeout=10)
+            code = driver.wait(END_S)
+            _, left = psutil.wait_procs(everything, timeout=END_S)
         assert answer.outcome == "ended"
         assert (code, left) == (0, [])
         assert application.copied() == at_the_end, "its last heartbeat came after its slots"

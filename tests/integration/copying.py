@@ -57,6 +57,7 @@ class CopyLab:
         source: str | Mapping[str, str],
         target: str | Mapping[str, str],
         *,
+        source_replicas: int = 1,
         target_replicas: int = 1,
         **config: object,
     ) -> None:
@@ -72,7 +73,7 @@ class CopyLab:
         self._log = KafkaStateLog(self.flow.target, self.target_props)
         self._generation = 0
         self.source.create_topics(
-            [TopicSpec(internal_topics.offset_syncs(self.flow.target), 1, 1, {})]
+            [TopicSpec(internal_topics.offset_syncs(self.flow.target), 1, source_replicas, {})]
         )
         alias = self.flow.source
         compact = {"cleanup.policy": "compact"}
@@ -99,6 +100,8 @@ class CopyLab:
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        # Of several brokers one may not have heard of a new topic yet.
+        eventually(lambda: name in self.source.topics(), f"{name} exists")
         partitions = self.source.topics()[name].partitions
         self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
         return self.assignable(name)

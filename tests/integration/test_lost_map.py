@@ -10,7 +10,7 @@ from tests.integration.copying import CopyLab, delete_before
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

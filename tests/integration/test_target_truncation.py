@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from srm.domain.replication_records import AssignedPartition
 from srm.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
 RECORDS = 10
 

@@ -186,6 +186,7 @@ def _no_owner(_: Any) -> Any:
     )
 
 
+UNIT: Final = "tests/unit/replication/slot"
 SLOT: Final = "srm.replication.slot"
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
@@ -245,19 +246,19 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "position before its blocks",
         "a position is written after the blocks that it rests on",
         ((f"{SLOT}.reporting:Reporter.prepare", _positions_first),),
-        faults="kill slot,state outage",
+        faults="kill at write",
     ),
     Mutant(
         "a run is always open",
         "the block says whether its last run may still grow",
         ((f"{SLOT}.map_writer:MapWriter._block", _open),),
-        faults="kill slot,elect",
+        killer=f"{UNIT}/test_map_writer.py",
     ),
     Mutant(
         "blocks without their owner",
         "an owner that wakes up late overwrites no block of its successor",
         (("srm.domain.map_records:MapBlock.block_key", _no_owner),),
-        faults="stop slot,two workers",
+        killer=f"{UNIT}/test_map_writer.py",
     ),
     Mutant(
         "no found run",

@@ -33,6 +33,7 @@ from srm.replication.slot.slot import Predecessor
 logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
+_SETTINGS_S: Final = 5.0  # a claim waits for it
 
 
 class KafkaAssignmentFeed:
@@ -103,7 +104,7 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     others do: it may be frozen, and is asked again soon.
 
     Raises:
-        SrmError: the cluster does not answer: how long it remembers producers is not known.
+        SrmError: no broker answers: how long the cluster remembers producers is not known.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())
@@ -113,7 +114,7 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
         answers = []
         for node in nodes:  # librdkafka takes one broker per call: each answers for itself
             resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-            answers += admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
+            answers += admin.describe_configs([resource], request_timeout=_SETTINGS_S).values()
         wait(answers)
         heard = [answer.result() for answer in answers if answer.exception() is None]
         return _smallest(heard or [answer.result() for answer in answers])

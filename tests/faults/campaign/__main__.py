@@ -19,8 +19,9 @@ from pathlib import Path
 from types import FrameType
 
 from tests.faults.campaign.brokers import Brokers
-from tests.faults.campaign.plan import SCENARIOS, plan_of, seeds_of
+from tests.faults.campaign.plan import plan_of, seeds_of
 from tests.faults.campaign.run import run_seed
+from tests.faults.campaign.scenarios import SCENARIOS
 
 
 def main() -> int:

@@ -17,13 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import javaproperties
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from tests.certificates import Authority
 from tests.conftest import of_a_broker
-from tests.faults.campaign.plan import Setting
+from tests.faults.campaign.proxy import Proxy
+from tests.faults.campaign.settings import Setting
 
 from srm.errors import StackError
+from srm.stack.disk import write_atomically
 from srm.stack.kafka import STOP_SECONDS, KafkaBroker
+from srm.stack.ports import LOOPBACK
 
 MARK: Final = "SRM_CAMPAIGN"
 """Marks a broker with the folder of the campaign that started it."""
@@ -60,6 +65,19 @@ _THREE: Final = {
 }
 
 
+_TWO: Final = {
+    "default.replication.factor": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    "replica.lag.time.max.ms": "3000",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+_GUARDED: Final = "GUARDED"
+_MOST_BROKERS: Final = 5
+
+
 class Broker(KafkaBroker):
     """A broker that several threads start and stop: each waits for the other to be done."""
 
@@ -80,11 +98,50 @@ class Broker(KafkaBroker):
             super().kill()
 
 
+class GuardedBroker(Broker):
+    """A broker with a listener for TLS, to which a proxy leads."""
+
+    def __init__(self, home: Path, alias: str, **settings: Any) -> None:
+        authority = Authority()
+        signed = authority.broker(LOOPBACK)
+        self.proxy = Proxy()
+        home.mkdir(parents=True, exist_ok=True)
+        self._ca = home / "ca.pem"
+        self._ca.write_text(authority.own.pem)
+        tls = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": signed.key_pem,
+            "ssl.keystore.certificate.chain": signed.pem,
+        }
+        settings["server_props"] = {**settings["server_props"], **tls}
+        super().__init__(home, alias, listeners={_GUARDED: "SSL"}, **settings)
+        found = self.settings
+        self.proxy.to_port = int(found[f"srm.port.{_GUARDED}"])
+        advertised = {
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},{_GUARDED}://{self._guarded}"
+        }
+        text = javaproperties.dumps({**found, **advertised}, timestamp=False)
+        write_atomically(self._properties_file, text.encode())
+
+    @property
+    def _guarded(self) -> str:
+        return f"{LOOPBACK}:{self.proxy.port}"
+
+    @property
+    def clients(self) -> dict[str, str]:
+        """What clients need that come in by the proxy."""
+        return {
+            "bootstrap.servers": self._guarded,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self._ca),
+        }
+
+
 @dataclass(frozen=True)
 class Pair:
     """Source and target clusters of one seed."""
 
-    source: KafkaBroker
+    source: tuple[KafkaBroker, ...]
     target: tuple[KafkaBroker, ...]
 
     @property
@@ -93,15 +150,35 @@ class Pair:
         return len(self.target)
 
     @property
+    def source_bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.source)
+
+    @property
     def target_bootstrap(self) -> str:
         return ",".join(broker.bootstrap for broker in self.target)
 
+    @property
+    def proxy(self) -> Proxy | None:
+        """What stands before the target, if anything does."""
+        [first, *_] = self.target
+        return first.proxy if isinstance(first, GuardedBroker) else None
+
+    @property
+    def slots_target(self) -> dict[str, str]:
+        """What the slots need to come to the target."""
+        [first, *_] = self.target
+        if isinstance(first, GuardedBroker):
+            return first.clients
+        return {"bootstrap.servers": self.target_bootstrap}
+
     def heal(self) -> None:
         """Wake and start whatever a plan has left stopped, and wait until all answer."""
-        for broker in (self.source, *self.target):
+        if self.proxy is not None:
+            self.proxy.forward()
+        for broker in (*self.source, *self.target):
             signal_broker(broker, signal.SIGCONT)
             broker.start()
-        for broker in (self.source, *self.target):
+        for broker in (*self.source, *self.target):
             try:
                 broker.wait_ready()
             except StackError:
@@ -125,32 +202,57 @@ class Brokers:
             start_new_session=True,
         )
         self._clusters: dict[str, tuple[KafkaBroker, ...]] = {}
+        self._started = 0
 
     def pair(self, setting: Setting) -> Pair:
         """Return running clusters for a plan."""
-        if setting == "three":
-            target = self._cluster("three", 3, _THREE)
-        elif setting == "expiring":
-            target = self._cluster("expiring", 1, _EXPIRING)
-        else:
-            target = self._cluster("target", 1, {})
-        [source] = self._cluster("source", 1, {})
-        return Pair(source, target)
+        targets = {"three": (3, _THREE), "expiring": (1, _EXPIRING)}
+        name = setting if setting in {"three", "expiring", "guarded"} else "target"
+        source, size = ("sources", 2) if setting == "sources" else ("source", 1)
+        self._make_room({name, source})
+        target = self._cluster(name, *targets.get(setting, (1, {})))
+        return Pair(self._cluster(source, size, _TWO if size > 1 else {}), target)
+
+    def renew(self, pair: Pair) -> None:
+        """End the clusters of a plan; the next one that needs them gets new ones.
+
+        Kafka 4.3's controller may not know a topic any more that it still takes for a member of
+        replica sets, and then registers no broker again ("existed in isrMembers, but not in the
+        topics map").
+        """
+        for name, cluster in list(self._clusters.items()):
+            if cluster in (pair.source, pair.target):
+                del self._clusters[name]
+                _end(cluster)
+
+    def _make_room(self, needed: set[str]) -> None:
+        """Stop clusters that the next plan does not need, where there are many."""
+        sizes = {"three": 3, "sources": 2}
+        room = _MOST_BROKERS - sum(sizes.get(name, 1) for name in needed)
+        for name, cluster in self._clusters.items():
+            running = [broker for broker in cluster if broker.running]
+            if name in needed or not running:
+                continue
+            if len(running) > room:
+                for broker in reversed(cluster):
+                    broker.stop()
+            else:
+                room -= len(running)
 
     def close(self) -> None:
         """End every broker."""
         for cluster in self._clusters.values():
-            for broker in cluster:
-                signal_broker(broker, signal.SIGCONT)
-                broker.kill()
+            _end(cluster)
         self._guard.communicate()  # closes its input, and it ends what is left
 
     def _cluster(self, name: str, size: int, props: Mapping[str, str]) -> tuple[KafkaBroker, ...]:
         if name not in self._clusters:
             found: list[KafkaBroker] = []
             for node in range(1, size + 1):
-                broker = Broker(
-                    self._home / f"{name}-{node}",
+                kind = GuardedBroker if name == "guarded" else Broker
+                self._started += 1
+                broker = kind(
+                    self._home / f"{name}-{node}-{self._started}",
                     name,
                     node_id=node,
                     joins=found[0] if found else None,
@@ -160,11 +262,19 @@ class Brokers:
                 )
                 found.append(broker)
             self._clusters[name] = tuple(found)
-            for broker in found:
-                broker.start()
-            for broker in found:
-                broker.wait_ready()
+        for broker in self._clusters[name]:
+            broker.start()
+        for broker in self._clusters[name]:
+            broker.wait_ready()
         return self._clusters[name]
+
+
+def _end(cluster: tuple[KafkaBroker, ...]) -> None:
+    for broker in cluster:
+        signal_broker(broker, signal.SIGCONT)
+        broker.kill()
+        if isinstance(broker, GuardedBroker):
+            broker.proxy.close()
 
 
 def signal_broker(broker: KafkaBroker, number: int) -> None:

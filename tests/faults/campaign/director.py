@@ -12,15 +12,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.faults.campaign import map_damage, truncation
 from tests.faults.campaign.brokers import Pair, delete_topics, signal_broker
-from tests.faults.campaign.history import TopicHistory
-from tests.faults.campaign.plan import Plan, Step
+from tests.faults.campaign.history import Refusals, TopicHistory
+from tests.faults.campaign.plan import Plan
+from tests.faults.campaign.proxy import Proxy
+from tests.faults.campaign.settings import Step
 from tests.faults.campaign.slots import Slots
+from tests.faults.campaign.slowness import slowness
 from tests.faults.campaign.workload import Workload
 from tests.integration.copying import CopyLab
 
@@ -28,12 +33,17 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
 from srm.errors import SrmError
+from srm.testing.logs import read_log
 
 logger = logging.getLogger(__name__)
 
 STRANGER: Final = b"stranger "
 _PATIENCE_S: Final = 120.0  # a broker on a busy machine starts in a minute
 _TAKEOVER_S: Final = 3.0
+_REQUEST_S: Final = 12.0
+_FREEZE_S: Final = 40.0
+"""Until partitions of a broker that hangs are copied again: elections, and the longest request."""
+_USUAL_LIMIT: Final = 1_048_588
 
 
 class Director:
@@ -54,20 +64,27 @@ class Director:
         self._topics = topics
         self._slots = slots
         self._workload = workload
-        self._admin = AdminClient({"bootstrap.servers": pair.source.bootstrap, "log_level": 0})
+        self._admin = AdminClient({"bootstrap.servers": pair.source_bootstrap, "log_level": 0})
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="campaign-steps")
         self._moved: dict[str, set[AssignedPartition]] = {}
         self._strangers = 0
+        self.problems: list[str] = []
         self.at_once: dict[str, Callable[[Step], None]] = {
-            "kill slot": lambda step: slots.kill(str(step.slot)),
+            "kill slot": self._kill_slot,
             "start slot": lambda step: slots.start(str(step.slot)),
-            "stop slot": lambda step: slots.signal(str(step.slot), signal.SIGSTOP),
+            "stop slot": self._stop_slot,
             "kill target": lambda step: pair.target[step.node].kill(),
             "start target": lambda step: pair.target[step.node].start(),
             "stop target": lambda step: signal_broker(pair.target[step.node], signal.SIGSTOP),
             "wake target": lambda step: signal_broker(pair.target[step.node], signal.SIGCONT),
-            "kill source": lambda _: pair.source.kill(),
-            "start source": lambda _: pair.source.start(),
+            "kill source": lambda step: pair.source[step.node].kill(),
+            "start source": lambda step: pair.source[step.node].start(),
+            "stop source": lambda step: signal_broker(pair.source[step.node], signal.SIGSTOP),
+            "wake source": lambda step: signal_broker(pair.source[step.node], signal.SIGCONT),
+            "drop packets": lambda _: self._with_proxy(Proxy.drop),
+            "forward packets": lambda step: self._with_proxy(
+                partial(Proxy.forward, hang_up=step.how == "hang up")
+            ),
             "pause writers": lambda _: workload.pause(),
             "resume writers": lambda _: workload.go_on(),
         }
@@ -77,6 +94,14 @@ class Director:
             "give away untold": self._give_away_untold,
             "tell": self._tell,
             "shut target": lambda step: pair.target[step.node].stop(),
+            "shut source": lambda step: pair.source[step.node].stop(),
+            "expect progress": self._expect_progress,
+            "want replicas": self._want_replicas,
+            "limit records": self._limit_records,
+            "compact target": self._compact_target,
+            "truncate target": self._truncate_target,
+            "trim target": self._trim_target,
+            "flood": self._flood,
             "expand": self._expand,
             "recreate": self._recreate,
             "recreate remote": self._recreate_remote,
@@ -121,6 +146,62 @@ class Director:
 
     # ----- who copies what
 
+    def _interrupted(self) -> None:
+        for topic in self._topics:
+            topic.interrupted = True
+
+    def _kill_slot(self, step: Step) -> None:
+        self._interrupted()
+        self._slots.kill(str(step.slot))
+
+    def _stop_slot(self, step: Step) -> None:
+        self._interrupted()
+        self._slots.signal(str(step.slot), signal.SIGSTOP)
+
+    def _with_proxy(self, work: Callable[[Proxy], None]) -> None:
+        if self._pair.proxy is not None:
+            work(self._pair.proxy)
+
+    def _expect_progress(self, step: Step) -> None:
+        """While one broker hangs, every partition that has anything to copy goes on.
+
+        Those that it led go on elsewhere, and the others are not held up. The broker is woken only
+        afterwards.
+        """
+        node = self._pair.target[step.node]
+        if not self._is_alone(step):
+            time.sleep(_REQUEST_S)  # what is scripted: the broker hangs for so long
+            signal_broker(node, signal.SIGCONT)
+            return
+        waiting = {place: end for place, end in self._remote_ends().items() if self._is_fed(place)}
+        still = dict(waiting)
+
+        def goes_on() -> bool:
+            now = self._remote_ends()
+            for place, end in waiting.items():
+                if now[place] > end:
+                    still.pop(place, None)
+            return not still
+
+        try:
+            _wait(goes_on, _FREEZE_S * slowness(), "progress")
+        except TimeoutError:
+            names = ", ".join(str(place) for place in still)
+            self.problems.append(f"while a broker hangs, nothing comes to {names}")
+        finally:
+            signal_broker(node, signal.SIGCONT)
+
+    def _is_alone(self, step: Step) -> bool:
+        """Whether nothing else of the plan keeps partitions from being copied meanwhile."""
+        began = step.at - 1.5
+        others = [
+            other for other in self._plan.steps if other.node != step.node or other.at < began
+        ]
+        return not any(
+            began - _REQUEST_S < other.at < step.at + _FREEZE_S and other.do in self.at_once
+            for other in others
+        )
+
     def _move_away(self, step: Step) -> None:
         moved = self._slots.heirs(str(step.slot))
         self._moved[str(step.slot)] = moved
@@ -144,6 +225,7 @@ class Director:
         )
 
     def _give_away_untold(self, step: Step) -> None:
+        self._interrupted()
         self._slots.keep_untold(str(step.slot))
         self._move_away(step)
 
@@ -170,8 +252,8 @@ class Director:
     def _recreate(self, step: Step) -> None:
         topic = self._topics[step.topic]
         with self._workload.silent(topic.name):
-            topic.snapshot(self._pair.source.bootstrap)
-            delete_topics(self._pair.source.bootstrap, [topic.name])
+            topic.snapshot(self._pair.source_bootstrap)
+            delete_topics(self._pair.source_bootstrap, [topic.name])
             self._lab.source.create_topics([TopicSpec(topic.name, len(topic.partitions), 1, {})])
         self._reassign(topic, same_target=True)
 
@@ -205,11 +287,12 @@ class Director:
                 _wait(lambda: self._end(source) > copied + 50, 3, "more records")
             end = self._end(source)
             before = copied + int(step.share * (end - copied))
-            topic.snapshot(self._pair.source.bootstrap)
+            topic.snapshot(self._pair.source_bootstrap)
             place = TopicPartition(topic.name, number, before)
             [deleted] = self._admin.delete_records([place], request_timeout=10).values()
             deleted.result()
-            topic.life.deleted[number] = before
+            known = topic.life.deleted.get(number, 0)
+            topic.life.deleted[number] = max(known, before)
             logger.info("%s: deleted below %s of %s", source, before, end)
         finally:
             self._slots.signal(holder, signal.SIGCONT)
@@ -218,34 +301,107 @@ class Director:
         found = self._slots.positions().get(partition.copy_id, [])
         return max((entry.position.source_next for _, entry in found), default=0)
 
+    def _remote_ends(self) -> dict[Partition, int]:
+        places = [Partition(t.remote, p.partition) for t in self._topics for p in t.partitions]
+        return self._lab.target.log_ends(places)
+
+    def _is_fed(self, remote: Partition) -> bool:
+        """Whether the source has records that are yet to come to a remote partition."""
+        for topic in self._topics:
+            for p in topic.partitions:
+                if (topic.remote, p.partition) == (remote.topic, remote.partition):
+                    return self._copied(p) < self._end(Partition(topic.name, p.partition))
+        return False
+
     def _end(self, partition: Partition) -> int:
         return self._lab.source.log_ends([partition])[partition]
 
     def _truncate(self, step: Step) -> None:
         topic, number = self._topics[step.topic], step.partition
-        if number in topic.life.truncated:
-            return  # once is what the checker can follow
+        [broker, *_] = self._pair.source
         with self._workload.silent(topic.name):
-            topic.snapshot(self._pair.source.bootstrap)
+            topic.snapshot(self._pair.source_bootstrap)
             lowest = topic.life.deleted.get(number, 0)
-            at = truncation.cut(self._pair.source, topic.name, number, step.share, lowest)
+            at = truncation.cut(broker, topic.name, number, step.share, lowest)
             if at is not None:  # written down at once: what follows may fail and be tried again
-                self._note_truncation(topic, number, at)
-            self._pair.source.start()
-            self._pair.source.wait_ready()
+                gone = topic.life.truncate(number, at)
+                logger.info("%s-%s: truncated at %s, %s gone", topic.name, number, at, gone)
+            broker.start()
+            broker.wait_ready()
 
-    def _note_truncation(self, topic: TopicHistory, number: int, at: int) -> None:
-        records = topic.life.records.get(number, {})
-        lost = {offset: record for offset, record in records.items() if offset >= at}
-        for offset in lost:
-            del records[offset]
-        if lost:
-            topic.life.truncated[number] = (at, lost)
-        logger.info("%s-%s: truncated at %s, %s records gone", topic.name, number, at, len(lost))
+    def _truncate_target(self, step: Step) -> None:
+        topic, number = self._topics[step.topic], step.partition
+        [broker, *others] = self._pair.target
+        if others:
+            return  # they would give it back
+        self._interrupted()
+        lowest = topic.trimmed.get(number, 0)
+        forgets = step.how == "forgotten"
+        at = truncation.cut(
+            broker, topic.remote, number, step.share, lowest, forgets_producers=forgets
+        )
+        if at is not None:
+            topic.cut_target(number, at)
+            logger.info("%s-%s: truncated at %s", topic.remote, number, at)
+        broker.start()
+        broker.wait_ready()
+
+    def _trim_target(self, step: Step) -> None:
+        topic, number = self._topics[step.topic], step.partition
+        bootstrap = self._pair.target_bootstrap
+        # Read before and after: between the two looks the copy goes on.
+        held = read_log(bootstrap, topic.remote, number)
+        if not held:
+            return
+        first, last = held[0][0], held[-1][0] + 1
+        before = first + int(step.share * (last - first))
+        place = TopicPartition(topic.remote, number, before)
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        [deleted] = admin.delete_records([place], request_timeout=10).values()
+        deleted.result()
+        topic.trim_target(number, before, held)
+        logger.info("%s-%s: trimmed below %s of %s", topic.remote, number, before, last)
+
+    # ----- what the target takes
+
+    def _limit_records(self, step: Step) -> None:
+        topic = self._topics[step.topic]
+        if step.node < _USUAL_LIMIT:
+            for p in topic.partitions:
+                first = self._copied(p)
+                topic.refusals.setdefault(p.partition, []).append(Refusals(step.node, first))
+        config = {"max.message.bytes": str(step.node)}
+        self._lab.target.alter_topic_configs({topic.remote: config})
+        if step.node < _USUAL_LIMIT:
+            return
+        for number, refusals in topic.refusals.items():
+            end = self._end(Partition(topic.name, number))
+            refusals[-1] = replace(refusals[-1], end=end)
+
+    def _compact_target(self, step: Step) -> None:
+        topic = self._topics[step.topic]
+        config = {
+            "cleanup.policy": "compact",
+            "segment.ms": "500",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "500",
+        }
+        topic.remote_configs = {**topic.remote_configs, **config}
+        self._lab.target.alter_topic_configs({topic.remote: config})
+
+    def _want_replicas(self, step: Step) -> None:
+        topic = self._topics[step.topic]
+        self._lab.target.alter_topic_configs(
+            {topic.remote: {"min.insync.replicas": str(step.node)}}
+        )
+
+    def _flood(self, step: Step) -> None:
+        self._workload.flood(self._topics[step.topic].name, step.partition, step.how)
 
     # ----- the map and the remote topics
 
     def _damage_map(self, step: Step) -> None:
+        self._interrupted()
         for name in self._slots.names:
             self._slots.kill(name)
         try:
@@ -271,7 +427,7 @@ class Director:
         for _ in range(int(step.share * 100)):
             self._strangers += 1
             value = STRANGER + str(self._strangers).encode()
-            producer.produce(topic.remote, value, partition=step.partition)
+            producer.produce(topic.remote, value, key=b"stranger", partition=step.partition)
         producer.flush(10)
         if step.how == "commit":
             producer.commit_transaction(10)

@@ -11,14 +11,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
 from tests.integration.copying import CopyLab
 
+from srm.config.model import ClusterClients
 from srm.domain.replication_records import AssignedPartition, CopyId, PartitionPosition
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
@@ -49,14 +51,20 @@ def _end_with_parent() -> None:
 
 
 class Slots:
-    """The slots of one seed. Not for two threads at once, but for :meth:`watch`."""
+    """The slots of one seed. Not for two threads at once, but for :meth:`watch`.
 
-    def __init__(self, lab: CopyLab, count: int, home: Path) -> None:
+    ``target`` is what they need to come to the target, where it is not what the lab uses.
+    """
+
+    def __init__(
+        self, lab: CopyLab, count: int, home: Path, target: Mapping[str, str] | None = None
+    ) -> None:
         self.names = [str(number) for number in range(count)]
         self.held: dict[str, set[AssignedPartition]] = {name: set() for name in self.names}
         self._untold: dict[str, set[AssignedPartition]] = {}
         self._lab = lab
         self._home = home
+        self._target = target
         self._wanted: set[str] = set()
         self._processes: dict[str, BaseProcess] = {}
         self._lock = threading.RLock()
@@ -78,11 +86,17 @@ class Slots:
             if process is not None and process.is_alive():
                 return
             process = _CONTEXT.Process(
-                target=_work, args=(self._lab.spec(name), self._home / f"slot-{name}.log")
+                target=_work, args=(self._spec(name), self._home / f"slot-{name}.log")
             )
             process.daemon = True
             process.start()
             self._processes[name] = process
+
+    def _spec(self, name: str) -> SlotSpec:
+        spec = self._lab.spec(name)
+        if self._target is None:
+            return spec
+        return replace(spec, target=ClusterClients.alike(self._target))
 
     def kill(self, name: str) -> None:
         with self._lock:

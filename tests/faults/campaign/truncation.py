@@ -1,4 +1,4 @@
-"""Takes the end of a source partition away, as an unclean leader election would."""
+"""Takes the end of a partition away, as an unclean leader election would."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from srm.stack.kafka import KafkaBroker
 
 
 def cut(
-    broker: KafkaBroker, topic: str, partition: int, share: float, lowest: int = 0
+    broker: KafkaBroker,
+    topic: str,
+    partition: int,
+    share: float,
+    lowest: int = 0,
+    *,
+    forgets_producers: bool = False,
 ) -> int | None:
     """Kill the broker and cut the newest segment of a log after ``share`` of its batches.
 
-    Not inside a transaction, which would stay open for ever, and not below ``lowest``.
+    Not inside a transaction, which would stay open for ever, and not below ``lowest``. A broker
+    that ``forgets_producers`` is shut down in order and loses their snapshots: it believes that it
+    has nothing to recover, and knows of no producer.
 
     Returns:
         The offset at which the log ends now; None where there is no place to cut.
     """
-    broker.kill()
+    if forgets_producers:
+        broker.stop()
+    else:
+        broker.kill()
     folder = broker.home / "data" / f"{topic}-{partition}"
     segment = max(folder.glob("*.log"))
     places: list[tuple[int, int]] = []
@@ -35,4 +46,7 @@ def cut(
     offset, place = places[int(share * len(places))]
     with segment.open("r+b") as log:
         log.truncate(place)
+    if forgets_producers:
+        for known in (*folder.glob("*.snapshot"), *folder.glob("*.*index")):
+            known.unlink()
     return offset

@@ -1,4 +1,4 @@
-"""The writers of a plan: every record is told apart by its value, or by a header where it has none.
+"""The writers of a plan, whose records differ from each other, are all equal, or come again.
 
 What they wrote is not remembered, except for compacted topics: the checker reads it from the
 source, before a fault destroys it and at the end.
@@ -9,18 +9,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Final
 
 from confluent_kafka import Message, Producer
-from tests.faults.campaign.plan import Plan, TopicPlan, WriterPlan
+from tests.faults.campaign.plan import Plan
+from tests.faults.campaign.settings import TopicPlan, WriterPlan
+
+from srm.errors import UnavailableError
+from srm.testing.logs import LoggedRecord
 
 logger = logging.getLogger(__name__)
 
+LAST: Final = b"the last record"
+SKIPPED: Final = "skipped"
+"""A header whose records are left out, where the flow filters."""
 _FLUSH_S: Final = 30.0
+_PATTERNS: Final = 5
+_ONE_TIME_MS: Final = int(time.time() - 3600) * 1000  # recent: brokers delete what is older
+_FLOODS: Final = {"large": (3500, 20_000), "small": (60_000, 40)}
+"""Records and bytes of each: 70 MB of large ones; or many small ones."""
 _TRANSACTION_S: Final = 20.0
 _MOST_RECORDS: Final = 8000
 """Of one writer: on a busy machine faults take longer, and there is enough to check."""
@@ -30,18 +41,28 @@ class Writer(threading.Thread):
     """Plays one writer plan until stopped; a broken producer is replaced."""
 
     def __init__(
-        self, name: str, seed: int, bootstrap: str, topic: str, plan: TopicPlan, writer: WriterPlan
+        self,
+        name: str,
+        seed: int,
+        bootstrap: str,
+        topic: str,
+        plan: TopicPlan,
+        writer: WriterPlan,
+        records: str = "",
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.topic = topic
         self.partitions = plan.partitions
         self.exclusive = threading.RLock()
-        self.sent: dict[tuple[int, int], bytes] = {}
+        self.sent: dict[tuple[int, int], LoggedRecord] = {}
         self._chance = Random(f"{seed}-{name}")
         self._servers = bootstrap
         self._plan = writer
-        self._keys = 30 if plan.compacted else 1000
+        self._keys = 30 if plan.keyed else 1000
         self._compacted = plan.compacted
+        self._keyed = plan.keyed
+        self._skips = records == "filter"
+        self._patterns = [self._chance.randbytes(self._size()) for _ in range(_PATTERNS)]
         self._number = 0
         self._producers = 0
         self._over = threading.Event()
@@ -131,42 +152,59 @@ class Writer(threading.Thread):
             producer.commit_transaction(_TRANSACTION_S)
 
     def _produce(self, producer: Producer) -> None:
-        chance, number = self._chance, self._number
+        record = self._unique() if self._plan.content == "unique" else self._again()
         self._number += 1
-        name = f"{self.name}:{number}".encode()
+        partition = self._chance.randrange(self.partitions)
+        producer.produce(
+            self.topic,
+            record.value,
+            key=record.key,
+            partition=partition,
+            headers=list(record.headers) or None,
+            on_delivery=partial(self._delivered, record) if self._compacted else None,
+            timestamp=record.timestamp[1],
+        )
+
+    def _unique(self) -> LoggedRecord:
+        chance = self._chance
+        name = f"{self.name}:{self._number}".encode()
         tombstone = chance.random() < 0.05
         value = None if tombstone else name + b" " + chance.randbytes(self._size())
-        key = str(chance.randrange(self._keys)).encode()
-        if not self._compacted and chance.random() < 0.2:
+        key: bytes | None = str(chance.randrange(self._keys)).encode()
+        if not self._keyed and chance.random() < 0.2:
             key = None
         headers: list[tuple[str, bytes | None]] = []
         if tombstone or self._compacted or chance.random() < 0.3:
             headers = [("id", name), ("empty", b""), ("null", None)][: chance.randint(1, 3)]
-        producer.produce(
-            self.topic,
-            value,
-            key=key,
-            partition=chance.randrange(self.partitions),
-            headers=headers or None,
-            on_delivery=partial(self._delivered, name) if self._compacted else None,
-            timestamp=int(time.time() * 1000) - chance.randrange(60_000),
-        )
+        if self._skips and chance.random() < 0.1:
+            headers.append((SKIPPED, b""))
+        at = int(time.time() * 1000) - chance.randrange(60_000)
+        return LoggedRecord(key, value, tuple(headers), (1, at))
+
+    def _again(self) -> LoggedRecord:
+        """Return a record that is equal, in all that is copied, to others before and after it."""
+        which = 0
+        if self._plan.content == "repeating":
+            which = self._number % _PATTERNS
+        key = b"%d" % which if self._keyed or which % 2 else None
+        return LoggedRecord(key, self._patterns[which], (), (1, _ONE_TIME_MS + which))
 
     def _size(self) -> int:
         largest = self._plan.largest
         return self._chance.randrange(largest + 1) if self._chance.random() < 0.2 else largest // 4
 
-    def _delivered(self, name: bytes, error: object, message: Message) -> None:
+    def _delivered(self, record: LoggedRecord, error: object, message: Message) -> None:
         if error is None:
-            self.sent[message.partition(), message.offset()] = name
+            self.sent[message.partition(), message.offset()] = record
 
 
 class Workload:
     """All writers of a plan."""
 
     def __init__(self, plan: Plan, bootstrap: str, names: list[str]) -> None:
+        self._bootstrap = bootstrap
         self._writers = [
-            Writer(f"w{t}.{w}", plan.seed, bootstrap, names[t], topic, writer)
+            Writer(f"w{t}.{w}", plan.seed, bootstrap, names[t], topic, writer, plan.records)
             for t, topic in enumerate(plan.topics)
             for w, writer in enumerate(topic.writers)
         ]
@@ -209,9 +247,48 @@ class Workload:
             for writer in writers:
                 writer.renew()
 
-    def sent(self, topic: str) -> dict[tuple[int, int], bytes]:
-        """Return the ids of acknowledged records by (partition, offset), of a compacted topic."""
-        return {key: name for writer in self._of(topic) for key, name in writer.sent.items()}
+    def sent(self, topic: str, partition: int) -> dict[int, LoggedRecord]:
+        """Return the acknowledged records by offset, of a compacted topic."""
+        return {
+            offset: record
+            for writer in self._of(topic)
+            for (number, offset), record in writer.sent.items()
+            if number == partition
+        }
+
+    def flood(self, topic: str, partition: int, how: str) -> None:
+        """Write more at once than queues, or the look-ahead of a walk, hold."""
+        count, size = _FLOODS[how]
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "linger.ms": 20,
+                "enable.idempotence": True,
+                "queue.buffering.max.kbytes": 1 << 18,
+                "queue.buffering.max.messages": 1_000_000,
+                "log_level": 0,
+            }
+        )
+        value = b"flood".ljust(size, b".")
+        for number in range(count):
+            key = b"flood %d" % (number % 7)
+            producer.produce(topic, value, key=key, partition=partition, timestamp=_ONE_TIME_MS)
+        if producer.flush(_FLUSH_S):
+            logger.info("a flood of %s was cut short", topic)
+
+    def write_last(self, places: Iterable[tuple[str, int]], bootstrap: str) -> None:
+        """Write the last record of each partition, by which its copy is known to be complete.
+
+        Raises:
+            UnavailableError: the source does not take them.
+        """
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        for topic, number in places:
+            producer.produce(topic, LAST, key=LAST, partition=number)
+        if producer.flush(2 * _FLUSH_S):
+            raise UnavailableError("the source does not take the last records")
 
     def _of(self, topic: str) -> list[Writer]:
         return [writer for writer in self._writers if writer.topic == topic]

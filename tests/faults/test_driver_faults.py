@@ -1,0 +1,223 @@
+"""The driver is killed, with slots and without, in the middle of what it does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from tests.faults.campaign import checker
+from tests.faults.campaign.history import TopicHistory
+from tests.waiting import eventually
+
+from srm.config.loader import load_config
+from srm.domain.replication_records import AssignedPartition, DriverHeartbeat
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.ports import FlowContext, TopicSpec
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.kafka.map_reader import KafkaMapReader
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.slot.slot import SlotSpec
+from srm.spark.slot import run_slot
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log, read_logs
+from srm.wiring import open_flow
+
+pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(600)]
+
+SPAWN = multiprocessing.get_context("spawn")
+SLOTS = ("0", "1")
+COPIED_S = 180.0
+
+
+def _drive(file: Path, flow: Flow, name: str) -> None:
+    config = load_config(file)
+    with open_flow(config, flow) as context:
+        clients = (config.client(flow.target, "consumer"), config.client(flow.target, "producer"))
+        FlowDriver(
+            flow,
+            KafkaDriverLog(flow, *clients),
+            Discovery(context, config.flow(flow)),
+            slots=SLOTS,
+            identity=lambda: DriverHeartbeat(
+                name, "app", "host", os.getpid(), time.time_ns() // 1_000_000
+            ),
+            timing=Timing(refresh_s=0.5, grace_s=3.0),
+        ).run(threading.Event())
+
+
+def _copy(file: Path, flow: Flow, slot: str) -> None:
+    config = load_config(file)
+    source = config.cluster_clients(flow.source, flow)
+    target = config.cluster_clients(flow.target, flow)
+    run_slot(SlotSpec(config.flow(flow), slot, source, target), threading.Event())
+
+
+class Processes:
+    """A driver and its slots, each to be killed by name."""
+
+    def __init__(self, file: Path, flow: Flow) -> None:
+        self._start: dict[str, Callable[[], BaseProcess]] = {
+            f"slot {slot}": lambda slot=slot: SPAWN.Process(target=_copy, args=(file, flow, slot))  # type: ignore[misc]
+            for slot in SLOTS
+        }
+        self._start["driver"] = lambda: SPAWN.Process(
+            target=_drive, args=(file, flow, uuid.uuid4().hex)
+        )
+        self._running: dict[str, BaseProcess] = {}
+
+    def start(self, *names: str) -> None:
+        for name in names or self._start:
+            process = self._start[name]()
+            process.daemon = True
+            process.start()
+            self._running[name] = process
+
+    def kill(self, *names: str) -> None:
+        for name in names or list(self._running):
+            process = self._running.pop(name)
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, signal.SIGKILL)
+            process.join(20)
+
+
+@contextmanager
+def _writing(servers: str, topic: str, partitions: list[int]) -> Iterator[None]:
+    """Write to all partitions that the list has, until the block ends."""
+    over = threading.Event()
+
+    def work() -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "topic.metadata.refresh.interval.ms": 300,
+            }
+        )
+        number = 0
+        while not over.wait(0.01):
+            for partition in partitions:
+                with suppress(KafkaException):  # it has not heard of the partition yet
+                    producer.produce(topic, b"%d" % number, partition=partition)
+                    number += 1
+            producer.poll(0)
+        producer.flush(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(90)
+
+
+def _damage(context: FlowContext, topic: str, servers: Mapping[str, str]) -> list[str]:
+    flow, remote = context.config.flow, f"{context.config.flow.source}.{topic}"
+    description, target_id = (
+        context.source.topics()[topic],
+        context.target.topics()[remote].topic_id,
+    )
+    partitions = [
+        AssignedPartition(topic, number, description.topic_id, remote, target_id)
+        for number in range(description.partitions)
+    ]
+    history = TopicHistory(topic, remote, partitions, compacted=False, remote_configs={})
+    history.begin_life(partitions, same_target=True)
+    places = [(topic, p.partition) for p in partitions]
+    for (_, number), records in read_logs(servers[flow.source], places).items():
+        history.life.take(number, records)
+    maps = KafkaMapReader(context.target, context.source, flow).load([topic])
+    return [
+        problem
+        for p in partitions
+        for problem in checker.check_partition(
+            history,
+            p.partition,
+            read_log(servers[flow.target], remote, p.partition),
+            b"stranger ",
+            [maps.get(TopicPartition(topic, p.partition))],
+            [],
+            policy="stop",
+        ).problems
+    ]
+
+
+def test_a_driver_killed_again_and_again_loses_no_partition_and_no_record(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """Partitions are added, and slots killed, while there is no driver: the next one sees to it."""
+    unique, chance = uuid.uuid4().hex[:6], random.Random(1)
+    flow, topic = Flow(f"P{unique}", f"B{unique}"), f"orders{unique}"
+    servers = {flow.source: clusters["P"].bootstrap, flow.target: clusters["B"].bootstrap}
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        f"clusters = {flow.source}, {flow.target}\n"
+        + "".join(f"{alias}.bootstrap.servers = {at}\n" for alias, at in servers.items())
+        + f"{flow}.enabled = true\ntopics = {topic}\ntasks.max = {len(SLOTS)}\n"
+        "heartbeats.replication.enabled = false\nreplication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\ncheckpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+    )
+    processes, numbers = Processes(file, flow), [0, 1]
+    with open_flow(load_config(file), flow) as context:
+        context.source.create_topics([TopicSpec(topic, len(numbers), 1, {})])
+        remote = f"{flow.source}.{topic}"
+
+        def ends() -> dict[TopicPartition, int]:
+            return context.target.log_ends([TopicPartition(remote, n) for n in numbers])
+
+        def grows() -> None:
+            before: dict[TopicPartition, int] = {}
+
+            def all_have_grown() -> bool:
+                now = ends()
+                before.update({place: end for place, end in now.items() if place not in before})
+                return len(now) == len(numbers) and all(now[p] > before[p] for p in now)
+
+            eventually(all_have_grown, "every partition is copied", COPIED_S)
+
+        try:
+            processes.start()
+            with _writing(servers[flow.source], topic, numbers):
+                grows()
+                for _ in range(3):
+                    processes.kill("driver")
+                    number = len(numbers)
+                    context.source.create_partitions({topic: number + 1})
+                    numbers.append(number)
+                    victim = f"slot {chance.choice(SLOTS)}"
+                    processes.kill(victim)
+                    processes.start("driver")
+                    if chance.random() < 0.5:  # it meets one slot, or both
+                        grows()
+                    processes.start(victim)
+                    grows()
+            sources = [TopicPartition(topic, n) for n in numbers]
+            eventually(
+                lambda: not _is_lagging(context, topic, sources), "everything is copied", COPIED_S
+            )
+        finally:
+            processes.kill()
+
+        assert _damage(context, topic, servers) == []
+
+
+def _is_lagging(context: FlowContext, topic: str, sources: list[TopicPartition]) -> bool:
+    maps = KafkaMapReader(context.target, context.source, context.config.flow).load([topic])
+    ends = context.source.log_ends(sources)
+    return any(
+        (known := maps.get(place)).position is None or known.position.source_next < ends[place]
+        for place in sources
+    )
