@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,10 @@ from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
 
 from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.record_headers import RecordSettings
-from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import STATE_PARTITIONS, PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
@@ -215,7 +217,8 @@ class Run:
         """Return every status that was ever written, and as one each note."""
         topic = internal_topics.replication(self._lab.flow.source)
         found: list[PartitionStatus | None] = []
-        for _, record in read_log(self._pair.target_bootstrap, topic, 0):
+        logs = (self._history(topic, number) for number in range(STATE_PARTITIONS))
+        for _, record in chain.from_iterable(logs):
             if record.key is None or record.value is None:
                 continue
             if record.key.startswith(b"status:"):
@@ -232,7 +235,7 @@ class Run:
         source = self._lab.flow.source
         state = self._lab.state()
         blocks: dict[bytes, bytes] = {}
-        for number in range(8):
+        for number in range(MAP_PARTITIONS):
             blocks.update(
                 self._lab.target.compacted(internal_topics.offset_map(source), number).read()
             )
@@ -261,11 +264,7 @@ class Run:
                     for place, known in flow_maps.maps.items():
                         out.write(f"{place} {known.position}\n")
                         out.writelines(f"  {run}\n" for run in known.runs)
-            source = self._lab.flow.source
-            self._dump("state-history", self._history(internal_topics.replication(source), 0), None)
-            for number in range(8):
-                history = self._history(internal_topics.offset_map(source), number)
-                self._dump(f"map-history-{number}", history, None)
+            self._keep_histories()
             if not self._targets:
                 self._read_targets()
             for (remote, partition), log in self._targets.items():
@@ -276,6 +275,16 @@ class Run:
                         self._dump(f"{topic.name}-{partition}-source-{number}", records.items())
         except Exception:
             logger.exception("not everything could be kept")
+
+    def _keep_histories(self) -> None:
+        """Write down everything that was ever written to the state topics."""
+        source = self._lab.flow.source
+        for name, topic, count in (
+            ("state", internal_topics.replication(source), STATE_PARTITIONS),
+            ("map", internal_topics.offset_map(source), MAP_PARTITIONS),
+        ):
+            for number in range(count):
+                self._dump(f"{name}-history-{number}", self._history(topic, number), None)
 
     def _history(self, topic: str, partition: int) -> Log:
         return read_log(self._pair.target_bootstrap, topic, partition)
