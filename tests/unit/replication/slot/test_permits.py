@@ -15,6 +15,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, ProducerId
+from srm.replication.slot import permits
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
@@ -198,13 +199,15 @@ async def _run_beside(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_claims_that_get_on_are_so_many_at_once() -> None:
+def test_claims_that_get_on_are_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permits, "_CLAIM_S", DEADLINE_S)  # busy machines are slow, claims are not
+
     async def scenario() -> None:
-        permits, at_once, most = ClaimPermits(), 0, 0
+        claims, at_once, most = ClaimPermits(), 0, 0
 
         async def claim() -> None:
             nonlocal at_once, most
-            async with permits.hold(1):
+            async with claims.hold(1):
                 at_once += 1
                 most = max(most, at_once)
                 for _ in range(5):
@@ -221,23 +224,23 @@ def test_claims_that_get_on_are_so_many_at_once() -> None:
 
 def test_a_permit_that_was_overdue_is_given_back_once() -> None:
     async def scenario() -> None:
-        permits = ClaimPermits()
-        await asyncio.gather(*[_slow_claim(permits) for _ in range(16)])
+        claims = ClaimPermits()
+        await asyncio.gather(*[_slow_claim(claims) for _ in range(16)])
 
-        assert permits._free[1]._value == 16
+        assert claims._free[1]._value == 16
 
     asyncio.run(scenario())
 
 
-async def _slow_claim(permits: ClaimPermits) -> None:
-    async with permits.hold(1):
-        while permits._free[1]._value < 16:  # noqa: ASYNC110 - until all are overdue
+async def _slow_claim(claims: ClaimPermits) -> None:
+    async with claims.hold(1):
+        while claims._free[1]._value < 16:  # noqa: ASYNC110 - until all are overdue
             await asyncio.sleep(0.01)
 
 
 def test_walks_that_are_long_leave_room_for_short_ones() -> None:
     async def scenario() -> None:
-        permits, memory = WalkPermits(), 0
+        walks, memory = WalkPermits(), 0
         most = 0
 
         async def long_walk(meter: Meter) -> None:
@@ -263,9 +266,9 @@ def test_walks_that_are_long_leave_room_for_short_ones() -> None:
             while memory < 4 * 64:  # noqa: ASYNC110 - until as many as may have come to rest
                 await asyncio.sleep(0)
             for _ in range(30):
-                await permits.walk((1, 1), short_walk)
+                await walks.walk((1, 1), short_walk)
 
-        await _run_beside(lambda: permits.walk((1, 1), long_walk), SICK, wanted)
+        await _run_beside(lambda: walks.walk((1, 1), long_walk), SICK, wanted)
         assert most <= 16 * 16 + 4 * 64
 
     asyncio.run(scenario())
@@ -273,7 +276,7 @@ def test_walks_that_are_long_leave_room_for_short_ones() -> None:
 
 def test_walks_that_wait_for_one_broker_are_not_in_the_way_of_other_brokers() -> None:
     async def scenario() -> None:
-        permits = WalkPermits()
+        walks = WalkPermits()
 
         async def stuck(meter: Meter) -> None:
             meter.read(1)
@@ -282,9 +285,7 @@ def test_walks_that_wait_for_one_broker_are_not_in_the_way_of_other_brokers() ->
         async def walk(meter: Meter) -> None:
             meter.read(1)
 
-        await _run_beside(
-            lambda: permits.walk((1, 1), stuck), SICK, lambda: permits.walk((2, 1), walk)
-        )
+        await _run_beside(lambda: walks.walk((1, 1), stuck), SICK, lambda: walks.walk((2, 1), walk))
 
     asyncio.run(scenario())
 
