@@ -34,6 +34,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import StackError
+from srm.kafka.map_reader import KafkaMapReader
 from srm.testing.logs import Log, LoggedRecord, read_log, read_logs
 
 logger = logging.getLogger(__name__)
@@ -231,7 +232,11 @@ class Run:
         return [status for status in found if status is not None]
 
     def _maps(self) -> dict[str, FlowMaps]:
-        """Assemble the maps of every life of every topic, by source topic id."""
+        """Return the maps of every life of every topic, by source topic id.
+
+        The current ones come from the reader that everybody asks; what it does not look for any
+        more, maps of former ids, is put together from all the blocks there are.
+        """
         source = self._lab.flow.source
         state = self._lab.state()
         blocks: dict[bytes, bytes] = {}
@@ -240,11 +245,13 @@ class Run:
                 self._lab.target.compacted(internal_topics.offset_map(source), number).read()
             )
         targets = {found.topic_id for found in self._lab.target.topics().values()}
-        return {
+        found = {
             life.topic_id: assemble({topic.name: life.topic_id}, targets, state, blocks)
             for topic in self._topics
-            for life in topic.lives
+            for life in topic.lives[:-1]
         }
+        reader = KafkaMapReader(self._lab.target, self._lab.source, self._lab.flow)
+        return found | {t.life.topic_id: reader.load([t.name]) for t in self._topics}
 
     # ----- what is left
 
