@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from tests.faults.campaign import checker
 from tests.faults.campaign.brokers import Brokers, Pair, delete_topics
 from tests.faults.campaign.convergence import Convergence
 from tests.faults.campaign.director import STRANGER, Director
+from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import TopicHistory
 from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.slots import Slots
@@ -170,15 +172,15 @@ class Run:
     # ----- the check
 
     def _check(self, workload: Workload) -> list[str]:
-        statuses = self._status_history()
-        maps = self._maps()
+        statuses = persistently("statuses", self._status_history)
+        maps = persistently("maps", self._maps)
         problems: list[str] = []
-        self._read_targets()
+        persistently("targets", self._read_targets)
         for topic in self._topics:
             if topic.compacted:
                 self._take_compacted(topic, workload)
             else:
-                topic.snapshot(self._pair.source_bootstrap)
+                persistently("source", partial(topic.snapshot, self._pair.source_bootstrap))
             problems += [
                 f"map unusable: {error}" for error in maps[topic.life.topic_id].errors.values()
             ]
