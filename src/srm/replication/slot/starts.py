@@ -105,7 +105,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         start,
         source_next=source_next.offset,
         target_next=target_end,
-        found=None,
+        found=_before(start.found, target_end),
         source_epoch=-1,
         target_epoch=-1,
         written_by=None,
@@ -137,6 +137,14 @@ def _claim(told: PartitionPosition | None) -> ProducerId | None:
     if told is None or told.producer_id < 0:
         return None
     return ProducerId(told.producer_id, told.producer_epoch)
+
+
+def _before(found: Run | None, target_end: int) -> Run | None:
+    """Return what is left of a run at a cut: the part that only a report told of, too."""
+    count = 0 if found is None else min(found.count, target_end - found.target_start)
+    if found is None or count <= 0:
+        return None
+    return replace(found, count=count) if count < found.count else found
 
 
 def _beyond(written: Run, extended: Run) -> Run:

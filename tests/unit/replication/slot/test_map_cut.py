@@ -49,3 +49,27 @@ def test_a_map_continues_from_where_the_targets_log_was_cut(target_end: int) -> 
             write_out(world, copy.map, end)
         world.compact()
         check(world)
+
+
+@pytest.mark.parametrize("target_end", [2, 5, 8])
+def test_a_run_whose_length_only_the_report_tells_is_cut_and_not_forgotten(target_end: int) -> None:
+    """A topic that is copied record by record has one small block, however long the run is."""
+    world = World()
+    copy = PartitionCopy(ASSIGNED, Start(0, 0))
+    copy.map.begin_claim(ProducerId(7, 1))
+    for n in range(10):
+        copy.map.add([Run(n, 1 + n, 1)])
+        write_out(world, copy.map, Position(n + 1, 2 + n, n + 1))
+    known = start(world)
+    position = Position(known.source_next, known.target_next, known.source_next)
+
+    before = translate_back(ASSIGNED.copy_id, known.tree, position, target_end, world)
+    copy = PartitionCopy(ASSIGNED, cut_start(known, before, target_end))
+
+    assert (copy.source_next, copy.target_next) == (target_end - 1, target_end)
+    copy.map.begin_claim(ProducerId(7, 2))
+    copy.map.add([Run(copy.source_next, target_end + 1, 3)])
+    world.pairs = [(n, n + 1) for n in range(target_end - 1)]
+    world.pairs += [(copy.source_next + i, target_end + 1 + i) for i in range(3)]
+    write_out(world, copy.map, Position(copy.source_next + 3, target_end + 4, 20))
+    check(world)
