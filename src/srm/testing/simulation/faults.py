@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from srm.testing.simulation import damage
 from srm.testing.simulation.batches import foreign_batch
 from srm.testing.simulation.cluster import Partition, SimulatedCluster, sleep_until
 
@@ -184,6 +185,13 @@ async def _state_outage(world: World, rng: random.Random) -> None:
     world.note("state topics back")
 
 
+async def _clean_state(world: World, _rng: random.Random) -> None:
+    """The brokers' log cleaner goes through the internal topics."""
+    world.note("state topics cleaned")
+    world.store.compact()
+    await asyncio.sleep(0)
+
+
 ORDINARY: Final[dict[str, Play]] = {
     "kill slot": _kill_slot,
     "kill slot again": _kill_slot,
@@ -198,6 +206,7 @@ ORDINARY: Final[dict[str, Play]] = {
     "crash broker": _crash_broker,
     "freeze broker": _freeze_broker,
     "state outage": _state_outage,
+    "clean state": _clean_state,
 }
 
 # ----- faults that take something away
@@ -281,13 +290,15 @@ async def _compact_target(world: World, rng: random.Random) -> None:
 
 async def _lose_map(world: World, rng: random.Random) -> None:
     """The whole map is gone while nobody copies."""
-    await _while_nobody_copies(world, lambda: world.lose_map(lambda _: True, "map lost"), rng)
+    await _while_nobody_copies(
+        world, lambda: damage.lose_map(world, lambda _: True, "map lost"), rng
+    )
 
 
 async def _lose_last_block(world: World, rng: random.Random) -> None:
     def lose() -> None:
         if (pair := _pair(world, rng)) is not None:
-            world.lose_last_block(pair[0].place)
+            damage.lose_last_block(world, pair[0].place)
 
     await _while_nobody_copies(world, lose, rng)
 
@@ -295,7 +306,7 @@ async def _lose_last_block(world: World, rng: random.Random) -> None:
 async def _lose_block(world: World, rng: random.Random) -> None:
     def lose() -> None:
         if (pair := _pair(world, rng)) is not None:
-            world.lose_block(pair[0].place, rng)
+            damage.lose_block(world, pair[0].place, rng)
 
     await _while_nobody_copies(world, lose, rng)
 
@@ -303,17 +314,21 @@ async def _lose_block(world: World, rng: random.Random) -> None:
 async def _contradict(world: World, rng: random.Random) -> None:
     def contradict() -> None:
         if (pair := _pair(world, rng)) is not None:
-            world.contradict(pair[0].place)
+            damage.contradict(world, pair[0].place)
 
     await _while_nobody_copies(world, contradict, rng)
 
 
 async def _lose_reports(world: World, rng: random.Random) -> None:
-    await _while_nobody_copies(world, world.lose_reports, rng)
+    await _while_nobody_copies(world, lambda: damage.lose_reports(world), rng)
+
+
+async def _lose_index(world: World, rng: random.Random) -> None:
+    await _while_nobody_copies(world, lambda: damage.lose_index(world), rng)
 
 
 async def _while_nobody_copies(
-    world: World, damage: Callable[[], None], rng: random.Random
+    world: World, do_damage: Callable[[], None], rng: random.Random
 ) -> None:
     for worker in world.others:
         worker.process.kill()
@@ -321,7 +336,7 @@ async def _while_nobody_copies(
         for slot in list(world.workers):
             world.kill_slot(slot, rng.uniform(1.0, 3.0))
         await asyncio.sleep(0.5)  # what was under way has arrived
-    damage()
+    do_damage()
 
 
 async def _foreign_record(world: World, rng: random.Random) -> None:
@@ -344,6 +359,7 @@ UNKIND: Final[dict[str, Play]] = {
     "lose map": _lose_map,
     "lose last block": _lose_last_block,
     "lose a block": _lose_block,
+    "lose index": _lose_index,
     "contradict": _contradict,
     "lose reports": _lose_reports,
     "foreign record": _foreign_record,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from srm.testing.simulation import checker
 from srm.testing.simulation.loop import simulated
 from srm.testing.simulation.scenario import Scenario
-from srm.testing.simulation.world import World, simulated_threads
+from srm.testing.simulation.threads import simulated_threads
+from srm.testing.simulation.world import World
 
 
 @dataclass

@@ -7,22 +7,29 @@ here too; what is simulated is the way to them: delays, and an outage in which n
 from __future__ import annotations
 
 from asyncio import Future
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from srm.domain import internal_topics
-from srm.domain.replication_records import Assignment
+from srm.domain.replication_records import (
+    ASSIGNMENT_PREFIX,
+    COMMANDS,
+    STATE_PARTITIONS,
+    Assignment,
+)
+from srm.domain.superseded import CopiedTopic
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import TopicDescription
-from srm.errors import FencedError, SrmError, UnavailableError
+from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.driver_log import LogRecord
+from srm.replication.ports import Place, Settled
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_compacted import FakePartition
 from srm.testing.simulation.cluster import SimulatedCluster
 from srm.testing.simulation.loop import Process, SimulatedLoop, resolve
-
-Place = tuple[str, int]
 
 
 class StateCluster(FakeCluster):
@@ -47,6 +54,13 @@ class StateCluster(FakeCluster):
             place: partition.log.start for place, partition in found.items() if partition
         }
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each partition's log."""
+        found = {p: self._simulated.partition(p) for p in partitions}
+        return super().high_watermarks(partitions) | {
+            place: partition.log.high_watermark for place, partition in found.items() if partition
+        }
+
     def records(self, topic: str, partition: int) -> FakePartition:
         """Return the partition itself."""
         place = topic, partition
@@ -55,15 +69,19 @@ class StateCluster(FakeCluster):
             found = self._found[place] = self.compacted(topic, partition).require()
         return found
 
+    def opened(self) -> Collection[FakePartition]:
+        """Return the partitions that were ever written or followed."""
+        return self._found.values()
+
     def lose(self, topic: str, chosen: Callable[[bytes], bool]) -> int:
         """Let the records with some keys be gone, as if compaction had gone wrong; count them."""
         count = 0
         for number in range(super().topics()[topic].partitions):
-            records = self.records(topic, number).records
-            for index, (key, value, time_ms) in enumerate(records):
-                if value is not None and chosen(key):
-                    records[index] = (b"\0", None, time_ms)
-                    count += 1
+            partition = self.records(topic, number)
+            kept = [i for i, (key, _, _) in enumerate(partition.records) if not chosen(key)]
+            count += len(partition.records) - len(kept)
+            partition.places = [partition.places[index] for index in kept]
+            partition.records = [partition.records[index] for index in kept]
         return count
 
 
@@ -81,16 +99,26 @@ class StateStore:
         """Return how long a message to it takes."""
         return self.loop.rng.uniform(0.0005, 0.004)
 
-    def append(self, place: Place, records: Collection[tuple[bytes, bytes | None]]) -> None:
-        """Take records, and wake up who follows."""
+    def append(
+        self, place: Place, records: Collection[tuple[bytes, bytes | None]]
+    ) -> dict[bytes, int]:
+        """Take records, and wake up who follows; return where they stand by their keys."""
         partition = self.cluster.records(*place)
+        offsets = {}
         for key, value in records:
+            offsets[key] = partition.end
             partition.append(key, value, self.loop.now_ms())
         if self.on_append is not None:
             self.on_append()
         news, self._news = self._news, []
         for future in news:
             resolve(future, None)
+        return offsets
+
+    def compact(self) -> None:
+        """Clean all partitions of the internal topics, as the brokers' log cleaner does."""
+        for partition in self.cluster.opened():
+            partition.compact()
 
     def wait_for_news(self, timeout_s: float) -> None:
         """Block until something is written, or the time is over."""
@@ -141,30 +169,41 @@ class SimulatedStateLog:
         self._process = process
         self._queued: dict[Place, list[tuple[bytes, bytes | None]]] = defaultdict(list)
         self._sending: set[Place] = set()
-        self._left = 0
-        self._flushes: list[Future[bool]] = []
+        self._left: Counter[Place] = Counter()
+        self._offsets: dict[Place, dict[bytes, int]] = defaultdict(dict)
+        self._waiters: list[Future[bool]] = []
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
         """See the port."""
         place = topic, partition
         self._queued[place].append((key, value))
-        self._left += 1
+        self._left[place] += 1
         self._send(place)
+
+    def waiting(self, place: Place) -> int:
+        """See the port."""
+        return self._left[place]
+
+    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+        """See the port; nothing is ever refused."""
+        deadline = self._loop.time() + timeout_s
+        while True:
+            pending = frozenset(place for place in places if self._left[place])
+            left = deadline - self._loop.time()
+            if not pending or left <= 0:
+                break
+            news: Future[bool] = self._loop.create_future()
+            self._waiters.append(news)
+            self._loop.call_later(left, resolve, news, False)  # noqa: FBT003
+            self._loop.block_on(news)
+        offsets = {p: self._offsets.pop(p) for p in places if p in self._offsets}
+        return Settled({}, pending, offsets)
 
     def flush(self, timeout_s: float) -> None:
         """See the port."""
-        if not self._left:
-            return
-        done: Future[bool] = self._loop.create_future()
-        self._flushes.append(done)
-        timer = self._loop.call_later(timeout_s, resolve, done, False)  # noqa: FBT003
-        if not self._loop.block_on(done):
-            raise UnavailableError(f"{self._left} records not acknowledged in time")
-        timer.cancel()
-
-    def failure(self) -> SrmError | None:
-        """See the port."""
-        return None
+        settled = self.settle([place for place, count in self._left.items() if count], timeout_s)
+        if settled.pending:
+            raise UnavailableError(f"not acknowledged in time: {sorted(settled.pending)}")
 
     def _send(self, place: Place) -> None:
         if place not in self._sending:
@@ -182,53 +221,52 @@ class SimulatedStateLog:
             self._queued[place] = records + self._queued.pop(place, [])
             self._loop.call_later(0.3, self._leave, place, context=self._in_process())
             return
-        self._store.append(place, records)
-        context = self._in_process()
-        self._loop.call_later(
-            self._store.delay_s(), self._acknowledge, place, len(records), context=context
-        )
+        offsets = self._store.append(place, records)
+        acknowledge = partial(self._acknowledge, place, len(records), offsets)
+        self._loop.call_later(self._store.delay_s(), acknowledge, context=self._in_process())
 
-    def _acknowledge(self, place: Place, count: int) -> None:
-        self._left -= count
+    def _acknowledge(self, place: Place, count: int, offsets: Mapping[bytes, int]) -> None:
+        self._left[place] -= count
+        self._offsets[place].update(offsets)
         self._sending.discard(place)
         if self._queued.get(place):
             self._send(place)
-        if not self._left:
-            flushes, self._flushes = self._flushes, []
-            for done in flushes:
-                resolve(done, True)  # noqa: FBT003
+        waiters, self._waiters = self._waiters, []
+        for done in waiters:
+            resolve(done, True)  # noqa: FBT003
 
     def _in_process(self) -> Any:
         return self._loop.in_process(self._process)
 
 
 class Follower:
-    """Reads a topic from its start, and what is written to it since."""
+    """Reads partitions of a topic from their start, and what is written to them since."""
 
-    def __init__(self, store: StateStore, topic: str) -> None:
+    def __init__(self, store: StateStore, topic: str, partitions: Collection[int]) -> None:
+        self.loop = store.loop
         self._store = store
         self._topic = topic
-        count = store.cluster.topics()[topic].partitions
-        self._at = dict.fromkeys(range(count), 0)
+        self._at = dict.fromkeys(partitions, 0)
 
-    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+    def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return what is new, waiting for it; an outage looks like no news."""
-        deadline = self._store.loop.time() + timeout_s
+        deadline = self.loop.time() + timeout_s
         while True:
             found = self._take() if self._store.reachable else []
-            left = deadline - self._store.loop.time()
+            left = deadline - self.loop.time()
             if found or left <= 0:
-                self._store.loop.pause(self._store.delay_s())
+                self.loop.pause(self._store.delay_s())
                 return found
             self._store.wait_for_news(left)
 
-    def _take(self) -> list[tuple[bytes, bytes | None]]:
-        found: list[tuple[bytes, bytes | None]] = []
+    def _take(self) -> list[LogRecord]:
+        found: list[LogRecord] = []
         for number, at in self._at.items():
-            records = self._store.cluster.records(self._topic, number).records
-            if len(records) > at:
-                found += [(key, value) for key, value, _ in records[at:]]
-                self._at[number] = len(records)
+            partition = self._store.cluster.records(self._topic, number)
+            index = bisect_left(partition.places, at)
+            news = partition.records[index:]
+            found += [LogRecord(self._topic, key, value, number) for key, value, _ in news]
+            self._at[number] = partition.end
         return found
 
 
@@ -236,15 +274,17 @@ class SimulatedFeed:
     """The assignment of one slot (implements AssignmentFeed)."""
 
     def __init__(self, store: StateStore, flow: Flow, slot: str) -> None:
-        self._key = f"assignment:{slot}".encode()
-        self._follower = Follower(store, internal_topics.replication(flow.source))
+        self._key = ASSIGNMENT_PREFIX + slot.encode()
+        self._follower = Follower(store, internal_topics.replication(flow.source), [COMMANDS])
 
     def poll(self, timeout_s: float) -> Assignment | None:
         """See the port."""
-        deadline = self._follower._store.loop.time() + timeout_s  # noqa: SLF001
+        loop = self._follower.loop
+        deadline = loop.time() + timeout_s
         while True:
-            left = deadline - self._follower._store.loop.time()  # noqa: SLF001
-            values = [v for key, v in self._follower.poll(left) if key == self._key and v]
+            left = deadline - loop.time()
+            news = self._follower.poll(left)
+            values = [r.value for r in news if r.key == self._key and r.value]
             if values:
                 return Assignment.decode(values[-1])
             if left <= 0:
@@ -258,21 +298,22 @@ class SimulatedFeed:
 class SimulatedDriverLog:
     """The state topic as one driver uses it (implements DriverLog)."""
 
-    epochs: dict[str, int]
-
     def __init__(self, store: StateStore, flow: Flow, epochs: dict[str, int]) -> None:
         self._store = store
         self._topic = internal_topics.replication(flow.source)
-        self._follower = Follower(store, self._topic)
         self._epochs = epochs
         self._epoch = -1
+        self._follower = self._new_follower()
+
+    def _new_follower(self) -> Follower:
+        return Follower(self._store, self._topic, range(STATE_PARTITIONS))
 
     def read(self) -> list[LogRecord]:
         """See the port."""
         self._store.require("reading the driver's log")
-        self._follower = Follower(self._store, self._topic)
-        latest = dict(self._follower.poll(0))
-        return [LogRecord(self._topic, k, v) for k, v in latest.items() if v is not None]
+        self._follower = self._new_follower()
+        latest = {(record.partition, record.key): record for record in self._follower.poll(0)}
+        return [record for record in latest.values() if record.value is not None]
 
     def fence(self) -> None:
         """See the port."""
@@ -282,14 +323,22 @@ class SimulatedDriverLog:
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """See the port."""
         self._store.loop.pause(timeout_s)
-        return [LogRecord(self._topic, key, value) for key, value in self._follower.poll(0)]
+        return self._follower.poll(0)
 
-    def publish(self, records: Mapping[bytes, bytes]) -> None:
+    def publish(
+        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
+    ) -> None:
         """See the port."""
         self._store.require("writing the driver's log")
         if self._epoch != self._epochs["driver"]:
             raise FencedError("a newer driver has taken over")
-        self._store.append((self._topic, 0), list(records.items()))
+        self._store.append((self._topic, COMMANDS), list(records.items()))
+        for partition, key in deletions:
+            self._store.append((self._topic, partition), [(key, None)])
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """See the port; no topic is ever gone here."""
+        raise AssertionError(f"the maps of {topics} are of use")
 
     def close(self) -> None:
         """See the port."""

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.map_records import MapBlock, decode_block, last_block, map_partition
-from srm.domain.offset_map import Run
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition, DriverHeartbeat, PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.superseded import CopiedTopic, GoneTopics
+from srm.domain.topics import Flow
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.slot_state import KafkaStartReader
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.driver import driver as driver_module
 from srm.replication.driver.discovery import Discovered, internal_topic_specs
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.slot.claim import ClaimLifetime
@@ -32,12 +28,7 @@ from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
 from srm.testing.simulation.cluster import Partition, SimulatedCluster
-from srm.testing.simulation.loop import (
-    Process,
-    SimulatedEvent,
-    SimulatedLoop,
-    SimulatedThreads,
-)
+from srm.testing.simulation.loop import Process, SimulatedLoop
 from srm.testing.simulation.scenario import Scenario
 from srm.testing.simulation.state import (
     SimulatedDriverLog,
@@ -47,6 +38,7 @@ from srm.testing.simulation.state import (
     StateCluster,
     StateStore,
 )
+from srm.testing.simulation.threads import SimulatedEvent
 from srm.testing.simulation.transactions import Coordinator
 from srm.testing.simulation.wire import Network, SimulatedWire
 from srm.testing.simulation.workload import Writer
@@ -311,55 +303,6 @@ class World:
                 )
         self.source.replicate(partition)
 
-    # ----- damage to what srm has written down
-
-    def lose_map(self, chosen: Callable[[bytes], bool], what: str) -> None:
-        """Delete records of the map by their keys."""
-        count = self.store.cluster.lose(internal_topics.offset_map(FLOW.source), chosen)
-        self.note(what, f"{count} records")
-
-    def lose_last_block(self, place: TopicPartition) -> None:
-        """Delete the last block of one partition's map."""
-        blocks = self.blocks(place)
-        if blocks:
-            last = last_block(blocks)
-            self.lose_map(lambda key: key == last.key(), "last block lost")
-
-    def lose_block(self, place: TopicPartition, rng: random.Random) -> None:
-        """Delete any block of one partition's map but the last one."""
-        blocks = self.blocks(place)
-        others = [block.key() for block in blocks if block != last_block(blocks)]
-        if others:
-            chosen = rng.choice(sorted(others))
-            self.lose_map(lambda key: key == chosen, "block lost")
-
-    def contradict(self, place: TopicPartition) -> None:
-        """Write a block that puts other records where the last one of the map has its own."""
-        blocks = self.blocks(place)
-        if blocks:
-            last = last_block(blocks)
-            pid, epoch = last.owner
-            runs = tuple(Run(r.source_start + 1, r.target_start, r.count + 1) for r in last.runs)
-            wrong = replace(last, owner=(pid, epoch + 1), runs=runs)
-            number = map_partition(place.topic, place.partition)
-            where = internal_topics.offset_map(FLOW.source), number
-            self.store.append(where, [(wrong.key(), wrong.value())])
-            self.note("contradicting block", f"{place}")
-
-    def lose_reports(self) -> None:
-        """Delete the slots' reports."""
-        topic = internal_topics.replication(FLOW.source)
-        count = self.store.cluster.lose(topic, lambda key: key.startswith(b"slot:"))
-        self.note("reports lost", f"{count} records")
-
-    def blocks(self, place: TopicPartition) -> list[MapBlock]:
-        """Return the blocks of one partition."""
-        topic = self.source.topics[place.topic]
-        number = map_partition(place.topic, place.partition)
-        table = self.store.cluster.compacted(internal_topics.offset_map(FLOW.source), number).read()
-        found = [decode_block(key, value) for key, value in table.items()]
-        return [b for b in found if (b.topic_id, b.partition) == (topic.id_text, place.partition)]
-
     # ----- a life
 
     async def live(self) -> None:
@@ -440,7 +383,7 @@ class World:
 
 
 class _Rounds:
-    """What the driver discovers (implements DiscoveryRounds)."""
+    """What the driver discovers (implements DiscoveryRounds); no topic is ever gone."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -453,7 +396,8 @@ class _Rounds:
     def round(self) -> Discovered:
         """See the port."""
         self._world.loop.pause(0.01)
-        found = Discovered(tuple(self._world.assigned()))
+        partitions = tuple(self._world.assigned())
+        found = Discovered(partitions, source_cluster="p", target_cluster="b")
         if found != self._found:
             self._found = found
         return self._found
@@ -465,13 +409,7 @@ class _Rounds:
         del partitions
         return {}
 
-
-@contextmanager
-def simulated_threads(loop: SimulatedLoop) -> Iterator[None]:
-    """Let the driver's threads be threads of the simulated world."""
-    before = vars(driver_module)["threading"]
-    driver_module.threading = SimulatedThreads(loop)  # type: ignore[assignment, attr-defined]
-    try:
-        yield
-    finally:
-        driver_module.threading = before  # type: ignore[attr-defined]
+    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+        """See the port."""
+        del copied
+        return GoneTopics()
