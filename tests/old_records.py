@@ -19,7 +19,7 @@ def old_report(report: SlotReport, version: int = 3) -> tuple[bytes, bytes]:
 
 
 def _entry(entry: PartitionPosition, version: int) -> bytes:
-    end, tail, position = entry.map_end, entry.tail, entry.position
+    end, position = entry.map_end, entry.position
     fixed = struct.pack(
         ">16si16sqqqiqh",
         topic_id_bytes(entry.topic_id),
@@ -33,11 +33,10 @@ def _entry(entry: PartitionPosition, version: int) -> bytes:
     return b"".join(
         (
             fixed,
-            struct.pack(">iBB", entry.target_leader_epoch, end is not None, len(tail)),
+            struct.pack(">iB", entry.target_leader_epoch, end is not None),
             struct.pack(">qqhqq", end.target_start, *end.owner, end.place, end.index_place)
             if end
             else b"",
-            *(struct.pack(">qi", *stretch) for stretch in tail),
         )
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
+from tests.integration.cleaning import write_cleaned
 from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
@@ -13,11 +13,7 @@ from srm.domain import internal_topics
 from srm.domain.map_index import is_index_key
 from srm.domain.map_records import decode_block_key, map_partition
 from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
 from srm.errors import NotLoadedError
-from srm.kafka import compacted
-from srm.kafka.clients import Clients
-from srm.kafka.places import records_at
 from srm.replication.slot import index_writer, map_writer
 from srm.stack.kafka import KafkaBroker
 
@@ -48,27 +44,17 @@ def _commit(lab: CopyLab, p: AssignedPartition, transactions: int) -> None:
         producer.commit_transaction(60)
 
 
-def _lose_block(
-    lab: CopyLab, p: AssignedPartition, number: int, monkeypatch: pytest.MonkeyPatch
-) -> int:
-    """Delete one block, as if the log cleaner had run already; return how many there were."""
-    topic = internal_topics.offset_map(lab.flow.source)
-    table = lab.target.compacted(topic, map_partition(p.topic, p.partition))
+def _lose_block(lab: CopyLab, p: AssignedPartition, number: int) -> int:
+    """Delete one block, and have the log cleaned; return how many there were."""
+    topic, place = internal_topics.offset_map(lab.flow.source), map_partition(p.topic, p.partition)
     keys = sorted(
         (found.target_start, key)
-        for key in table.read()
+        for key in lab.target.compacted(topic, place).read()
         if not is_index_key(key)
         for found in (decode_block_key(key),)
         if found.topic_id == p.topic_id
     )
-    lost = keys[number][1]
-    table.write({lost: None})
-
-    def cleaned(clients: Clients, place: TopicPartition, offsets: Collection[int]) -> Any:
-        rows = records_at(clients, place, offsets)
-        return {offset: row for offset, row in rows.items() if row[0] != lost}
-
-    monkeypatch.setattr(compacted, "records_at", cleaned)
+    write_cleaned(lab.target, topic, place, {keys[number][1]: None})
     return len(keys)
 
 
@@ -81,16 +67,14 @@ def _records(lab: CopyLab, p: AssignedPartition) -> int:
 
 
 @pytest.mark.parametrize("number", [5, -1])
-def test_a_lost_block_is_found_again_in_the_logs(
-    lab: CopyLab, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_block_is_found_again_in_the_logs(lab: CopyLab, number: int) -> None:
     [p] = lab.topic()
     _commit(lab, p, TRANSACTIONS)
     lab.assign("0", [p])
     with lab.running():
         lab.wait_until_copied([p])
     lab.assert_equal([p])
-    assert _lose_block(lab, p, number, monkeypatch) > 12
+    assert _lose_block(lab, p, number) > 12
     with pytest.raises((AssertionError, NotLoadedError)):
         lab.assert_equal([p])
 

@@ -48,9 +48,8 @@ Action = Literal["stop", "restart"]
 
 _REPORT_HEAD = struct.Struct(">BqqI")
 _ENTRY = struct.Struct(">16si16sqqqiqh")
-_MORE = struct.Struct(">iBB")
+_MORE = struct.Struct(">iB")
 _MAP_END = struct.Struct(">qqhqq")
-_STRETCH = struct.Struct(">qi")
 _OLD_FORMATS = (2, 3)
 
 CopyId = tuple[str, int, str]
@@ -258,8 +257,7 @@ class MapEnd:
 class PartitionPosition:
     """Position of one partition, with the epoch of the claim it was written under (-1: none).
 
-    The leader epochs are those of the batches before the position, -1 if not known. ``tail`` are
-    the last stretches that were copied, as (first source offset, count), oldest first.
+    The leader epochs are those of the batches before the position, -1 if not known.
     """
 
     topic_id: str
@@ -271,7 +269,6 @@ class PartitionPosition:
     producer_epoch: int
     target_leader_epoch: int = -1
     map_end: MapEnd | None = None
-    tail: tuple[tuple[int, int], ...] = ()
 
     @property
     def copy_id(self) -> CopyId:
@@ -289,16 +286,14 @@ class PartitionPosition:
         """
         topic_id, partition, target_id, *offsets, leader, pid, epoch = _ENTRY.unpack_from(value, at)
         at += _ENTRY.size
-        target_leader, has_end, count, end = -1, 0, 0, None
+        target_leader, has_end, end = -1, 0, None
         if report_format > 2:
-            target_leader, has_end, count = _MORE.unpack_from(value, at)
+            target_leader, has_end = _MORE.unpack_from(value, at)
             at += _MORE.size
         if has_end:
             start, *owner, place, index_place = _MAP_END.unpack_from(value, at)
             end = MapEnd(start, (owner[0], owner[1]), place, index_place)
             at += _MAP_END.size
-        size = _STRETCH.size
-        tail = tuple(_STRETCH.unpack_from(value, at + size * index) for index in range(count))
         entry = cls(
             topic_id_text(topic_id),
             partition,
@@ -309,9 +304,8 @@ class PartitionPosition:
             epoch,
             target_leader,
             end,
-            tail,
         )
-        return entry, at + size * count
+        return entry, at
 
 
 @dataclass(frozen=True, slots=True)

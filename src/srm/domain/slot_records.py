@@ -22,7 +22,7 @@ it is either told, at least as far, by a group that a live process keeps writing
 are gone (:mod:`srm.domain.superseded`). A new process begins with new keys, so what its predecessor
 told stays until it has told the same itself.
 
-A group holds at most :data:`GROUP_SIZE` partitions, 400 KB at most, so no record meets the limit of
+A group holds at most :data:`GROUP_SIZE` partitions, some 12 KB, so no record meets the limit of
 a broker (1 MiB), however many partitions a slot has.
 
 Values: ``>BB`` format (4) and kind; then of a heartbeat ``>qqi`` generation, epoch milliseconds and
@@ -60,7 +60,7 @@ _HEAD = struct.Struct(">BB")
 _BEAT = struct.Struct(">qqi")
 _COUNTS = struct.Struct(">HH")
 _TOPICS = struct.Struct(">16s16s")
-_COLUMNS: Final = 11  # numbers of each entry, before the end of its map and its tail
+_COLUMNS: Final = 10  # numbers of each entry, before the end of its map
 _LEFT = "left-"
 
 
@@ -130,7 +130,6 @@ class PositionGroup:
             topics.setdefault((entry.topic_id, entry.target_topic_id), len(topics))
         rows = [_row(entry, topics) for entry in self.positions]
         ends = [number for entry in self.positions for number in _map_end(entry)]
-        tails = [number for entry in self.positions for number in _tail(entry)]
         columns = (number for column in zip(*rows, strict=True) for number in column)
         return b"".join(
             (
@@ -139,7 +138,6 @@ class PositionGroup:
                 *(_TOPICS.pack(*map(topic_id_bytes, ids)) for ids in topics),
                 encode_numbers(columns),
                 encode_numbers(ends),
-                encode_numbers(tails),
             )
         )
 
@@ -186,7 +184,6 @@ def _row(entry: PartitionPosition, topics: dict[tuple[str, str], int]) -> tuple[
         entry.producer_epoch,
         entry.target_leader_epoch,
         int(entry.map_end is not None),
-        min(len(entry.tail), 255),
     )
 
 
@@ -203,16 +200,6 @@ def _map_end(entry: PartitionPosition) -> tuple[int, ...]:
     )
 
 
-def _tail(entry: PartitionPosition) -> list[int]:
-    """Return the last stretches as distances: each from the end of the one before it."""
-    numbers: list[int] = []
-    at = entry.position.source_next
-    for first, count in entry.tail[-255:]:
-        numbers += (first - at, count)
-        at = first + count
-    return numbers
-
-
 def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
     topic_count, count = _COUNTS.unpack_from(value, at)
     at += _COUNTS.size
@@ -222,29 +209,19 @@ def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
     ]
     numbers = decode_numbers(value[at + _TOPICS.size * topic_count :])
     rows = list(zip(*(numbers[count * i : count * (i + 1)] for i in range(_COLUMNS)), strict=True))
-    with_end = sum(row[9] for row in rows)
-    tails = count * _COLUMNS + 5 * with_end
-    if len(numbers) != tails + 2 * sum(row[10] for row in rows):
+    if len(numbers) != count * _COLUMNS + 5 * sum(row[9] for row in rows):
         raise ValueError(f"{len(numbers)} numbers for {count} entries")
-    ends = iter(numbers[count * _COLUMNS : tails])
-    stretches = iter(numbers[tails:])
-    return tuple(_entry(topics[row[0]], row, ends, stretches) for row in rows)
+    ends = iter(numbers[count * _COLUMNS :])
+    return tuple(_entry(topics[row[0]], row, ends) for row in rows)
 
 
-def _entry(
-    topic: Sequence[str], row: Sequence[int], ends: Iterator[int], stretches: Iterator[int]
-) -> PartitionPosition:
-    _, number, source, ahead, lag, source_epoch, pid, epoch, target_epoch, has_end, count = row
-    end, tail, at = None, [], source
+def _entry(topic: Sequence[str], row: Sequence[int], ends: Iterator[int]) -> PartitionPosition:
+    _, number, source, ahead, lag, source_epoch, pid, epoch, target_epoch, has_end = row
+    end = None
     if has_end:
         back, owner_id, owner_epoch, place, index = (next(ends) for _ in range(5))
         owner = owner_id + pid, owner_epoch + epoch
         end = MapEnd(source + ahead - back, owner, place, index + place)
-    for _ in range(count):
-        first = at + next(stretches)
-        length = next(stretches)
-        tail.append((first, length))
-        at = first + length
     return PartitionPosition(
         topic[0],
         number,
@@ -255,5 +232,4 @@ def _entry(
         epoch,
         target_epoch,
         end,
-        tuple(tail),
     )

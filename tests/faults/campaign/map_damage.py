@@ -1,9 +1,14 @@
-"""Damages the state that a flow keeps on its target."""
+"""Damages the state that a flow keeps on its target.
+
+Readers of the map follow places, and what was deleted or replaced stands at its place until the log
+cleaner removes it. So each damage ends with a cleaning: before that it would test nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.integration.cleaning import write_cleaned
 from tests.integration.copying import CopyLab
 
 from srm.domain import internal_topics
@@ -26,11 +31,10 @@ def do(how: str, lab: CopyLab) -> None:
     if how == "reports":
         return
     for number in range(MAP_PARTITIONS):
-        table = lab.target.compacted(internal_topics.offset_map(lab.flow.source), number)
-        found = table.read()
-        damaged = _damaged(how, found)
+        topic = internal_topics.offset_map(lab.flow.source)
+        damaged = _damaged(how, lab.target.compacted(topic, number).read())
         if damaged:
-            table.write(damaged)
+            write_cleaned(lab.target, topic, number, damaged)
 
 
 def _damaged(how: str, found: dict[bytes, bytes]) -> dict[bytes, bytes | None]:

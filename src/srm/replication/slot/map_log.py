@@ -9,7 +9,7 @@ waiting.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from srm.domain.offset_map import Position
@@ -36,6 +36,11 @@ class MapLog:
         self._untold: dict[CopyId, IndexWriter] = {}
         self._ends: dict[CopyId, MapEnd] = {}
         self._late: frozenset[int] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """Of how many partitions something is kept."""
+        return len({*self._current, *self._writers, *self._untold, *self._ends})
 
     def take(self, maps: MapWriter, position: Position) -> None:
         """Take over what has changed, between two steps of the event loop."""
@@ -93,6 +98,13 @@ class MapLog:
             index.reported()
             if index.has_news:
                 self._writers[copy_id] = index
+
+    def forget_others(self, copy_ids: Collection[CopyId]) -> None:
+        """Keep nothing of copies but these, once all that is to be written of the others is."""
+        kept = {*copy_ids, *self._writers, *self._untold}
+        for known in (self._current, self._ends):
+            for copy_id in known.keys() - kept:
+                del known[copy_id]
 
     def is_full(self, partition: int) -> bool:
         """Whether so much waits that no more should be copied into this partition's maps."""

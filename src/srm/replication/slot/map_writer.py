@@ -101,9 +101,10 @@ class MapWriter:
         left = list(solid_runs(Runs.of(self._runs)).before(source_offset, target_offset))
         # What was cut from the blocks before stays cut, though nothing may be left of what cut it.
         source = min((source_offset, *(run.source_start for run in self._runs)))
-        target = min((target_offset, *(run.target_start for run in self._runs)))
-        if not left or left[0].source_start > source:
-            left.insert(0, Run(source, target, 0))
+        if not left:
+            left = [Run(source, target_offset, 0)]
+        elif left[0].source_start > source:
+            left.insert(0, Run(source, self._runs[0].target_start, 0))
         self._runs = left
         if self._written is not None and self._written.target_start != left[0].target_start:
             self._replaced.append(self._written)

@@ -26,6 +26,7 @@ from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     REPORTS,
+    CopyId,
     Incarnation,
     PartitionPosition,
     PartitionStatus,
@@ -65,12 +66,16 @@ class _Sync:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What one report is about: positions, those of leaving partitions, MM2 syncs, metrics."""
+    """What one report is about: positions, those of leaving partitions, MM2 syncs, metrics.
+
+    ``copied`` is all that the slot copies, with a position or without.
+    """
 
     positions: Sequence[tuple[int, PartitionPosition]]
     last_positions: Sequence[tuple[int, PartitionPosition]]
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
+    copied: frozenset[CopyId]
 
 
 class Reporter:
@@ -182,6 +187,7 @@ class Reporter:
             [_placed(copy) for copy in leaving if copy.has_position],
             self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
             self._metrics.due(copies, now_ms),
+            frozenset(copy.assigned.copy_id for copy in copies),
         )
 
         def write() -> None:
@@ -232,6 +238,8 @@ class Reporter:
                 self._groups.put(self._with_map_end(entry))
         self._write_groups()
         self._map.reported()
+        untold = {entry.copy_id for _, entry in self._leaving}
+        self._map.forget_others(snapshot.copied | untold)
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
         return not late

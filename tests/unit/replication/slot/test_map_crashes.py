@@ -120,7 +120,7 @@ class Process:
 def check_reader(world: World) -> None:
     """Whoever reads the map, even by places that are stale, learns nothing wrong of it.
 
-    A stale place leads to the newest version of the record; if the index is lost, to all blocks.
+    A stale place leads to the newest version of the record, a lost index to all blocks.
     """
     assert world.report is not None
     next_target = world.report[0].target_next

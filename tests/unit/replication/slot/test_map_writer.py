@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +13,7 @@ from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, last_bloc
 from srm.domain.offset_map import OffsetMap, Position, Run, Runs, coalesce
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.ports import ProducerId
+from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.map_writer import MapWriter
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
@@ -217,3 +221,44 @@ def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() 
         topic.take(log.changed_blocks(Position(run.source_end, run.target_end, 5)))
 
     assert topic.read(Position(5, 8, 5)) == (Run(0, 3, 5),)
+
+
+def test_nothing_is_kept_of_partitions_that_have_left_once_all_of_theirs_is_written() -> None:
+    maps, log = MapLog(), FakeMapTopic()
+    for number in range(50):
+        assigned = replace(ASSIGNED, partition=number)
+        copy_id, writer = assigned.copy_id, MapWriter(assigned, [])
+        writer.begin_claim(ProducerId(7, 1))
+        writer.add([Run(0, 0, 5)])
+        maps.take(writer, Position(5, 5, 5))
+        log.answers = number % 2 == 0
+        maps.write(log.send)
+        maps.forget_others([])
+        assert (maps.end(copy_id) is not None) == log.answers  # a position may still tell of it
+        log.answers = True
+        maps.write(log.send)
+        maps.reported()
+        maps.forget_others([copy_id])
+        assert maps.end(copy_id) is not None
+        maps.forget_others([])
+        assert maps.end(copy_id) is None
+        assert maps.size == 0
+
+
+class FakeMapTopic:
+    """Gives each record a place, unless it does not answer."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self._end = 0
+
+    def send(
+        self, records: Mapping[int, Sequence[tuple[bytes, bytes | None]]]
+    ) -> dict[int, dict[bytes, int]]:
+        found: dict[int, dict[bytes, int]] = {}
+        for number, rows in records.items() if self.answers else ():
+            found[number] = {}
+            for key, _ in rows:
+                found[number][key] = self._end
+                self._end += 1
+        return found

@@ -52,7 +52,7 @@ class Seconds:
 
 @pytest.fixture(autouse=True)
 def everything_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each position tell where its map ends, and the last three stretches."""
+    """Have each position tell where its map ends."""
     bare = PartitionCopy.position
 
     def position(copy: PartitionCopy) -> PartitionPosition:
@@ -60,8 +60,7 @@ def everything_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert copy.claim is not None
         claim = copy.claim.producer
         end = MapEnd(copy.target_next - 50_000, (claim.id, claim.epoch), at // 1000, at // 1000 + 7)
-        tail = ((at - 100, 30), (at - 70, 40), (at - 30, 30))
-        return replace(bare(copy), target_leader_epoch=3, map_end=end, tail=tail)
+        return replace(bare(copy), target_leader_epoch=3, map_end=end)
 
     monkeypatch.setattr(PartitionCopy, "position", position)
 
