@@ -105,7 +105,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         start,
         source_next=source_next.offset,
         target_next=target_end,
-        found=None,
+        found=_held_of(start.found, target_end),
         source_epoch=-1,
         target_epoch=-1,
         written_by=None,
@@ -137,6 +137,13 @@ def _claim(told: PartitionPosition | None) -> ProducerId | None:
     if told is None or told.producer_id < 0:
         return None
     return ProducerId(told.producer_id, told.producer_epoch)
+
+
+def _held_of(found: Run | None, target_end: int) -> Run | None:
+    """Return what stands before a target offset of a run that only a report tells of."""
+    if found is None or found.target_start >= target_end:
+        return None
+    return replace(found, count=min(found.count, target_end - found.target_start))
 
 
 def _beyond(written: Run, extended: Run) -> Run:
