@@ -375,6 +375,7 @@ class PartitionCopy:
             has_position=not self._is_unproven,
             has_former=self.start.has_former,
             truncated=self._truncated,
+            cut=self._is_cut,
             target_epoch=self.target_epoch,
             written_by=self.written_by,
         )

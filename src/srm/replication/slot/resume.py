@@ -167,6 +167,7 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         comparison,
         fresh=start.fresh,
         truncated=start.truncated,
+        after_cut=start.truncated or start.cut,
     )
     if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)

@@ -41,6 +41,7 @@ class _History:
     removed: set[int] = field(default_factory=set)
     forgotten: set[int] = field(default_factory=set)
     cut: list[Content] = field(default_factory=list)
+    strays: set[int] = field(default_factory=set)
     with_time: bool = True
 
 
@@ -110,6 +111,7 @@ def _history(world: World, source: Partition, target: Partition) -> _History:
     for batch in target.log.history:
         if _is_ours(world, batch):
             found.target.update((record.offset, _content(record)) for record in batch.records())
+    found.strays = _strays(target)
     log = target.log
     found.forgotten = {o for o in found.target if o < log.start or o in log.compacted}
     found.with_time = not target.settings.log_append_time
@@ -124,6 +126,28 @@ def _is_ours(world: World, batch: Batch) -> bool:
     return (
         not batch.is_control and batch.count > 0 and batch.producer_id in world.coordinator.claimed
     )
+
+
+def _strays(target: Partition) -> set[int]:
+    """Return the offsets of batches that were on their way while the target lost its end.
+
+    They do not continue the batch or the marker of their claim that stands before them.
+    """
+    due: dict[tuple[int, int], int] = {}
+    astray: set[tuple[int, int]] = set()
+    found: set[int] = set()
+    for batch in target.log.history:
+        claim = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            due[claim] = 0
+            astray.discard(claim)
+            continue
+        if batch.sequence != due.get(claim, -1):
+            astray.add(claim)
+        due[claim] = (batch.sequence + batch.last - batch.base + 1) % 2**31
+        if claim in astray:
+            found.update(range(batch.base, batch.last + 1))
+    return found if target.log.cut_at is not None else set()
 
 
 def _content(record: object) -> Content:
@@ -180,7 +204,7 @@ def _judge_rest(history: _History, pairs: list[tuple[int, int]], *, halted: bool
         gone.update(c for o, c in history.source.items() if o not in sources | history.removed)
     left = []
     for offset, content in history.target.items():
-        if offset in taken or offset in history.forgotten:
+        if offset in taken or offset in history.forgotten | history.strays:
             continue
         if gone[content] > 0:
             gone[content] -= 1
@@ -211,6 +235,8 @@ def _may_stop(
     if "contradicting block" in kinds:
         return True
     if "source cut" in kinds and history.cut:
+        return True
+    if history.strays:
         return True
     if kinds & {"source trimmed"} and any(o not in mapped for o in history.removed):
         return True

@@ -41,12 +41,13 @@ from srm.testing.simulation.state import (
 from srm.testing.simulation.threads import SimulatedEvent
 from srm.testing.simulation.transactions import Coordinator
 from srm.testing.simulation.wire import Network, SimulatedWire
-from srm.testing.simulation.workload import Writer
+from srm.testing.simulation.workload import Habit, Writer
 
 logger = logging.getLogger(__name__)
 
 FLOW: Final = Flow("P", "B")
 _WATCHED_S: Final = 40.0
+_LAST_RECORD: Final = Habit(batches=1, most_records=1, pause_s=0.1, keys=1)
 _SETTLED_S: Final = 240.0
 """Virtual seconds after the last fault, at most, until everything stands still."""
 
@@ -350,6 +351,9 @@ class World:
                 wire.network.loses = wire.network.spikes = 0.0
                 wire.network.cut_off = False
         self.scenario.calm()
+        for partition in self.source.partitions():
+            if partition.log.cut_at is not None:  # seen with the next record, not before
+                self.loop.world_task(Writer(self.source, partition, _LAST_RECORD).run())
 
     async def _settle(self) -> None:
         began = self.loop.time()
