@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +18,13 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route, next_generation
-from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition, Assignment
+from srm.domain.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Assignment,
+)
+from srm.domain.slot_records import SLOT_PREFIX, PositionGroup, decode_slot_record
 from srm.domain.topics import Flow
 from srm.engine.move import MoveContext
 from srm.engine.move.control import Change
@@ -230,3 +237,19 @@ class Source:
                     )
         except BaseException as error:  # noqa: BLE001 -- the test reports it
             self.failures.append(error)
+
+
+def forget_places(site: Site, source: str, target: str) -> None:
+    """Let the reports of a flow say no more where its map is: readers read all of the map then.
+
+    A record that a test takes away, or damages, stands at its old place until the log is compacted.
+    """
+    table = site.clusters[target].compacted(internal_topics.replication(source), REPORTS)
+    changed = {}
+    for key, value in table.read().items():
+        if key.startswith(SLOT_PREFIX):
+            record = decode_slot_record(key, value)
+            if isinstance(record, PositionGroup):
+                positions = tuple(replace(entry, map_end=None) for entry in record.positions)
+                changed[key] = replace(record, positions=positions).value()
+    table.write(changed)

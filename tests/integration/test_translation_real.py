@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.copying import delete_before
-from tests.integration.moving import Site
+from tests.integration.moving import Site, forget_places
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
@@ -287,6 +287,7 @@ def test_records_from_before_the_first_copied_one_are_skipped_and_missing(site: 
                 later = Run(60, run.target_start + 60, run.count - 60)
                 shorter = replace(block, runs=(later,))
                 table.write({key: None, shorter.key(): shorter.value()})
+        forget_places(site, site.p, site.b)
         blocked = move.plan(context, request(site, group), dry_run=True)
         held(context, request(site, group, accept_skips=True))
         report = finish(context)
@@ -324,6 +325,7 @@ def test_a_damaged_map_has_its_own_reason(site: Site) -> None:
             copied(context, site, 200)
         table = site.clusters[site.b].compacted(topic, map_partition(site.topic, 0))
         table.write(dict.fromkeys(table.read(), b"damaged"))
+        forget_places(site, site.p, site.b)
         plan = move.plan(context, request(site, group), dry_run=True)
 
     [reason] = [reason for reason in plan.blocking if group in reason]

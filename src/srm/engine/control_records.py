@@ -25,8 +25,9 @@ CONTROL_ID: Final = "srm-control-records"
 One for each pair would let moves of the same clients to two targets pass each other on the source.
 """
 
-ATTEMPTS: Final = 8
+ATTEMPTS: Final = 12
 _PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
 _T = TypeVar("_T")
 
 
@@ -48,7 +49,8 @@ def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
             log.info("%s starts over: %s", what, error)
             last = error
         # Two that fence each other in turn must not keep step.
-        threading.Event().wait(random.uniform(0, _PAUSE_S * 2**number))  # noqa: S311 -- no secret
+        longest = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number)
+        threading.Event().wait(random.uniform(0, longest))  # noqa: S311 -- no secret
     raise ConflictError(
         f"{what}: other moves of these clusters came in between {ATTEMPTS} times: try again"
     ) from last

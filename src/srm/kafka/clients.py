@@ -116,6 +116,7 @@ class Clients:
         self._consumer_props = ClientProperties(consumer_props)
         self._producer_props = ClientProperties(producer_props)
         self._brokers = BrokerCalls(alias, self._admin_props)
+        self._reading = BrokerCalls(alias, self._consumer_props)
         self._lock = threading.Lock()
         self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
@@ -197,6 +198,7 @@ class Clients:
             finally:
                 self.reader_lock.release()
         self._brokers.close()
+        self._reading.close()
         with self._lock:
             self._admin = self._reader = self._producer = None
 
@@ -263,6 +265,15 @@ class Clients:
     ) -> _T:
         """Do the same with a request for the brokers themselves, see :meth:`call`."""
         return self.call(doing, lambda limit_s: self._brokers.run(request, limit_s), needs)
+
+    def read_brokers(
+        self,
+        doing: str,
+        request: Callable[[Brokers], Awaitable[_T]],
+        needs: Needs = NOTHING,
+    ) -> _T:
+        """Do the same as the consumer: its user is the one that may read topics."""
+        return self.call(doing, lambda limit_s: self._reading.run(request, limit_s), needs)
 
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None

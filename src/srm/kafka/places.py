@@ -43,7 +43,7 @@ def records_at(clients: Clients, place: TopicPartition, offsets: Collection[int]
     async def request(brokers: Brokers) -> None:
         await reading.read(brokers, wanted)
 
-    clients.ask(f"reading places of {place}", request, on_topic("Read", place.topic))
+    clients.read_brokers(f"reading places of {place}", request, on_topic("Read", place.topic))
     return {offset: row for offset, row in reading.found.items() if row is not None}
 
 

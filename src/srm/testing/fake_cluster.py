@@ -232,12 +232,15 @@ class FakeCluster:
     # Everybody else.
 
     def add_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        topic_id: str = "",
     ) -> str:
-        """Create a topic, or create it again under a new id; return the id."""
-        topic = _Topic(
-            _random_id(), [FakePartition() for _ in range(partitions)], dict(configs or {})
-        )
+        """Create a topic, or create it again, under a new id if none is given; return the id."""
+        logs = [FakePartition() for _ in range(partitions)]
+        topic = _Topic(topic_id or _random_id(), logs, dict(configs or {}))
         self._topics[name] = topic
         return topic.topic_id
 

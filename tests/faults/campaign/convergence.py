@@ -10,12 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.faults.campaign.brokers import Pair
+from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import TopicHistory
 from tests.faults.campaign.slots import Slots
 from tests.faults.campaign.slowness import slowness
@@ -106,7 +108,9 @@ class Convergence:
         starts = []
         for _, p in self._partitions:
             place = KafkaPartition(p.target_topic, p.partition)
-            _, end = consumer.get_watermark_offsets(place, timeout=60)
+            _, end = persistently(
+                "ends", partial(consumer.get_watermark_offsets, place, timeout=60)
+            )
             starts.append(KafkaPartition(p.target_topic, p.partition, end))
         consumer.assign(starts)
         return consumer

@@ -16,10 +16,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.faults.campaign import map_damage, truncation
 from tests.faults.campaign.brokers import Pair, delete_topics, signal_broker
+from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import Refusals, TopicHistory
 from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.proxy import Proxy
@@ -32,13 +33,11 @@ from tests.integration.copying import CopyLab
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
-from srm.errors import SrmError
 from srm.testing.logs import read_log
 
 logger = logging.getLogger(__name__)
 
 STRANGER: Final = b"stranger "
-_PATIENCE_S: Final = 120.0  # a broker on a busy machine starts in a minute
 _TAKEOVER_S: Final = 3.0
 _REQUEST_S: Final = 12.0
 _FREEZE_S: Final = 40.0
@@ -138,10 +137,10 @@ class Director:
         for name in self._slots.names:
             self._slots.tell(name)
             self._slots.start(name)
-        _persistently("assign", self._slots.publish)
+        persistently("assign", self._slots.publish)
 
     def _in_turn(self, step: Step) -> None:
-        _persistently(step.do, lambda: self.in_turn[step.do](step))
+        persistently(step.do, lambda: self.in_turn[step.do](step))
         logger.info("step %s done", step.do)
 
     # ----- who copies what
@@ -246,7 +245,7 @@ class Director:
         )
         topic.partitions.append(new)
         self._slots.spread([new])
-        _persistently("assign", self._slots.publish)
+        persistently("assign", self._slots.publish)
         self._workload.expand(topic.name, count)
 
     def _recreate(self, step: Step) -> None:
@@ -267,7 +266,7 @@ class Director:
         old = topic.partitions
         topic.begin_life(list(self._lab.assignable(topic.name)), same_target=same_target)
         self._slots.replace(old, topic.partitions)
-        _persistently("assign", self._slots.publish)  # alone: there is one new topic, not two
+        persistently("assign", self._slots.publish)  # alone: there is one new topic, not two
 
     def _recompress(self, step: Step) -> None:
         topic = self._topics[step.topic]
@@ -433,21 +432,6 @@ class Director:
             producer.commit_transaction(10)
         elif step.how == "abort":
             producer.abort_transaction(10)
-
-
-def _persistently(what: str, work: Callable[[], None]) -> None:
-    """Try again while a cluster is down."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            work()
-        except (SrmError, KafkaException) as error:
-            if time.monotonic() > deadline:
-                raise
-            logger.info("%s is tried again: %s", what, error)
-            time.sleep(0.3)  # between two attempts
-        else:
-            return
 
 
 def _wait(condition: Callable[[], bool], seconds: float, what: str) -> None:

@@ -11,6 +11,8 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ from tests.faults.campaign import checker
 from tests.faults.campaign.brokers import Brokers, Pair, delete_topics
 from tests.faults.campaign.convergence import Convergence
 from tests.faults.campaign.director import STRANGER, Director
+from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import TopicHistory
 from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.slots import Slots
@@ -25,13 +28,15 @@ from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
 
 from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.record_headers import RecordSettings
-from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import STATE_PARTITIONS, PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import StackError
+from srm.kafka.map_reader import KafkaMapReader
 from srm.testing.logs import Log, LoggedRecord, read_log, read_logs
 
 logger = logging.getLogger(__name__)
@@ -167,15 +172,15 @@ class Run:
     # ----- the check
 
     def _check(self, workload: Workload) -> list[str]:
-        statuses = self._status_history()
-        maps = self._maps()
+        statuses = persistently("statuses", self._status_history)
+        maps = persistently("maps", self._maps)
         problems: list[str] = []
-        self._read_targets()
+        persistently("targets", self._read_targets)
         for topic in self._topics:
             if topic.compacted:
                 self._take_compacted(topic, workload)
             else:
-                topic.snapshot(self._pair.source_bootstrap)
+                persistently("source", partial(topic.snapshot, self._pair.source_bootstrap))
             problems += [
                 f"map unusable: {error}" for error in maps[topic.life.topic_id].errors.values()
             ]
@@ -215,7 +220,8 @@ class Run:
         """Return every status that was ever written, and as one each note."""
         topic = internal_topics.replication(self._lab.flow.source)
         found: list[PartitionStatus | None] = []
-        for _, record in read_log(self._pair.target_bootstrap, topic, 0):
+        logs = (self._history(topic, number) for number in range(STATE_PARTITIONS))
+        for _, record in chain.from_iterable(logs):
             if record.key is None or record.value is None:
                 continue
             if record.key.startswith(b"status:"):
@@ -228,20 +234,26 @@ class Run:
         return [status for status in found if status is not None]
 
     def _maps(self) -> dict[str, FlowMaps]:
-        """Assemble the maps of every life of every topic, by source topic id."""
+        """Return the maps of every life of every topic, by source topic id.
+
+        The current ones come from the reader that everybody asks; what it does not look for any
+        more, maps of former ids, is put together from all the blocks there are.
+        """
         source = self._lab.flow.source
         state = self._lab.state()
         blocks: dict[bytes, bytes] = {}
-        for number in range(8):
+        for number in range(MAP_PARTITIONS):
             blocks.update(
                 self._lab.target.compacted(internal_topics.offset_map(source), number).read()
             )
         targets = {found.topic_id for found in self._lab.target.topics().values()}
-        return {
+        found = {
             life.topic_id: assemble({topic.name: life.topic_id}, targets, state, blocks)
             for topic in self._topics
-            for life in topic.lives
+            for life in topic.lives[:-1]
         }
+        reader = KafkaMapReader(self._lab.target, self._lab.source, self._lab.flow)
+        return found | {t.life.topic_id: reader.load([t.name]) for t in self._topics}
 
     # ----- what is left
 
@@ -261,11 +273,7 @@ class Run:
                     for place, known in flow_maps.maps.items():
                         out.write(f"{place} {known.position}\n")
                         out.writelines(f"  {run}\n" for run in known.runs)
-            source = self._lab.flow.source
-            self._dump("state-history", self._history(internal_topics.replication(source), 0), None)
-            for number in range(8):
-                history = self._history(internal_topics.offset_map(source), number)
-                self._dump(f"map-history-{number}", history, None)
+            self._keep_histories()
             if not self._targets:
                 self._read_targets()
             for (remote, partition), log in self._targets.items():
@@ -276,6 +284,16 @@ class Run:
                         self._dump(f"{topic.name}-{partition}-source-{number}", records.items())
         except Exception:
             logger.exception("not everything could be kept")
+
+    def _keep_histories(self) -> None:
+        """Write down everything that was ever written to the state topics."""
+        source = self._lab.flow.source
+        for name, topic, count in (
+            ("state", internal_topics.replication(source), STATE_PARTITIONS),
+            ("map", internal_topics.offset_map(source), MAP_PARTITIONS),
+        ):
+            for number in range(count):
+                self._dump(f"{name}-history-{number}", self._history(topic, number), None)
 
     def _history(self, topic: str, partition: int) -> Log:
         return read_log(self._pair.target_bootstrap, topic, partition)

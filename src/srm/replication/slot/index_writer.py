@@ -225,7 +225,8 @@ class IndexWriter:
         elif self._chunk_place >= 0:
             self._superseded.add(self._key(IndexKind.CHUNK).encode())
         if not len(chunk):
-            self._number, self._chunk_place = first.key_start, -1
+            # Two chunks may begin at one offset, where what was copied from there on was cut off.
+            self._number, self._chunk_place = max(first.key_start, self._number + 1), -1
             self._chunk_deleted, self._dying = 0, None
         count = _count_uncut(self._later, ENTRIES_PER_CHUNK - len(chunk))
         self._chunk = chunk + self._later.slice(0, count)

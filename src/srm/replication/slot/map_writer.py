@@ -98,13 +98,16 @@ class MapWriter:
     def cut(self, source_offset: int, target_offset: int) -> None:
         """Take away what the map holds from there on, on either side."""
         self._take_over()
-        left = solid_runs(Runs.of(self._runs)).before(source_offset, target_offset)
-        self._runs = list(left)
-        if not self._runs:  # a block without records cuts those before it
-            self._runs = [Run(source_offset, target_offset, 0)]
-            if self._written is not None:
-                self._replaced.append(self._written)
-                self._written = None
+        left = list(solid_runs(Runs.of(self._runs)).before(source_offset, target_offset))
+        # What was cut from the blocks before stays cut, though nothing may be left of what cut it.
+        source = min((source_offset, *(run.source_start for run in self._runs)))
+        target = min((target_offset, *(run.target_start for run in self._runs)))
+        if not left or left[0].source_start > source:
+            left.insert(0, Run(source, target, 0))
+        self._runs = left
+        if self._written is not None and self._written.target_start != left[0].target_start:
+            self._replaced.append(self._written)
+            self._written = None
         if not self.has_claim:
             self._owner = (-1, target_offset)
         self._changed = True
@@ -124,8 +127,6 @@ class MapWriter:
             and last.shift == first.shift
         ):
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
-            # A cut that has been written down is no run that readers would lengthen.
-            self._changed |= last.count == 0
             runs = runs[1:]
             self._epoch = source_epoch
         while runs:

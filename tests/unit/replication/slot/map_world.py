@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tests.slot_reports import records_of
+
+from srm.domain import internal_topics
 from srm.domain.map_index import is_index_key
 from srm.domain.map_reach import (
     MapTree,
@@ -15,14 +18,31 @@ from srm.domain.map_reach import (
     reach,
     with_root,
 )
-from srm.domain.map_records import BlockKey, MapBlock, decode_block
+from srm.domain.map_records import (
+    MAP_PARTITIONS,
+    BlockKey,
+    MapBlock,
+    decode_block,
+    map_partition,
+)
 from srm.domain.offset_map import OffsetMap, Position, Run
-from srm.domain.replication_records import AssignedPartition, MapEnd, SlotReport
+from srm.domain.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    MapEnd,
+    PartitionPosition,
+    SlotReport,
+)
 from srm.domain.reported_positions import newest_position, positions_by_copy
+from srm.domain.topics import Flow
+from srm.engine.ports import FlowMaps
+from srm.kafka.map_reader import KafkaMapReader
 from srm.replication.slot.known_maps import known_maps
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Start
 from srm.replication.slot.starts import start_of
+from srm.testing.fake_cluster import FakeCluster
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 
@@ -99,6 +119,27 @@ class World:
         return OffsetMap.window(
             entries, loaded, position, open_end=bool(blocks) and blocks[-1].open_end
         )
+
+    def load(self) -> FlowMaps:
+        """Load the map as the control plane does, from records of a cluster."""
+        target, source = FakeCluster("B"), FakeCluster("P")
+        target.add_topic(ASSIGNED.target_topic, topic_id=ASSIGNED.target_topic_id)
+        source.add_topic(ASSIGNED.topic, topic_id=ASSIGNED.topic_id)
+        map_topic, state_topic = internal_topics.offset_map("P"), internal_topics.replication("P")
+        number = map_partition(ASSIGNED.topic, ASSIGNED.partition)
+        target.add_topic(map_topic, MAP_PARTITIONS)
+        target.add_topic(state_topic, STATE_PARTITIONS)
+        table, end = target.compacted(map_topic, number), 0
+        for place, (key, value) in sorted(self.records.items()):
+            target.produce(map_topic, number, place - end)
+            table.write({key: value})
+            end = place + 1
+        if self.report is not None:
+            position, map_end = self.report
+            entry = PartitionPosition(*ASSIGNED.copy_id, position, -1, 7, 0, -1, map_end)
+            records = records_of(SlotReport("0", 1, 1000, (entry,)))
+            target.compacted(state_topic, REPORTS).write(records)
+        return KafkaMapReader(target, source, Flow("P", "B")).load([ASSIGNED.topic])
 
     def chunks(self, tree: MapTree) -> dict:  # type: ignore[type-arg]
         root = tree.root
