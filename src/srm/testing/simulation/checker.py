@@ -70,6 +70,8 @@ def check(world: World) -> list[str]:
         history = _history(world, source, target)
         where = str(source.place)
         reason = resting.get((assigned.topic, assigned.partition))
+        if _is_forged(world, source):
+            continue
         if source.place in maps.errors:
             if not _contradicted(world, source):
                 problems.append(f"{where}: inconsistent offsets: {maps.errors[source.place]}")
@@ -224,6 +226,12 @@ def _contradicted(world: World, source: Partition) -> bool:
         kind == "contradicting block" and what == str(source.place)
         for _, kind, what in world.events
     )
+
+
+def _is_forged(world: World, source: Partition) -> bool:
+    """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
+    losses = {"reports lost", "map lost", "block lost", "last block lost", "index lost"}
+    return _contradicted(world, source) and any(kind in losses for _, kind, _ in world.events)
 
 
 def _may_stop(
