@@ -394,9 +394,10 @@ class Lifecycle:
         self._reporter.lost(copy, first, end, what)
         if first < copy.source_next:
             copy.cut_at(first)
+            self.claim(copy)
         else:
             copy.go_back_to(end)
-        self._run(copy, self._place(copy))
+            self._run(copy, self._place(copy))
 
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)

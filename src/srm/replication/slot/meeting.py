@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
 
 class OurBatches:
-    """Knows copies among the batches of the target, which it is shown in their order."""
+    """Knows copies among the batches of the target, which it is shown in their order.
 
-    def __init__(self, producer_ids: Collection[int]) -> None:
+    A batch at the very first offset is a stray of a topic that had the name before while the copy
+    is ``fresh``. A log that is known to have held copies and begins anew has lost its end: what
+    stands at its first offset was on its way then, and is ours like a batch at any other cut.
+    """
+
+    def __init__(self, producer_ids: Collection[int], *, fresh: bool) -> None:
         self._ids = producer_ids
+        self._fresh = fresh
         self.claims: set[tuple[int, int]] = set()
         """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
@@ -30,7 +36,7 @@ class OurBatches:
             self.claims.add(producer)
             self._strays.discard(producer)
             return False
-        if batch.base_offset == 0:
+        if self._fresh and batch.base_offset == 0:
             self._strays.add(producer)
         if producer in self._strays:
             return False
@@ -52,7 +58,7 @@ async def begin_where_logs_meet(
     target_start, _ = await target.wire.log_range(target.partition)
     source_from = max(start.source_next, source_start)
     target_from = max(start.target_next, target_start)
-    ours = OurBatches(producer_ids)
+    ours = OurBatches(producer_ids, fresh=start.fresh)
     place = await find_place(source, target, source_from, target_from, ours.is_copy)
     if place is NoPlace.UNCLEAR:
         return replace(start, fresh=start.has_former), ""

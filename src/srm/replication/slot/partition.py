@@ -130,6 +130,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
+        self._is_cut = start.cut
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
@@ -156,9 +157,13 @@ class PartitionCopy:
 
     @property
     def needs_claim(self) -> bool:
-        """Whether there is something to write but no claim in force."""
+        """Whether there is something to write but no claim in force.
+
+        That a log was cut has to be told under a claim of its own: of the reports of one claim the
+        furthest is the newest, and an older process may have left one from before the cut.
+        """
         if self.phase is Phase.IDLE:
-            return bool(self._queue)
+            return bool(self._queue) or self._is_cut
         lapsed = self.claim is None or not self.claim.holds()
         return self.phase is Phase.COPYING and lapsed and bool(self._queue)
 
@@ -206,7 +211,7 @@ class PartitionCopy:
         """The source was truncated: copy what it has from there on."""
         self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
-        self._truncated = True
+        self._truncated = self._is_cut = True
 
     def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
         """Copy from another source offset on; -1 is an epoch that is not known."""
@@ -330,7 +335,7 @@ class PartitionCopy:
         self.target_next = place.target_next
         self.target_epoch, self.written_by = target_epoch, claim.producer
         self.has_position = True
-        self._fresh = self._truncated = self._is_unproven = False
+        self._fresh = self._truncated = self._is_unproven = self._is_cut = False
 
     def rest(
         self,
@@ -370,6 +375,7 @@ class PartitionCopy:
             has_position=not self._is_unproven,
             has_former=self.start.has_former,
             truncated=self._truncated,
+            cut=self._is_cut,
             target_epoch=self.target_epoch,
             written_by=self.written_by,
         )

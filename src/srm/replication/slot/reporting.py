@@ -103,6 +103,7 @@ class Reporter:
         self._incarnation = _NOBODY
         self._groups = PositionGroups(slot, _NOBODY)
         self._everything_due = 0.0
+        self._statuses_due = False
         self._map_topic = internal_topics.offset_map(source)
         self._map = MapLog()
         self._statuses: dict[tuple[str, int], PartitionStatus] = {}
@@ -151,8 +152,13 @@ class Reporter:
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
     def tell_everything(self) -> None:
-        """Write all positions with the next report, those too that have not changed."""
+        """Write all positions and statuses with the next report, those too that have not changed.
+
+        Statuses have one key for all slots: a process that owns nothing any more may have written
+        one when it woke up.
+        """
         self._everything_due = 0.0
+        self._statuses_due = True
 
     def beat(self, generation: int, partitions: int) -> None:
         """Say that the slot is alive; does not wait."""
@@ -338,6 +344,8 @@ class Reporter:
         self, copies: Sequence[PartitionCopy], now_ms: int
     ) -> list[PartitionStatus]:
         changed = []
+        due, self._statuses_due = self._statuses_due, False
+        rests_due = due or now_s() >= self._everything_due
         for copy in copies:
             key = (copy.source.topic, copy.source.partition)
             lost_from, lost_to = copy.blocked or (None, None)
@@ -345,9 +353,12 @@ class Reporter:
             if copy.held_back and state == "copying":
                 state, reason = "stopped", f"{self._map_topic} cannot be written for now"
             status = PartitionStatus(*key, state, reason, lost_from, lost_to)
-            if status != self._statuses.get(key):
-                self._statuses[key] = status
-                changed.append(replace(status, time_ms=now_ms))
+            known = self._statuses.get(key)
+            if known is None or status != replace(known, time_ms=0):
+                known = self._statuses[key] = replace(status, time_ms=now_ms)
+            elif not (due or (rests_due and state != "copying")):
+                continue
+            changed.append(known)
         return changed
 
     def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:

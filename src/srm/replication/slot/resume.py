@@ -9,9 +9,9 @@ Ours are the batches under a producer id that the map or a report names, and tho
 of a claim: nobody else writes outside of transactions under a producer id that has ended one. So
 they are known even when all state is lost and the brokers have forgotten the transactional id.
 
-A claim stands before what is written under it, so a record at the very first offset of the target
-is no copy of ours, whatever its producer id: it was on its way to a topic that had the name before
-and was deleted (requests to produce name topics by name).
+A claim stands before what is written under it, so a record at the very first offset of a target of
+which nothing is known is no copy of ours, whatever its producer id: it was on its way to a topic
+that had the name before and was deleted (requests to produce name topics by name).
 
 A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
 does not match is undecidable: the partition stops and says where. Where the target's log begins
@@ -167,6 +167,7 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         comparison,
         fresh=start.fresh,
         truncated=start.truncated,
+        after_cut=start.truncated or start.cut,
     )
     if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)
@@ -210,7 +211,7 @@ async def resume(
     if start.fresh or not start.has_position:
         start, met = await begin_where_logs_meet(source, target, start, producer_ids)
     walk = _begin_walk(source, start, comparison)
-    ours = OurBatches(producer_ids)
+    ours = OurBatches(producer_ids, fresh=known.fresh)
     foreign: list[tuple[int, int]] = []
     found = Runs()
     target_next, target_epoch = start.target_next, -1

@@ -105,7 +105,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         start,
         source_next=source_next.offset,
         target_next=target_end,
-        found=_before(start.found, target_end),
+        found=_held_of(start.found, target_end),
         source_epoch=-1,
         target_epoch=-1,
         written_by=None,
@@ -139,12 +139,11 @@ def _claim(told: PartitionPosition | None) -> ProducerId | None:
     return ProducerId(told.producer_id, told.producer_epoch)
 
 
-def _before(found: Run | None, target_end: int) -> Run | None:
-    """Return what is left of a run at a cut: the part that only a report told of, too."""
-    count = 0 if found is None else min(found.count, target_end - found.target_start)
-    if found is None or count <= 0:
+def _held_of(found: Run | None, target_end: int) -> Run | None:
+    """Return what stands before a target offset of a run that only a report tells of."""
+    if found is None or found.target_start >= target_end:
         return None
-    return replace(found, count=count) if count < found.count else found
+    return replace(found, count=min(found.count, target_end - found.target_start))
 
 
 def _beyond(written: Run, extended: Run) -> Run:

@@ -34,8 +34,9 @@ class Steps:
         *,
         fresh: bool,
         truncated: bool,
+        after_cut: bool,
     ) -> None:
-        """See :class:`srm.replication.slot.walk.SourceWalk` for ``fresh`` and ``truncated``."""
+        """See :class:`srm.replication.slot.walk.SourceWalk` for the last three."""
         self.early = EarlyCopies()
         self.unexplained = Span()
         self._ahead = ahead
@@ -44,6 +45,7 @@ class Steps:
         self._partition = partition
         self._fresh = fresh
         self._truncated = truncated
+        self._after_cut = after_cut
         self._lenient = comparison.may_lack_some
         self._begins_suppressed = False
 
@@ -184,6 +186,10 @@ class Steps:
             "it holds a record of ours that does not follow on the source from offset "
             f"{place.source_next}",
         )
+        if self._after_cut and not place.begun:
+            # It was on its way when a log was cut: no reason to pass what the source holds.
+            place.removed.add(copied.offset)
+            return place
         ahead = self._ahead
         await ahead.index_contents()
         while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened:

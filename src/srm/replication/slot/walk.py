@@ -83,6 +83,7 @@ class SourceWalk:
         *,
         fresh: bool = False,
         truncated: bool = False,
+        after_cut: bool = False,
     ) -> None:
         """Begin at a proven place: source and target offset.
 
@@ -92,6 +93,7 @@ class SourceWalk:
             comparison: how records are compared.
             fresh: nothing is known of this topic id; see the module.
             truncated: the source was cut at its offset, and has given offsets to others since.
+            after_cut: one of the logs was: the first copies may have been on their way then.
         """
         source_start, self._target_next = start
         self._comparison = comparison
@@ -106,6 +108,7 @@ class SourceWalk:
             str(reader.partition),
             fresh=fresh,
             truncated=truncated,
+            after_cut=after_cut,
         )
         self._places = [Place(0, source_start)]
         self._claim = (-1, -1)

@@ -333,9 +333,10 @@ class SimulatedCluster:
     def _lead(self, partition: Partition, node: int, end: int) -> None:
         log = partition.log
         partition.leader = node
+        epoch = log.epoch + 1  # the controller counts on, whatever the log has lost
         if end < log.end:
             log.truncate(end, self.loop.time())
-        log.begin_epoch(log.epoch + 1)
+        log.begin_epoch(epoch)
         partition.ends = {n: min(at, end) for n, at in partition.ends.items()}
         partition.in_sync = [node] + [
             n for n in partition.in_sync if n != node and self.brokers[n].works

@@ -119,6 +119,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             timer._scheduled = False  # noqa: SLF001
             ready.append(timer)
         for _ in range(len(ready)):
+            if not ready:  # a process that blocks its own loop has run the rest
+                break
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001
                 continue

@@ -18,7 +18,7 @@ from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow
-from srm.errors import SrmError, UnavailableError
+from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.slot_state import KafkaStartReader
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.driver.discovery import Discovered, internal_topic_specs
@@ -41,12 +41,13 @@ from srm.testing.simulation.state import (
 from srm.testing.simulation.threads import SimulatedEvent
 from srm.testing.simulation.transactions import Coordinator
 from srm.testing.simulation.wire import Network, SimulatedWire
-from srm.testing.simulation.workload import Writer
+from srm.testing.simulation.workload import Habit, Writer
 
 logger = logging.getLogger(__name__)
 
 FLOW: Final = Flow("P", "B")
 _WATCHED_S: Final = 40.0
+_LAST_RECORDS: Final = Habit(batches=2, most_records=1, pause_s=1.0, keys=1)
 _SETTLED_S: Final = 240.0
 """Virtual seconds after the last fault, at most, until everything stands still."""
 
@@ -202,7 +203,7 @@ class World:
         error = task.exception()
         if error is not None:
             self.note("slot failed", f"{worker.process.name}: {error!r}")
-            if not isinstance(error, UnavailableError):
+            if not isinstance(error, UnavailableError | FencedError):
                 self.problems.append(f"slot ended by {error!r}")
         worker.process.kill()
         if not self.ending:
@@ -350,6 +351,11 @@ class World:
                 wire.network.loses = wire.network.spikes = 0.0
                 wire.network.cut_off = False
         self.scenario.calm()
+        for partition in self.source.partitions():
+            if (
+                partition.log.cut_at is not None
+            ):  # seen with the next record, if it has grown so far
+                self.loop.world_task(Writer(self.source, partition, _LAST_RECORDS).run())
 
     async def _settle(self) -> None:
         began = self.loop.time()
@@ -364,9 +370,9 @@ class World:
         self.note("unfinished", "; ".join(self.unfinished()))
 
     def _noticed_s(self) -> float:
-        """Return when a slot has noticed at last that an idle target lost its end."""
-        cuts = [when for when, kind, _ in self.events if kind == "target cut"]
-        return max(cuts, default=0.0) + _WATCHED_S
+        """Return when a slot has noticed at last what an idle target, or a map, has lost."""
+        lost = {"target cut", "map lost", "block lost", "last block lost"}
+        return max((when for when, kind, _ in self.events if kind in lost), default=0) + _WATCHED_S
 
     def _all_stopped(self, left: Collection[str]) -> bool:
         stopped = {

@@ -11,9 +11,10 @@ from tests.unit.replication.slot.test_map_crashes import check, start
 from srm.domain.offset_map import Position, Run, Translated
 from srm.replication.ports import ProducerId
 from srm.replication.slot import index_writer, map_writer
+from srm.replication.slot.claim import Claim
 from srm.replication.slot.known_maps import translate_back
 from srm.replication.slot.partition import PartitionCopy
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import Resumed, Start
 from srm.replication.slot.starts import cut_start
 
 
@@ -51,25 +52,37 @@ def test_a_map_continues_from_where_the_targets_log_was_cut(target_end: int) -> 
         check(world)
 
 
-@pytest.mark.parametrize("target_end", [2, 5, 8])
-def test_a_run_whose_length_only_the_report_tells_is_cut_and_not_forgotten(target_end: int) -> None:
-    """A topic that is copied record by record has one small block, however long the run is."""
+@pytest.mark.parametrize("target_end", [140, 103, 102, 60])
+def test_a_cut_keeps_what_only_a_report_tells_of_the_last_run(target_end: int) -> None:
     world = World()
     copy = PartitionCopy(ASSIGNED, Start(0, 0))
     copy.map.begin_claim(ProducerId(7, 1))
-    for n in range(10):
-        copy.map.add([Run(n, 1 + n, 1)])
-        write_out(world, copy.map, Position(n + 1, 2 + n, n + 1))
+    copy.map.add([Run(0, 2, 100)])
+    world.pairs += [(n, 2 + n) for n in range(100)]
+    write_out(world, copy.map, Position(100, 102, 100))
+    copy.map.add([Run(100, 102, 50)])  # the block is not written again: the position tells of it
+    world.pairs += [(n, 2 + n) for n in range(100, 150)]
+    write_out(world, copy.map, Position(150, 152, 150))
+
     known = start(world)
-    position = Position(known.source_next, known.target_next, known.source_next)
-
-    before = translate_back(ASSIGNED.copy_id, known.tree, position, target_end, world)
-    copy = PartitionCopy(ASSIGNED, cut_start(known, before, target_end))
-
-    assert (copy.source_next, copy.target_next) == (target_end - 1, target_end)
+    begun = cut_start(known, Translated(target_end - 2), target_end)
+    world.pairs = [pair for pair in world.pairs if pair[1] < target_end]
+    copy = PartitionCopy(ASSIGNED, begun)
     copy.map.begin_claim(ProducerId(7, 2))
-    copy.map.add([Run(copy.source_next, target_end + 1, 3)])
-    world.pairs = [(n, n + 1) for n in range(target_end - 1)]
-    world.pairs += [(copy.source_next + i, target_end + 1 + i) for i in range(3)]
-    write_out(world, copy.map, Position(copy.source_next + 3, target_end + 4, 20))
+    write_out(world, copy.map, Position(target_end - 2, target_end + 1, 150))
+
     check(world)
+
+
+def test_a_cut_is_told_under_a_claim_of_its_own_though_nothing_is_to_be_copied() -> None:
+    """An older process may have left a report of the same claim that is further."""
+    cut = PartitionCopy(ASSIGNED, Start(5, 7, cut=True))
+    assert cut.needs_claim
+    cut.begin_claiming()
+    claim = Claim(ProducerId(7, 2), 1e9)
+    cut.begin_copying(claim, Resumed(5, 8, (), ()))
+    assert not cut.needs_claim
+
+    cut.cut_at(3)
+    cut.take_up()
+    assert cut.needs_claim

@@ -25,7 +25,7 @@ from srm.errors import AuthorizationError, UnavailableError
 from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
 from srm.replication.slot import map_log
-from srm.replication.slot.partition import PartitionCopy, RunStart
+from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start
 from srm.testing.fake_state_log import FakeStateLog
@@ -361,6 +361,28 @@ def test_a_partition_that_comes_back_tells_its_status_again() -> None:
 
     told = [r.value or b"" for r in log.records[before:] if r.key == b"status:T-0"]
     assert [PartitionStatus.decode(value).state for value in told] == ["copying"]
+
+
+def test_statuses_are_told_again_as_a_process_that_woke_up_may_have_told_others(
+    seconds: Seconds,
+) -> None:
+    log = FakeStateLog()
+    reporter = reporter_to(log)
+    resting, busy = copying(0), copying(1)
+    resting.rest(Phase.STOPPED, "the target refused it")
+
+    def told() -> list[bytes]:
+        before = len(log.records)
+        reporter.prepare([resting, busy])()
+        return [r.key for r in log.records[before:] if r.key.startswith(b"status:")]
+
+    assert told() == [b"status:T-0", b"status:T-1"]
+    assert told() == []
+    seconds.now += 31
+    assert told() == [b"status:T-0"]
+    reporter.tell_everything()
+    assert told() == [b"status:T-0", b"status:T-1"]
+    assert told() == []
 
 
 def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:

@@ -1,0 +1,31 @@
+"""Worlds in which something is taken away again and again, and seeds that once found a bug."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.playing import pieces, play
+
+from srm.testing.simulation.faults import UNKIND
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("kind", UNKIND)
+@pytest.mark.parametrize(("first", "end"), pieces(20))
+def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, end: int) -> None:
+    play("--kinds", kind, "--seeds", f"{first}:{end}")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "seed"),
+    [
+        pytest.param("truncate target", 12, id="cut in what only a report tells of the map"),
+        pytest.param("truncate target", 9, id="a whole log lost while a batch was on its way"),
+        pytest.param("all", 59, id="a whole log lost twice"),
+        pytest.param("truncate source", 40, id="an idle partition cut, and an older report"),
+        pytest.param("truncate source", 53, id="a batch from before the cut arrives after it"),
+        pytest.param("truncate source", 6, id="a process that wakes up tells its status"),
+        pytest.param("truncate source", 31, id="a source cut and grown to the same end"),
+    ],
+)
+def test_what_was_found_once_stays_found(kinds: str, seed: int) -> None:
+    play(str(seed), "--kinds", kinds)

@@ -1,0 +1,12 @@
+"""Worlds in which nothing is taken away: afterwards all has to be as if nothing had happened."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.playing import pieces, play
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize(("first", "end"), pieces(250))
+def test_kills_pauses_elections_and_outages_leave_no_trace(first: int, end: int) -> None:
+    play("--kinds", "ordinary", "--seeds", f"{first}:{end}")
