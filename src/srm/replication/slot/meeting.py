@@ -66,7 +66,7 @@ async def begin_where_logs_meet(
         # A source that has lost nothing yet does not hold the copies: they are of another topic.
         return replace(start, fresh=start.has_former or not source_start), ""
     if place == Place(source_from, target_from):
-        return start, ""
+        return replace(start, fresh=start.has_former), ""
     passes_source, passes_target = (
         place.source_next > source_from,
         place.target_next > target_from,
