@@ -28,6 +28,8 @@ from srm.testing.simulation.state import StateCluster
 if TYPE_CHECKING:
     from srm.testing.simulation.world import World
 
+_MAP_LOSSES = ("map lost", "block lost", "last block lost", "index lost")
+
 Content = tuple[int, bytes | None, bytes | None]
 
 
@@ -90,6 +92,8 @@ def check(world: World) -> list[str]:
         reached = entry.position.source_next if entry else 0
         if halted:
             lost = [o for o in lost if o < reached and (cut_at is None or o < cut_at)]
+            if any(kind in _MAP_LOSSES for _, kind, _ in world.events):
+                lost = []  # the map is found again by the claim that the partition stops before
         elif reached < source.log.last_stable_offset and lost:
             problems.append(f"{where}: stuck at {reached}: {reason or 'no reason told'}")
             lost = [offset for offset in lost if offset < reached]
@@ -234,8 +238,8 @@ def _contradicted(world: World, source: Partition) -> bool:
 
 def _is_forged(world: World, source: Partition) -> bool:
     """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
-    losses = {"reports lost", "map lost", "block lost", "last block lost", "index lost"}
-    return _contradicted(world, source) and any(kind in losses for _, kind, _ in world.events)
+    kinds = {kind for _, kind, _ in world.events}
+    return _contradicted(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
 
 def _may_stop(
