@@ -88,6 +88,9 @@ def check(world: World) -> list[str]:
             pairs = [pair for pair in pairs if pair[0] < cut_at]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
         lost = _lost(history, pairs)
+        may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
+        if may_double and history.cut:
+            lost = []  # what has no explanation is passed, and told
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
         if halted:
@@ -99,7 +102,6 @@ def check(world: World) -> list[str]:
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
-        may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
         rest = _judge_rest(history, pairs, halted=halted, may_double=may_double)
         problems += [f"{where}: {text}" for text in rest]
     return problems
@@ -263,7 +265,9 @@ def _may_be_unclear(world: World, place: str) -> bool:
     """Whether a log may have lost what a walk needs: stop, or copy some records again."""
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     killed = any(kind in ("killed", "slot failed") for _, kind, _ in world.events)
-    return killed and bool(kinds & {"source compacted", "source trimmed", "target trimmed"})
+    return killed and bool(
+        kinds & {"source cut", "source compacted", "source trimmed", "target trimmed"}
+    )
 
 
 def _few(offsets: list[int]) -> str:
