@@ -236,7 +236,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "position before its blocks",
         "a position is written after the blocks that it rests on",
         ((f"{SLOT}.map_log:MapLog.write", _positions_first),),
-        faults="kill at write",
+        killer=f"{UNIT}/test_reporting.py",
     ),
     Mutant(
         "a run is always open",

@@ -28,6 +28,7 @@ from srm.testing.simulation.state import StateCluster
 if TYPE_CHECKING:
     from srm.testing.simulation.world import World
 
+_UNCLEAR = {"source cut", "source compacted", "source trimmed", "target trimmed"}
 _MAP_LOSSES = ("map lost", "block lost", "last block lost", "index lost")
 
 Content = tuple[int, bytes | None, bytes | None]
@@ -87,16 +88,14 @@ def check(world: World) -> list[str]:
             # It stands where the source was truncated, and the map says what was before.
             pairs = [pair for pair in pairs if pair[0] < cut_at]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
-        lost = _lost(history, pairs)
+        lost = (
+            [] if _is_excused(world, history, halted=halted, where=where) else _lost(history, pairs)
+        )
         may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
-        if may_double and history.cut:
-            lost = []  # what has no explanation is passed, and told
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
         if halted:
             lost = [o for o in lost if o < reached and (cut_at is None or o < cut_at)]
-            if any(kind in _MAP_LOSSES for _, kind, _ in world.events):
-                lost = []  # the map is found again by the claim that the partition stops before
         elif reached < source.log.last_stable_offset and lost:
             problems.append(f"{where}: stuck at {reached}: {reason or 'no reason told'}")
             lost = [offset for offset in lost if offset < reached]
@@ -185,6 +184,17 @@ def _lost(history: _History, pairs: list[tuple[int, int]]) -> list[int]:
         else:
             lost.append(offset)
     return lost
+
+
+def _is_excused(world: World, history: _History, *, halted: bool, where: str) -> bool:
+    """Whether what is not in the map says nothing.
+
+    Losses that are accepted are passed, and told; and a map that was lost is found again by the
+    claim that a partition which has halted stops before.
+    """
+    if world.scenario.accepts_loss and history.cut and _may_be_unclear(world, where):
+        return True
+    return halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
 
 
 def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[str]:
