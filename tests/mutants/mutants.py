@@ -117,26 +117,16 @@ def _without_marker(_: Any) -> Any:
     return take
 
 
-def _positions_first(prepare: Any) -> Any:
-    """The report is written, and its blocks when the next one is due."""
+def _positions_first(write: Any) -> Any:
+    """The map is written when the report after it is due, and nothing of it is late."""
 
-    def write_blocks_late(self: Any, *args: Any, **kwargs: Any) -> Any:
-        write = prepare(self, *args, **kwargs)
-        late: list[Any] = []
+    def write_late(self: Any, send: Any) -> Any:
+        late, self.late_write = getattr(self, "late_write", None), lambda: write(self, send)
+        if late is not None:
+            late()
+        return frozenset()
 
-        def reversed_order() -> None:
-            blocks = type(self)._write_blocks
-            try:
-                type(self)._write_blocks = lambda _, found: late.append(found)
-                write()
-            finally:
-                type(self)._write_blocks = blocks
-            for found in late:
-                blocks(self, found)
-
-        return reversed_order
-
-    return write_blocks_late
+    return write_late
 
 
 def _takes_any_offset(acknowledged: Any) -> Any:
@@ -240,13 +230,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
             (f"{SLOT}.partition:PartitionCopy.begin_claiming", _same_attempt),
             (f"{SLOT}.partition:PartitionCopy.rest", _same_attempt),
         ),
-        faults="cut connections,elect,cut off",
+        killer=f"{UNIT}/test_claiming.py",
     ),
     Mutant(
         "position before its blocks",
         "a position is written after the blocks that it rests on",
-        ((f"{SLOT}.reporting:Reporter.prepare", _positions_first),),
-        faults="kill at write",
+        ((f"{SLOT}.map_log:MapLog.write", _positions_first),),
+        killer=f"{UNIT}/test_reporting.py",
     ),
     Mutant(
         "a run is always open",
@@ -268,9 +258,9 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a hole in the map",
-        "blocks are a chain, and what is missing of it is walked again",
-        ((f"{SLOT}.starts:missing_before", _always(None)),),
-        faults="lose a block",
+        "a position counts only where its map is whole: what is missing is walked again",
+        ((f"{SLOT}.starts:_rests_on_map", _always(True)),),
+        faults="lose map,lose last block",
     ),
     Mutant(
         "leader epochs of the source say nothing",
@@ -301,6 +291,24 @@ MUTANTS: Final[Sequence[Mutant]] = (
             (f"{SLOT}.walk:SourceWalk._is_possible", _always(True)),
         ),
         faults="truncate source,compact source",
+    ),
+    Mutant(
+        "a stale assignment will do",
+        "after a pause nothing is claimed before the assignment was heard again",
+        ((f"{SLOT}.slot:Slot._assignment_is_fresh", _async(None)),),
+        killer="tests/unit/replication/slot/test_claiming.py",
+    ),
+    Mutant(
+        "positions before notes",
+        "no position passes a loss that was not told",
+        ((f"{SLOT}.reporting:Reporter._write_first", _always(None)),),
+        killer=f"{UNIT}/test_reporting.py",
+    ),
+    Mutant(
+        "a cut is told under the old claim",
+        "that a log was cut is told under a claim of its own",
+        ((f"{SLOT}.partition:PartitionCopy.needs_claim", _property(False)),),
+        killer=f"{UNIT}/test_map_cut.py",
     ),
     Mutant(
         "one bad partition ends the slot",

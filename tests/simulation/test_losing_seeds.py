@@ -24,6 +24,7 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, 
         pytest.param("truncate source", 40, id="an idle partition cut, and an older report"),
         pytest.param("truncate source", 53, id="a batch from before the cut arrives after it"),
         pytest.param("truncate source", 6, id="a process that wakes up tells its status"),
+        pytest.param("all", 1315, id="no map, and a source that has lost its end"),
         pytest.param("truncate source", 31, id="a source cut and grown to the same end"),
     ],
 )

@@ -59,7 +59,15 @@ async def begin_where_logs_meet(
     source_from = max(start.source_next, source_start)
     target_from = max(start.target_next, target_start)
     ours = OurBatches(producer_ids, fresh=start.fresh)
-    place = await find_place(source, target, source_from, target_from, ours.is_copy)
+    first_copy: list[int] = []
+
+    def is_copy(batch: BatchHeader) -> bool:
+        found = ours.is_copy(batch)
+        if found and batch.record_count and not first_copy:
+            first_copy.append(batch.base_offset)
+        return found
+
+    place = await find_place(source, target, source_from, target_from, is_copy)
     if place is NoPlace.UNCLEAR:
         return replace(start, fresh=start.has_former), ""
     if isinstance(place, NoPlace):
@@ -74,7 +82,9 @@ async def begin_where_logs_meet(
     if passes_source and not target_start:
         return replace(start, fresh=start.has_former), ""
     if passes_target and not (source_start or start.has_former):
-        return start, ""
+        # Copies before the place are of a topic that had the name before. Where there are none,
+        # both logs begin with the same, and what follows is a copy of this topic.
+        return replace(start, fresh=place.target_next > first_copy[0]), ""
     met = replace(
         start,
         source_next=place.source_next,

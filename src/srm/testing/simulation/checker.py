@@ -28,6 +28,9 @@ from srm.testing.simulation.state import StateCluster
 if TYPE_CHECKING:
     from srm.testing.simulation.world import World
 
+_UNCLEAR = {"source cut", "source compacted", "source trimmed", "target trimmed"}
+_MAP_LOSSES = ("map lost", "block lost", "last block lost", "index lost")
+
 Content = tuple[int, bytes | None, bytes | None]
 
 
@@ -85,7 +88,10 @@ def check(world: World) -> list[str]:
             # It stands where the source was truncated, and the map says what was before.
             pairs = [pair for pair in pairs if pair[0] < cut_at]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
-        lost = _lost(history, pairs)
+        lost = (
+            [] if _is_excused(world, history, halted=halted, where=where) else _lost(history, pairs)
+        )
+        may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
         if halted:
@@ -95,7 +101,6 @@ def check(world: World) -> list[str]:
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
-        may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
         rest = _judge_rest(history, pairs, halted=halted, may_double=may_double)
         problems += [f"{where}: {text}" for text in rest]
     return problems
@@ -181,6 +186,17 @@ def _lost(history: _History, pairs: list[tuple[int, int]]) -> list[int]:
     return lost
 
 
+def _is_excused(world: World, history: _History, *, halted: bool, where: str) -> bool:
+    """Whether what is not in the map says nothing.
+
+    Losses that are accepted are passed, and told; and a map that was lost is found again by the
+    claim that a partition which has halted stops before.
+    """
+    if world.scenario.accepts_loss and history.cut and _may_be_unclear(world, where):
+        return True
+    return halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
+
+
 def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[str]:
     wrong = []
     for source, target in pairs:
@@ -234,8 +250,8 @@ def _contradicted(world: World, source: Partition) -> bool:
 
 def _is_forged(world: World, source: Partition) -> bool:
     """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
-    losses = {"reports lost", "map lost", "block lost", "last block lost", "index lost"}
-    return _contradicted(world, source) and any(kind in losses for _, kind, _ in world.events)
+    kinds = {kind for _, kind, _ in world.events}
+    return _contradicted(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
 
 def _may_stop(
@@ -259,7 +275,9 @@ def _may_be_unclear(world: World, place: str) -> bool:
     """Whether a log may have lost what a walk needs: stop, or copy some records again."""
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     killed = any(kind in ("killed", "slot failed") for _, kind, _ in world.events)
-    return killed and bool(kinds & {"source compacted", "source trimmed", "target trimmed"})
+    return killed and bool(
+        kinds & {"source cut", "source compacted", "source trimmed", "target trimmed"}
+    )
 
 
 def _few(offsets: list[int]) -> str:

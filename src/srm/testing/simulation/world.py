@@ -325,6 +325,7 @@ class World:
         ]
         await asyncio.gather(*writers, *faults)
         self.heal()
+        await self._show_cuts()
         await self._settle()
         self.ending = True
         if scenario.clean_end:
@@ -351,11 +352,11 @@ class World:
                 wire.network.loses = wire.network.spikes = 0.0
                 wire.network.cut_off = False
         self.scenario.calm()
-        for partition in self.source.partitions():
-            if (
-                partition.log.cut_at is not None
-            ):  # seen with the next record, if it has grown so far
-                self.loop.world_task(Writer(self.source, partition, _LAST_RECORDS).run())
+
+    async def _show_cuts(self) -> None:
+        """Write on where the source was cut: that is not seen before its log grows further."""
+        cut = [p for p in self.source.partitions() if p.log.cut_at is not None]
+        await asyncio.gather(*(Writer(self.source, p, _LAST_RECORDS).run() for p in cut))
 
     async def _settle(self) -> None:
         began = self.loop.time()
