@@ -51,8 +51,8 @@ async def begin_where_logs_meet(
 
     Records of the source are passed only if the target's log was trimmed, and those of the target
     only if the source's was, or a topic had the name before: the others have to be proven.
-    Copies without an equal are taken for those of a former topic only where there was one, or where
-    the source still has all it ever held.
+    Copies without an equal are taken for those of a former topic only where one is known: a filter
+    that has changed since looks the same.
     """
     source_start, _ = await source.wire.log_range(source.partition)
     target_start, _ = await target.wire.log_range(target.partition)
@@ -68,12 +68,7 @@ async def begin_where_logs_meet(
         return found
 
     place = await find_place(source, target, source_from, target_from, is_copy)
-    if place is NoPlace.UNCLEAR:
-        return replace(start, fresh=start.has_former), ""
-    if isinstance(place, NoPlace):
-        # A source that has lost nothing yet does not hold the copies: they are of another topic.
-        return replace(start, fresh=start.has_former or not source_start), ""
-    if place == Place(source_from, target_from):
+    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
         return replace(start, fresh=start.has_former), ""
     passes_source, passes_target = (
         place.source_next > source_from,

@@ -345,7 +345,8 @@ def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_s
     copied = [Record(5, 5000, b"new", b"new")]
     target = Log([stored(former, producer_id=OURS), marker(5, OURS, 3)])
 
-    found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
+    known = Start(0, 0, fresh=True, has_former=True)
+    found = walked(log_of(source, [3], 3, -1), target, known, Comparison())
 
     assert (found.source_next, found.target_next, found.runs) == (0, 6, ())
     [note] = found.notes
@@ -359,10 +360,20 @@ def test_records_of_a_topic_that_had_the_name_before_are_passed_and_nothing_is_s
         ]
     )
 
-    found = walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
+    found = walked(log_of(source, [3], 3, -1), target, known, Comparison())
 
     assert (found.source_next, found.target_next) == (1, 7)
     assert pairs(found) == {5: 0}
+
+
+def test_without_a_known_former_topic_records_that_the_source_lacks_are_undecidable() -> None:
+    """A filter that has changed, or a source that was truncated, looks the same."""
+    _, former, _ = source_and_copy([1] * 4, {}, 4, shift=1)
+    source = [Record(offset, 5000 + offset, b"new", b"new") for offset in range(3)]
+    target = Log([stored(former, producer_id=OURS), marker(5, OURS, 3)])
+
+    with pytest.raises(IntegrityError, match="undecidable"):
+        walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
 
 
 def test_records_that_the_source_was_truncated_of_have_given_their_offsets_back() -> None:
