@@ -20,7 +20,7 @@ from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import REPORTS, PartitionPosition, SlotReport
+from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import Difference, PartitionVerification
 from srm.engine import verification as engine
@@ -135,7 +135,7 @@ def replicate(
     create(context.source, topic, len(damages))
     create(context.target, remote, len(damages))
     ensure_compacted(context.target, map_topic, MAP_PARTITIONS)
-    ensure_compacted(context.target, internal_topics.replication("P"))
+    ensure_compacted(context.target, internal_topics.replication("P"), STATE_PARTITIONS)
     source_id = context.source.topics()[topic].topic_id
     target_id = context.target.topics()[remote].topic_id
     write_source(clusters["P"].bootstrap, topic, len(damages))

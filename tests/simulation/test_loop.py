@@ -11,10 +11,10 @@ from srm.replication.clock import now_s
 from srm.testing.simulation.loop import (
     DeadlockError,
     Process,
-    SimulatedEvent,
     SimulatedLoop,
     simulated,
 )
+from srm.testing.simulation.threads import SimulatedEvent
 
 
 def test_an_hour_of_virtual_time_passes_at_once() -> None:

@@ -62,7 +62,7 @@ def test_a_live_streams_group_of_the_new_protocol_keeps_the_gate_closed(stage: S
     stage.start(stage.p)
     eventually(lambda: reader.count("processed") > 100, "the application works on P")
 
-    with stage.run("alive", stage.p, "--timeout", "6") as move:
+    with stage.run("alive", stage.p, "--timeout", "25") as move:
         move.await_held()
         stage.stop(writer)
         move.await_reason(reader.group, "active", stage.p)
