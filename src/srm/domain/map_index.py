@@ -171,18 +171,6 @@ class Entries:
             [np.concatenate(pair) for pair in zip(self.arrays, other.arrays, strict=True)]
         )
 
-    def for_source(self, offset: int) -> int:
-        """Number of the entry with the first record at or after a source offset.
-
-        As many as there are entries if that record comes after all of them. The entries must not
-        cut each other.
-        """
-        return int(np.searchsorted(self.source_end, offset, "right"))
-
-    def for_target(self, offset: int) -> int:
-        """Number of the entry with the last record before a target offset; -1 if there is none."""
-        return int(np.searchsorted(self.target_start, offset, "left")) - 1
-
 
 @dataclass(frozen=True, slots=True)
 class IndexRecord:

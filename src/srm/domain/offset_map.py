@@ -186,11 +186,6 @@ class OffsetMap:
         return int(self._spans.source_start[0]) if len(self._spans) else None
 
     @property
-    def first_target(self) -> int | None:
-        """Target offset of the first record that the map knows of, None without any."""
-        return int(self._spans.target_start[0]) if len(self._spans) else None
-
-    @property
     def last_source_end(self) -> int | None:
         """Source offset after the last record that the map knows of, None without any."""
         return int(self._spans.source_end[-1]) if len(self._spans) else None

@@ -45,7 +45,6 @@ _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_DELETE_HORIZON: Final = 0x40
 _KEPT_ATTRIBUTES: Final = _CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")

@@ -38,7 +38,7 @@ from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.traffic import Traffic
 from srm.replication.slot.walk import Settled
 
-QUEUE_BYTES: Final = 32 << 20
+_QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
 
 
@@ -143,7 +143,7 @@ class PartitionCopy:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
-        return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
+        return self.phase is Phase.COPYING and self._waiting_bytes < _QUEUE_BYTES
 
     @property
     def waiting_bytes(self) -> int:
