@@ -22,7 +22,6 @@ which finds and maps it again, and nothing is copied twice.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,8 +34,6 @@ _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""
 _BATCH_BYTES: Final = 1
 """A broker returns the first batch whole, however little is asked for."""
-_SEQUENCE: Final = struct.Struct(">i")
-_SEQUENCE_AT: Final = 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +117,8 @@ def _continues(before: BatchHeader, after: BatchHeader) -> bool:
         return False
     wanted = 0
     if not before.is_control:
-        wanted = next_sequence(_sequence(before), before.last_offset_delta + 1)
-    return _sequence(after) == wanted
+        wanted = next_sequence(before.base_sequence, before.last_offset_delta + 1)
+    return after.base_sequence == wanted
 
 
 def _can_stand(batch: BatchHeader, start: Start) -> bool:
@@ -130,8 +127,3 @@ def _can_stand(batch: BatchHeader, start: Start) -> bool:
     if known is not None and batch.producer_id == known.id:
         return batch.producer_epoch <= known.epoch
     return batch.is_control or not start.producer_ids or batch.producer_id in start.producer_ids
-
-
-def _sequence(batch: BatchHeader) -> int:
-    (sequence,) = _SEQUENCE.unpack_from(batch.view, _SEQUENCE_AT)
-    return int(sequence)
