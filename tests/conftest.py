@@ -37,9 +37,7 @@ BrokerFactory = Callable[..., KafkaBroker]
 settings.register_profile(
     "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000
 )
-settings.register_profile(
-    "srm", settings.get_profile("search"), max_examples=100, derandomize=True
-)
+settings.register_profile("srm", settings.get_profile("search"), max_examples=100, derandomize=True)
 settings.load_profile("srm")
 
 

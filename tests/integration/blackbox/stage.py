@@ -189,7 +189,7 @@ class Stage:
     def move(self, name: str, source: str, *choices: str) -> Any:
         """Carry out a whole move of all clients, as docs/clients.md says; return its report.
 
-        Like an operator it looks at the plan first: a replicator that has just started knows little.
+        Like an operator it looks at the plan first: a replicator that just started knows little.
         """
         target = self.b if source == self.p else self.p
         groups = [reader.group for reader in self.readers]
