@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from tests.batches import Record, marker, stored
 from tests.flows import flow_config
-from tests.unit.replication.slot.test_walk import OURS, Log
+from tests.unit.replication.slot.two_logs import OURS, Log
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition

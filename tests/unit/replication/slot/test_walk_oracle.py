@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import OURS, Log, pairs, walked
+from tests.unit.replication.slot.two_logs import OURS, Log, pairs, walked
 
 from srm.errors import IntegrityError
 from srm.replication.slot.resume import Start
