@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from tests.batches import Record, marker, stored
-from tests.flows import flow_config
 from tests.unit.replication.slot.two_logs import OURS, Log
 
 from srm.domain.replication_records import AssignedPartition
@@ -20,6 +19,7 @@ from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.resume import Start
+from srm.testing.flows import flow_config
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0

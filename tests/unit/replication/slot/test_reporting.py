@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.flows import flow_config
 
 from srm.domain import internal_topics
 from srm.domain.map_records import BlockKey, map_partition
@@ -29,6 +28,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start
 from srm.testing.fake_state_log import FakeStateLog
+from srm.testing.flows import flow_config
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 MAP = internal_topics.offset_map("P"), map_partition("T", 0)
