@@ -42,6 +42,7 @@ from typing import Final
 import numpy as np
 
 from srm.domain import varints
+from srm.domain.json_records import decoding
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
@@ -49,7 +50,6 @@ from srm.domain.replication_records import (
     Incarnation,
     MapEnd,
     PartitionPosition,
-    decoding,
 )
 from srm.errors import IntegrityError
 
