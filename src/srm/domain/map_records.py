@@ -94,7 +94,7 @@ class BlockKey:
 class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
-    While ``open_end`` is set, the last run goes on up to the position that the slot reports: so a
+    While ``open_end`` is set, the last run continues up to the position that the slot reports: so a
     run that only grows is not written again and again. ``owner`` is producer id and epoch of the
     claim; -1 and the target offset of its end for a run that was written without one. ``previous``
     is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader

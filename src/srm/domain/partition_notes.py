@@ -1,4 +1,4 @@
-"""What people must know of a partition although it goes on: what its copy lacks, what was strange.
+"""What people must know of a partition that continues: what its copy lacks, what was strange.
 
 Each slot keeps notes of its own, under its own key, so nobody overwrites what another has noted: a
 partition that moves, or whose owner starts again, loses none. They are about the copy of one topic
@@ -92,7 +92,7 @@ def with_notes(
 ) -> PartitionStatus | None:
     """Add to a partition's status what slots have noted about it, the newest last.
 
-    A stopped partition has the range that keeps it from going on, if any, not one that it passed.
+    A stopped partition has the range that keeps it from continuing, if any, not one that it passed.
     """
     if not notes:
         return status

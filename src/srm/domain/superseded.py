@@ -74,7 +74,7 @@ def is_superseded(
         live: positions that live processes keep telling, by copy.
         gone: topics that do not exist any more.
         successors: the same as ``live``, by partition number and target topic id: a topic that was
-            deleted and created again goes on behind what its former self left on the target.
+            deleted and created again continues behind what its former self left on the target.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:

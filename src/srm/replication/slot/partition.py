@@ -65,7 +65,7 @@ class PartitionCopy:
     """State of one partition.
 
     ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
-    offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
+    offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
     and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
@@ -294,7 +294,7 @@ class PartitionCopy:
         return run_start
 
     def begin_claiming(self) -> None:
-        """Forget what is queued: resume decides where to go on."""
+        """Forget what is queued: resume decides where to continue."""
         self.phase = Phase.CLAIMING
         self.attempt += 1
         self._forget()
@@ -310,7 +310,7 @@ class PartitionCopy:
             self._stand_at(claim, settled, settled.runs, walked.target_epoch)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
-        """Go on from the proven position."""
+        """Continue from the proven position."""
         self.claim = claim
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False

@@ -128,8 +128,8 @@ class Reporter:
         self._notes = {(entry.topic, entry.partition): entry for entry in notes}
 
     @property
-    def goes_on_after_loss(self) -> bool:
-        """Whether a partition goes on after records were lost (data.loss.policy=continue)."""
+    def accepts_loss(self) -> bool:
+        """Whether a partition continues after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
 
     @property

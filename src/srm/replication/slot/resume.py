@@ -57,12 +57,11 @@ class Start:
     from their starts. ``tree`` is the end of the map as it is on the log; with ``rewrite_index``
     its index is not there. ``garbage`` are blocks that count no more. If it is ``cut``, the map is
     to end at this position, whatever it holds. After the source was ``truncated`` at
-    ``source_next``, records of ours
-    that it does not hold say nothing about those that have taken their offsets. ``target_epoch`` is
-    the leader epoch of the target's batch before the position, -1 if not known, and ``written_by``
-    the claim under which that batch was written (see :mod:`srm.replication.slot.target_log`).
-    ``has_former`` says that records of a topic are known to have been copied that had the name
-    before.
+    ``source_next``, records of ours that it does not hold say nothing about those that have taken
+    their offsets. ``target_epoch`` is the leader epoch of the target's batch before the position,
+    -1 if not known, and ``written_by`` the claim under which that batch was written (see
+    :mod:`srm.replication.slot.target_log`). ``has_former`` says that records of a topic are known
+    to have been copied that had the name before.
     """
 
     source_next: int

@@ -5,11 +5,11 @@ shorter than the known position says, and every marker of a claim makes it longe
 many claims as records were lost the position looks right. So the log is asked before::
 
     what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
-    the target          ... |901..950| M | M |              it ends, or goes on in epoch 5, at 951
+    the target          ... |901..950| M | M |              it ends, or continues in epoch 5, at 951
                                      ^ held: the map is cut here, what follows is copied again
 
 - The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
-  that was cut off goes on under a later epoch at the cut.
+  that was cut off continues under a later epoch at the cut.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.

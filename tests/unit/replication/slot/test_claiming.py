@@ -80,7 +80,7 @@ class Cluster(Log):
 class Told:
     """Notes what is told, as the reporter would."""
 
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def __init__(self) -> None:
         self.notes: list[str] = []

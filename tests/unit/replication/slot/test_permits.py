@@ -122,7 +122,7 @@ class TargetWire:
 
 
 class Reporter:
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
         raise AssertionError(f"{copy.target}: {what}")
