@@ -16,38 +16,27 @@ from typing import Final, Protocol
 
 from srm.domain import internal_topics
 from srm.domain.replication_records import (
-    ASSIGNMENT_PREFIX,
     DRIVER_KEY,
     REQUEST_KEY,
     AssignedPartition,
-    Assignment,
     DriverHeartbeat,
     DriverRequest,
-    PartitionStatus,
 )
 from srm.domain.silence import HEARTBEAT_S, SLOT_DEAD_S
-from srm.domain.slot_records import PositionGroup, SlotHeartbeat
-from srm.domain.superseded import COPIED_PREFIX, CopiedTopic, GoneTopics
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.superseded import CopiedTopic, GoneTopics
+from srm.domain.topics import Flow
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
-from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
-from srm.replication.driver.assignment_book import AssignmentBook
-from srm.replication.driver.cleaning import Cleaning
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
 from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.progress import ProgressBook
-from srm.replication.driver.state_book import StateBook, decode
+from srm.replication.driver.term import Term
 
 logger = logging.getLogger(__name__)
 
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
 POLL_S: Final = 0.2
 RETRY_S: Final = 1.0
-REBALANCE_S: Final = 60.0
-TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone
-MAX_MOVES: Final = 4
-STUCK_S: Final = 5.0
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
@@ -122,15 +111,9 @@ class FlowDriver:
         self._driver = identity().driver
         self._timing = timing
         self._clock = clock
-        self._book = AssignmentBook()
-        self._liveness = self._new_liveness()
-        self._state = StateBook(self._slots)
-        self._cleaning = Cleaning()
-        self._waiting: dict[TopicPartition, float] = {}
+        self._term = self._new_term()
         self._metrics_topic = internal_topics.raw_metrics(flow.source)
-        self._settled: tuple[tuple[str, ...], Discovered] | None = None
         self._heartbeat_due = 0.0
-        self._rebalance_due = 0.0
 
     def run(self, stop: threading.Event, slots_ended: threading.Event | None = None) -> None:
         """Drive the flow until ``stop``; a cluster that does not answer is waited for.
@@ -175,22 +158,23 @@ class FlowDriver:
         if again:
             self._check_successor(self._log.read())
         self._log.fence()
-        self._book = AssignmentBook()
-        self._liveness = self._new_liveness()
-        self._state = StateBook(self._slots)
-        self._cleaning = Cleaning()
-        self._settled = None
-        self._waiting = {}
+        self._term = self._new_term()
         self._heartbeat_due = self._clock()
-        self._rebalance_due = self._clock() + REBALANCE_S
         standing = b""
         for record in self._log.read():
             if record.key == REQUEST_KEY:
                 standing = record.value or b""
             elif record.key != DRIVER_KEY:
-                self._survive(record, self._load)
+                self._survive(record, self._term.load)
         self._request(standing)
         logger.info("%s: driver %s has taken over", self._flow, self._driver)
+
+    def _new_term(self) -> Term:
+        timing, now = self._timing, self._clock()
+        liveness = Liveness(
+            self._slots, now, timeout_s=timing.slot_timeout_s, grace_s=timing.grace_s
+        )
+        return Term(self._slots, liveness, self.progress, self._clock)
 
     def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
         """Take a record in; one that is damaged is told and passed over."""
@@ -198,16 +182,6 @@ class FlowDriver:
             take(record)
         except IntegrityError as error:
             logger.warning("%s: record %r is passed over: %s", self._flow, record.key, error)
-
-    def _load(self, record: LogRecord) -> None:
-        """Take in a record that stood there when the log was opened: no sign of life."""
-        value = record.value or b""
-        if record.key.startswith(ASSIGNMENT_PREFIX):
-            self._book.load(Assignment.decode(value))
-        elif record.key.startswith(COPIED_PREFIX):
-            self._cleaning.load(CopiedTopic.decode(value))
-        else:
-            self._take_state(record)
 
     def _must_end(self, stop: threading.Event) -> bool:
         if self.obeyed is not None:
@@ -248,12 +222,6 @@ class FlowDriver:
             if record.key == DRIVER_KEY:
                 self._survive(record, self._take)
 
-    def _new_liveness(self) -> Liveness:
-        timing = self._timing
-        return Liveness(
-            self._slots, self._clock(), timeout_s=timing.slot_timeout_s, grace_s=timing.grace_s
-        )
-
     def _discover(self, ended: threading.Event) -> None:
         """Repeat discovery; it has its own thread since a slow source must not silence us."""
         while not ended.is_set():
@@ -265,7 +233,7 @@ class FlowDriver:
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
-                self._cleaning.look(self._discovery.gone, self._log.clear_maps)
+                self._term.cleaning.look(self._discovery.gone, self._log.clear_maps)
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
             ended.wait(wait)
@@ -283,21 +251,21 @@ class FlowDriver:
         for record in self._log.poll(POLL_S):
             self._survive(record, self._take)
         now, found = self._clock(), self.discovered
-        changes = self._decide(found, now)
+        changes = self._term.decide(found, now)
         if not changes and now < self._heartbeat_due:
             return
         records = {change.key(): change.value() for change in changes}
         records[DRIVER_KEY] = self._heartbeat()
-        new = self._cleaning.new_topics(found)
+        new = self._term.cleaning.new_topics(found)
         records |= {topic.key(): topic.value() for topic in new}
-        deletions = self._cleaning.deletions(self._state, now)
+        deletions = self._term.deletions(now)
         self._log.publish(records, deletions)
-        self._cleaning.published(new, deletions)
+        self._term.cleaning.published(new, deletions)
         self._heartbeat_due = now + HEARTBEAT_S
-        if self._liveness.deaf(now):
+        if self._term.liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")
         for change in changes:
-            self._book.load(change)
+            self._term.published(change)
             logger.info(
                 *("%s: slot %s copies %d partitions from generation %d", self._flow, change.slot),
                 *(len(change.partitions), change.generation),
@@ -312,99 +280,13 @@ class FlowDriver:
         elif record.key == REQUEST_KEY and value is not None:
             self._request(value)
         else:
-            self._take_state(record, alive=True)
-
-    def _take_state(self, record: LogRecord, *, alive: bool = False) -> None:
-        """Take in what a slot has written; ``alive``: just now."""
-        key = record.partition, record.key
-        if record.value is None:
-            self._state.forget(key)
-            self.progress.positions(key, ())
-            return
-        found = decode(record)
-        if found is None:
-            return
-        self._state.take(key, found)
-        if isinstance(found, PositionGroup):
-            self.progress.positions(key, found.positions)
-            if alive and found.incarnation is None:  # a slot of an earlier version
-                self._liveness.observe(found.slot, self._clock())
-        elif isinstance(found, PartitionStatus):
-            self._status(found)
-        elif isinstance(found, SlotHeartbeat):
-            self._heard(found, alive=alive)
-
-    def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
-        """A slot is alive; what an older process of its id says does not count."""
-        self._book.saw(beat.generation)
-        if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
-            return
-        self._liveness.observe(beat.slot, self._clock())
-
-    def _status(self, status: PartitionStatus) -> None:
-        self.progress.status(status)
-        partition = TopicPartition(status.topic, status.partition)
-        if status.state == "waiting":
-            self._waiting.setdefault(partition, self._clock())
-        else:
-            self._waiting.pop(partition, None)
-
-    def _stuck_slots(self, now: float) -> set[str]:
-        """Return the slots that have been waiting for a newer assignment for too long.
-
-        A slot that was fenced waits for one before it claims again. Mostly the reason is a move
-        that it has not heard of yet; where nothing has moved (the worker that fenced it is a dead
-        predecessor of its own), somebody has to tell it to continue.
-        """
-        overdue = {p for p, since in self._waiting.items() if now - since > STUCK_S}
-        if not overdue:
-            return set()
-        self._waiting = {p: now if p in overdue else t for p, t in self._waiting.items()}
-        return {
-            slot
-            for slot, held in self._book.held.items()
-            if any(TopicPartition(p.topic, p.partition) in overdue for p in held)
-        }
+            self._term.take(record)
 
     def _driver_record(self, heartbeat: DriverHeartbeat) -> None:
         if heartbeat.driver == self._driver:
-            self._liveness.echo(self._clock())
+            self._term.liveness.echo(self._clock())
             return
         raise FencedError(
             f"flow {self._flow} is driven by another replicator now (pid {heartbeat.pid} on "
             f"{heartbeat.host}, Spark application {heartbeat.application_id}): this one ends"
         )
-
-    def _decide(self, found: Discovered | None, now: float) -> tuple[Assignment, ...]:
-        """Return what has to be published: nothing unless topics, slots or rates ask for it."""
-        alive = self._liveness.alive(now)
-        self.progress.set_alive(alive)
-        if found is None or not self._liveness.judged(now):
-            return ()
-        due = now >= self._rebalance_due
-        again = self._stuck_slots(now) | self._restarted_slots(alive)
-        if self._is_settled(alive, found) and not due and not again:
-            return ()
-        wanted = self._assignment(found, alive, even_out=due)
-        self._settled = (alive, found)
-        return self._book.changes(wanted, again, self._state.newest)
-
-    def _restarted_slots(self, alive: Collection[str]) -> set[str]:
-        """Return the slots that are another process than the one their assignment is for.
-
-        Naming it has the older one end, if that still runs.
-        """
-        newest = self._state.newest
-        return {slot for slot in alive if self._book.meant(slot) != newest.get(slot)}
-
-    def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
-        settled = self._settled
-        return settled is not None and settled[0] == alive and settled[1] is found
-
-    def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
-        weights = relative_weights(self.progress.rates())
-        wanted = assign(found.partitions, alive, self._book.held, weights)
-        if even_out:
-            self._rebalance_due = self._clock() + REBALANCE_S
-            wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
-        return wanted

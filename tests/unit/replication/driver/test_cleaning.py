@@ -57,7 +57,7 @@ class Cleaned(Lab):
         for _ in range(seconds):
             self.second(self.only, "0", "1")
             log = self.only._log
-            self.only._cleaning.look(lambda _copied: self.gone, log.clear_maps)
+            self.only._term.cleaning.look(lambda _copied: self.gone, log.clear_maps)
 
     def status(self, topic: str) -> None:
         status = PartitionStatus(topic, 0, "copying")

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests import flows
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import STATE_PARTITIONS
@@ -19,6 +18,7 @@ from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.gone import GONE_S
+from srm.testing import flows
 from srm.testing.fake_cluster import FakeCluster
 
 FLOW = Flow("P", "B")
