@@ -162,10 +162,10 @@ class Lifecycle:
             self._run(copy, self._find_first_position(copy))
 
     async def _find_first_position(self, copy: PartitionCopy) -> None:
-        """Begin a partition that was never copied at the start of both logs."""
+        """Begin a partition of which no position is known at the start of both logs."""
         source_start, _ = await self._source.log_range(copy.source)
-        target_start, _ = await self._target.log_range(copy.target)
-        copy.begin_at(source_start, target_start)
+        target_start, target_end = await self._target.log_range(copy.target)
+        copy.begin_at(source_start, target_start, target_end)
         await self._place(copy)
 
     # ----- copying

@@ -123,6 +123,7 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
+        """Whether there is one to tell, and to take up again."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
@@ -160,10 +161,11 @@ class PartitionCopy:
         """Whether there is something to write but no claim in force.
 
         That a log was cut has to be told under a claim of its own: of the reports of one claim the
-        furthest is the newest, and an older process may have left one from before the cut.
+        furthest is the newest, and an older process may have left one from before the cut. And
+        without a position there is nothing to tell, though nothing may come to be copied.
         """
         if self.phase is Phase.IDLE:
-            return bool(self._queue) or self._is_cut
+            return bool(self._queue) or self._is_cut or not self.has_position
         lapsed = self.claim is None or not self.claim.holds()
         return self.phase is Phase.COPYING and lapsed and bool(self._queue)
 
@@ -259,11 +261,15 @@ class PartitionCopy:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
         self.phase = Phase.IDLE
 
-    def begin_at(self, source_start: int, target_start: int) -> None:
-        """Stand at the start of both logs: nothing was ever copied."""
+    def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
+        """Stand at the start of both logs, as nothing is known.
+
+        That is a position only where the target never held anything. Elsewhere a walk has to prove
+        one first: whoever read it in a report would build on it.
+        """
         self.go_back_to(source_start)
         self.target_next = target_start
-        self.has_position = True
+        self.has_position = target_end == 0
         self._is_unproven = True
 
     def lose_start(self) -> None:
