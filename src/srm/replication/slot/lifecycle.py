@@ -361,8 +361,10 @@ class Lifecycle:
                 self.claim(copy)
             case verdicts.Lost(first, end, what):
                 self._lose(copy, first, end, what)
+            case verdicts.Replaced(what):
+                self._continue_in_another_log(copy, what)
             case verdicts.Fine():
-                copy.go_back_to(copy.source_next)
+                copy.believe()
                 self._run(copy, self._place(copy))
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
@@ -398,6 +400,15 @@ class Lifecycle:
         else:
             copy.go_back_to(end)
             self._run(copy, self._place(copy))
+
+    def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
+        """Copy on from the same offset if losses are accepted: there is no better one."""
+        if not self._reporter.goes_on_after_loss:
+            self._stop(copy, verdicts.Stop(f"{what}; {_POLICY}", retriable=False))
+            return
+        self._reporter.strange(copy, what)
+        copy.go_back_to(copy.source_next)
+        self._run(copy, self._place(copy))
 
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)

@@ -68,10 +68,10 @@ class PartitionCopy:
     offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
-    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
-    marker was written. While it is ``held_back``, its map cannot be written, and no more is
-    fetched.
+    ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
+    is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
+    under which its marker was written. While it is ``held_back``, its map cannot be written, and no
+    more is fetched.
     """
 
     assigned: AssignedPartition
@@ -84,6 +84,7 @@ class PartitionCopy:
     fetch_offset: int = 0
     fetch_epoch: int = -1
     in_doubt: bool = False
+    found_epoch: int = -1
     source_next: int = 0
     source_epoch: int = -1
     source_end: int = 0
@@ -182,7 +183,7 @@ class PartitionCopy:
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
-            self.in_doubt = True
+            self.doubt(epoch_of(fetched.records))
             return
         for outgoing in batches_to_send(
             fetched,
@@ -196,7 +197,7 @@ class PartitionCopy:
                 self._queue.append(outgoing)
                 self._waiting_bytes += len(outgoing.view)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
-        if self.is_drained:
+        if self.is_drained and self.fetch_offset != self.source_next:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
 
     @property
@@ -282,9 +283,18 @@ class PartitionCopy:
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
 
-    def doubt(self) -> None:
-        """Fetch no more until it is known whether the source holds what was copied."""
+    def doubt(self, found_epoch: int = -1) -> None:
+        """Fetch no more until it is known whether the source holds what was copied.
+
+        ``found_epoch`` is the leader epoch of the batch that stands there, -1 if none was seen.
+        """
         self.in_doubt = True
+        self.found_epoch = found_epoch
+
+    def believe(self) -> None:
+        """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
+        self.fetch_offset, self.fetch_epoch = self.source_next, -1
+        self.in_doubt = False
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""

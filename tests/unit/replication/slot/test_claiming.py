@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
+import pytest
 from tests.batches import Record, marker, stored
 from tests.flows import flow_config
 from tests.unit.replication.slot.test_walk import OURS, Log
@@ -14,7 +15,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication import clock
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.ports import Fetched, ProducerId
+from srm.replication.ports import Fetched, FetchedPartition, ProducerId
 from srm.replication.slot.claim import LAST_EPOCH, ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
@@ -238,3 +239,32 @@ def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> N
 
     with clock.using(lambda: now):
         run(lambda: Site(source_of(3), target), scenario)
+
+
+def older_log(copy: PartitionCopy, epoch: int) -> FetchedPartition:
+    """Return a batch at the copy's position, written under a leader epoch."""
+    raw = bytearray(stored([Record(copy.source_next, 1, b"k", b"v")]))
+    raw[12:16] = epoch.to_bytes(4, "big")
+    return FetchedPartition(copy.source_id, 0, 0, 9, 9, 0, (), memoryview(raw))
+
+
+@pytest.mark.parametrize("accepts_loss", [False, True])
+def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: bool) -> None:
+    known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
+
+    async def scenario(site: Site) -> None:
+        site.told.goes_on_after_loss = accepts_loss
+        site.lifecycle.begin(ASSIGNED, known)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        site.lifecycle.on_data(site.copy)
+        await site.until(lambda: site.told.notes or site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(source_of(9), Cluster(copies(3))), scenario)
+
+    if accepts_loss:
+        assert "epochs have gone back" in site.told.notes[0]
+        assert (site.copy.phase, site.copy.fetch_offset) == (Phase.IDLE, 3)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        assert site.copy.needs_claim, "it is not asked again and again"
+    else:
+        assert "data.loss.policy=continue" in site.copy.reason
