@@ -255,6 +255,13 @@ class Lifecycle:
             claim = await take(self._target, self._flow, copy.target, lifetime_s)
             copy.note_claim(claim)
         await until_in_force(target, target_end, claim)
+        if copy.attempt != attempt:
+            return
+        # Until the claim was in force the log could still lose its end, and another owner go on.
+        held = await held_log(target, copy.known_start())
+        if held.end < start.target_next:
+            await self._begin_at_cut(copy, attempt, held.end)
+            return
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
             return

@@ -268,3 +268,42 @@ def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: boo
         assert site.copy.needs_claim, "it is not asked again and again"
     else:
         assert "data.loss.policy=continue" in site.copy.reason
+
+
+class SlowCoordinator(Cluster):
+    """Before a claim is answered the log loses its end, and its old owner copies that again."""
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        if not self.claimed:
+            self._batches = [b for b, end in zip(self._batches, self._ends, strict=True) if end < 5]
+            self._ends = self._ends[: len(self._batches)]
+            self.append(marker(4, OURS, 1))
+            for at, sequence in ((5, 0), (6, 1)):
+                self.append(equal_copy(at, 1, sequence))
+        return await super().init_producer_id(transactional_id)
+
+
+def equal_copy(at: int, epoch: int, sequence: int) -> bytes:
+    """Return a copy of one of many equal records, written under a claim of some epoch."""
+    raw = bytearray(stored([Record(at, 1, b"k", b"same")], producer_id=OURS))
+    raw[51:57] = epoch.to_bytes(2, "big") + sequence.to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> None:
+    """All records are equal, so the logs alone would agree: one offset further than is copied."""
+    same = [stored([Record(i, 1, b"k", b"same")]) for i in range(7)]
+    copied = [marker(0, OURS, 0), *(equal_copy(1 + i, 0, i) for i in range(5))]
+    target = SlowCoordinator(copied, [ProducerId(OURS, 2), ProducerId(OURS, 3)])
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    left = Start(3, 4, frozenset({OURS}), cut=True)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(Cluster(same), target, cut=left), scenario)
+
+    assert site.cuts == [4]
+    assert site.copy.source_next == 5, "the record there is not copied yet"
