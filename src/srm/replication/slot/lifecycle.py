@@ -231,47 +231,51 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        source_node = await self._source.leader(copy.source)
-        target_node = await self._target.leader(copy.target)
+        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        async with self._claims.hold(target_node):
+        async with self._claims.hold(nodes[1]):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            start = copy.known_start()
-            held = await held_log(target, start)
-        if held.end < start.target_next:
+            held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
-        nodes = source_node, target_node
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
-        async with self._claims.hold(target_node):
-            await self._assignment_is_fresh()
-            if copy.attempt != attempt:
-                return
-            lifetime_s = await self._claim_lifetime.seconds()
-            _, target_end = await self._target.log_range(copy.target)
-            claim = await take(self._target, self._flow, copy.target, lifetime_s)
-            copy.note_claim(claim)
-        await until_in_force(target, target_end, claim)
-        if copy.attempt != attempt:
+        claim = await self._claim(copy, attempt, nodes[1], target)
+        if claim is None:
             return
         # Until the claim was in force the log could still lose its end, and another owner go on.
         held = await held_log(target, copy.known_start())
-        if held.end < start.target_next:
+        if held.end < copy.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
             return
-        if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
+        if resumed.has_rotated and now_s() < (until := copy.note_rotated(claim.expires)):
             self._wait_for_old_id(copy, until - now_s())
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    async def _claim(
+        self, copy: PartitionCopy, attempt: int, target_node: int, target: LogReader
+    ) -> Claim | None:
+        """Return a claim that is in force, None if the attempt was given up meanwhile."""
+        async with self._claims.hold(target_node):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return None
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        return claim if copy.attempt == attempt else None
 
     def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
         reason = (
