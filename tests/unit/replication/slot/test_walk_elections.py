@@ -42,7 +42,9 @@ class NewLeader(Log):
 @pytest.mark.parametrize("accepts_loss", [False, True])
 def test_what_a_new_leader_does_not_show_yet_is_not_missing(accepts_loss: bool) -> None:
     source = [stored([Record(i, 1000 + i, b"k", b"%d" % i)]) for i in range(10)]
-    copies = [stored([Record(1 + i, 1000 + i, b"k", b"%d" % i)], producer_id=OURS) for i in range(8)]
+    copies = [
+        stored([Record(1 + i, 1000 + i, b"k", b"%d" % i)], producer_id=OURS) for i in range(8)
+    ]
     target = Log([marker(0, OURS, 2), *copies, marker(9, OURS, 3)])
 
     found = walked(
