@@ -302,11 +302,10 @@ class Lifecycle:
     ) -> Resumed:
         """Walk both logs from where the copy is known to stand."""
 
-        def note_walk(walked: Walked) -> None:
+        def note_walk(claim: Claim, walked: Walked) -> None:
             if copy.attempt != attempt:
                 raise FencedError(f"{copy.target}: released while its logs were walked")
-            if claim is not None:
-                copy.note_walk(claim, walked)
+            copy.note_walk(claim, walked)
 
         committed = self._read_committed
         return await resume(
@@ -324,7 +323,7 @@ class Lifecycle:
                 copy.transform,
                 copy.limits.left_out,
             ),
-            note_walk if claim is not None else None,
+            partial(note_walk, claim) if claim is not None else None,
         )
 
     # ----- trouble

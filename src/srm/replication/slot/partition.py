@@ -328,6 +328,7 @@ class PartitionCopy:
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Go on from the proven position."""
         self.claim = claim
+        self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
         self._sequence = 0

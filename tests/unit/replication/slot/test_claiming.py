@@ -9,18 +9,19 @@ from typing import Any, cast
 import pytest
 from tests.batches import Record, marker, stored
 from tests.flows import flow_config
-from tests.unit.replication.slot.test_walk import OURS, Log
+from tests.unit.replication.slot.test_walk import OURS, Log, walked
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication import clock
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import Fetched, FetchedPartition, ProducerId
-from srm.replication.slot.claim import LAST_EPOCH, ClaimLifetime
+from srm.replication.slot.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.quota import Quota
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import Start, Walked
+from srm.replication.slot.source_ahead import Comparison
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0
@@ -239,6 +240,28 @@ def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> N
 
     with clock.using(lambda: now):
         run(lambda: Site(source_of(3), target), scenario)
+
+
+def test_a_walk_under_a_new_producer_id_tells_nothing_before_the_old_one_has_lapsed() -> None:
+    """Whoever reads a position under the new id no longer knows that there is one to wait for."""
+    known = Start(0, 1, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH))
+    target = Cluster([*copies(3), marker(4, 20, 0)])
+    told: list[Walked] = []
+    seconds = iter(range(0, 100_000, 2))
+
+    with clock.using(lambda: float(next(seconds))):
+        resumed = walked(
+            source_of(5),
+            target,
+            known,
+            Comparison(),
+            Claim(ProducerId(20, 0), float("inf")),
+            progress=told.append,
+        )
+
+    assert told
+    assert [walk.settled for walk in told if walk.settled] == []
+    assert (resumed.has_rotated, resumed.source_next, len(resumed.runs)) == (True, 3, 1)
 
 
 def older_log(copy: PartitionCopy, epoch: int) -> FetchedPartition:
