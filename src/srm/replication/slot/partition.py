@@ -68,10 +68,10 @@ class PartitionCopy:
     offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
-    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
-    marker was written. While it is ``held_back``, its map cannot be written, and no more is
-    fetched.
+    ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
+    is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
+    under which its marker was written. While it is ``held_back``, its map cannot be written, and no
+    more is fetched.
     """
 
     assigned: AssignedPartition
@@ -84,6 +84,7 @@ class PartitionCopy:
     fetch_offset: int = 0
     fetch_epoch: int = -1
     in_doubt: bool = False
+    found_epoch: int = -1
     source_next: int = 0
     source_epoch: int = -1
     source_end: int = 0
@@ -123,6 +124,7 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
+        """Whether there is one to tell, and to take up again."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
@@ -160,10 +162,11 @@ class PartitionCopy:
         """Whether there is something to write but no claim in force.
 
         That a log was cut has to be told under a claim of its own: of the reports of one claim the
-        furthest is the newest, and an older process may have left one from before the cut.
+        furthest is the newest, and an older process may have left one from before the cut. And
+        without a position there is nothing to tell, though nothing may come to be copied.
         """
         if self.phase is Phase.IDLE:
-            return bool(self._queue) or self._is_cut
+            return bool(self._queue) or self._is_cut or not self.has_position
         lapsed = self.claim is None or not self.claim.holds()
         return self.phase is Phase.COPYING and lapsed and bool(self._queue)
 
@@ -180,7 +183,7 @@ class PartitionCopy:
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
-            self.in_doubt = True
+            self.doubt(epoch_of(fetched.records))
             return
         for outgoing in batches_to_send(
             fetched,
@@ -194,7 +197,7 @@ class PartitionCopy:
                 self._queue.append(outgoing)
                 self._waiting_bytes += len(outgoing.view)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
-        if self.is_drained:
+        if self.is_drained and self.fetch_offset != self.source_next:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
 
     @property
@@ -259,11 +262,15 @@ class PartitionCopy:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
         self.phase = Phase.IDLE
 
-    def begin_at(self, source_start: int, target_start: int) -> None:
-        """Stand at the start of both logs: nothing was ever copied."""
+    def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
+        """Stand at the start of both logs, as nothing is known.
+
+        That is a position only where the target never held anything. Elsewhere a walk has to prove
+        one first: whoever read it in a report would build on it.
+        """
         self.go_back_to(source_start)
         self.target_next = target_start
-        self.has_position = True
+        self.has_position = target_end == 0
         self._is_unproven = True
 
     def lose_start(self) -> None:
@@ -276,9 +283,18 @@ class PartitionCopy:
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
 
-    def doubt(self) -> None:
-        """Fetch no more until it is known whether the source holds what was copied."""
+    def doubt(self, found_epoch: int = -1) -> None:
+        """Fetch no more until it is known whether the source holds what was copied.
+
+        ``found_epoch`` is the leader epoch of the batch that stands there, -1 if none was seen.
+        """
         self.in_doubt = True
+        self.found_epoch = found_epoch
+
+    def believe(self) -> None:
+        """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
+        self.fetch_offset, self.fetch_epoch = self.source_next, -1
+        self.in_doubt = False
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""
@@ -312,6 +328,7 @@ class PartitionCopy:
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Continue from the proven position."""
         self.claim = claim
+        self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
         self._sequence = 0

@@ -236,7 +236,10 @@ class Reporter:
 
     def _write(self, snapshot: _Snapshot) -> bool:
         """Write what is known; tell whether all of it is there."""
-        self._leaving += snapshot.last_positions
+        # What has come back begins at what was told, and so does its map: it has to find again what
+        # its former self had copied beyond that, whose position would rest on a map without it.
+        leaving = (*self._leaving, *snapshot.last_positions)
+        self._leaving = [left for left in leaving if left[1].copy_id not in snapshot.copied]
         late = self._map.write(self._send_map)
         self._write_first(late)
         for number, entry in snapshot.positions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.batches import Record, marker, stored
@@ -15,7 +15,7 @@ from srm.replication.batches.rebuild import decode
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.log_reader import LogReader
-from srm.replication.slot.resume import Resumed, Start, resume
+from srm.replication.slot.resume import Resumed, Start, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 
 OURS, FOREIGN = 7, 8
@@ -73,10 +73,15 @@ class Log:
 
 
 def walked(
-    source: Log, target: Log, start: Start, comparison: Comparison, claim: Claim | None = CLAIM
+    source: Log,
+    target: Log,
+    start: Start,
+    comparison: Comparison,
+    claim: Claim | None = CLAIM,
+    progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
     readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(resume(*readers, start, claim, comparison))
+    return asyncio.run(resume(*readers, start, claim, comparison, progress))
 
 
 def log_of(
