@@ -15,7 +15,7 @@ from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import Cluster, CompactedTopic
 from srm.engine.state_topic import StateTopic
-from srm.errors import IntegrityError, SrmError
+from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.slot.known_maps import (
     KnownMap,
     is_whole,
@@ -42,7 +42,10 @@ class MapStarts:
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
         """Look at every block of a partition; the start is before the first that is lost."""
-        return self._load([assigned], thorough=True).get(assigned)
+        start = self._load([assigned], thorough=True).get(assigned)
+        if isinstance(start, UnavailableError):
+            raise start
+        return start
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
         """Return where to copy again from if the target's log ends at an offset.
@@ -89,7 +92,11 @@ class MapStarts:
             wanted[number][assigned] = newest.map_end if newest else None
         found: dict[AssignedPartition, Start | SrmError] = {}
         for number, ends in sorted(wanted.items()):
-            known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            try:
+                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            except UnavailableError as error:
+                found |= dict.fromkeys(ends, error)
+                continue
             for assigned, ending in known.items():
                 start = _start(assigned, ending, reported)
                 if start is not None:

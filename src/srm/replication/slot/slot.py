@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
@@ -33,6 +34,7 @@ from srm.replication.slot.resume import Start
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 _REPORT_EVERY_S: Final = 1.0
 _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.5
@@ -81,7 +83,7 @@ class StartReader(MapChecker, Protocol):
     ) -> Mapping[AssignedPartition, Start | SrmError]:
         """Return where to start each partition, or why that is not known.
 
-        One that was never copied is left out.
+        One that was never copied is left out; an UnavailableError is of its map alone.
 
         Raises:
             UnavailableError: the state cannot be read now.
@@ -232,19 +234,28 @@ class Slot:
             self._spawn(self._load_and_begin(tuple(assigned)))
 
     async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+        """Begin partitions as soon as it is known where; those whose maps are away are asked again.
+
+        All together, in one thread: others are needed for reports.
+        """
+        while loading:
             try:
-                starts = await loop.run_in_executor(self._threads, self._starts.load, loading)
+                starts = await self._run_in_thread(partial(self._starts.load, loading))
             except UnavailableError as error:
-                logger.warning("where to start is not known yet: %s", error)
+                starts = dict.fromkeys(loading, error)
+            away: dict[AssignedPartition, UnavailableError] = {}
+            for assigned in loading:
+                start = starts.get(assigned)
+                if isinstance(start, UnavailableError) and assigned in self._wanted:
+                    away[assigned] = start
+                    continue
+                self._loading.discard(assigned)
+                if assigned in self._wanted:
+                    self._partitions.begin(assigned, start)
+            loading = tuple(away)
+            if away:
+                logger.warning("where to start is not known yet: %s", away[loading[0]])
                 await asyncio.sleep(_LOAD_RETRY_S)  # back-off between attempts
-            else:
-                break
-        self._loading.difference_update(loading)
-        for assigned in loading:
-            if assigned in self._wanted:
-                self._partitions.begin(assigned, starts.get(assigned))
 
     async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
         """Cut the map of a partition, once all that is known of it here is written down.
@@ -259,19 +270,17 @@ class Slot:
                     await self._written.wait()
         except TimeoutError as error:
             raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._starts.cut, assigned, target_end)
+        return await self._run_in_thread(partial(self._starts.cut, assigned, target_end))
 
     async def _begin_before_loss(self, copy: PartitionCopy) -> None:
         """Have a partition begin again before the first block of its map that is lost."""
-        loop = asyncio.get_running_loop()
         assigned = copy.assigned
-        start = await loop.run_in_executor(self._threads, self._starts.load_again, assigned)
+        start = await self._run_in_thread(partial(self._starts.load_again, assigned))
         if self._partitions.copies.get(assigned) is copy:
             self._partitions.release(assigned)
             self._partitions.begin(assigned, start)
 
-    async def _run_in_thread(self, work: Callable[[], object]) -> object:
+    async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _assignment_is_fresh(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from srm.domain.map_reach import NO_BLOCKS
 from srm.domain.map_rebuild import Rebuilt
+from srm.domain.map_records import MapBlock
 from srm.domain.offset_map import OffsetMap, Run, Translated, Translation
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.reported_positions import newest_position
@@ -77,7 +78,7 @@ def start_of(
             garbage=found.garbage,
             rewrite_index=found.rewrite,
             target_epoch=told.target_leader_epoch if told else -1,
-            written_by=_claim(told),
+            written_by=_claim(told) if told or last is None else _owner(last),
             has_former=behind is not None,
         )
     if behind is not None:
@@ -137,6 +138,12 @@ def _claim(told: PartitionPosition | None) -> ProducerId | None:
     if told is None or told.producer_id < 0:
         return None
     return ProducerId(told.producer_id, told.producer_epoch)
+
+
+def _owner(last: MapBlock) -> ProducerId | None:
+    """Return the claim under which a map's last block was written, if it was one."""
+    producer_id, epoch = last.owner
+    return ProducerId(producer_id, epoch) if producer_id >= 0 else None
 
 
 def _held_of(found: Run | None, target_end: int) -> Run | None:

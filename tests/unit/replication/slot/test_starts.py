@@ -120,6 +120,14 @@ def test_a_run_ahead_of_all_positions_is_the_start() -> None:
     assert same(found[WANTED], Start(20, 22, frozenset({5, 6})), key(12))
 
 
+def test_a_run_ahead_of_all_positions_was_written_under_the_claim_of_its_block() -> None:
+    """Without that, a loss of the target's end, and a successor that copied on, go unnoticed."""
+    written = replace(block(Run(0, 1, 10)), owner=(5, 3))
+
+    assert starts([WANTED], [written], [report(5, 6)])[WANTED].written_by == ProducerId(5, 3)
+    assert starts([WANTED], [written], [report(30, 31)])[WANTED].written_by == ProducerId(5, 0)
+
+
 def test_the_furthest_of_several_reports_counts() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 31), report(20, 21, "1")])
 

@@ -1,0 +1,136 @@
+"""Where partitions start is found out together; what is not known of some holds up no others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from tests.flows import P_TO_B, flow_config
+from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
+
+from srm.domain import internal_topics
+from srm.domain.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Assignment,
+)
+from srm.domain.replication_state import decode_state
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.map_starts import MapStarts
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.slot.claim import ClaimLifetime
+from srm.replication.slot.quota import Quota
+from srm.replication.slot.reporting import Reporter
+from srm.replication.slot.resume import Start
+from srm.replication.slot.slot import Predecessor, Slot
+from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_compacted import FakeCompactedTopic
+from srm.testing.fake_state_log import FakeStateLog
+
+AWAY = UnavailableError("the map is away")
+STATE = internal_topics.replication("P"), REPORTS
+HEALTHY, OTHER = ASSIGNED, replace(ASSIGNED, partition=1)
+
+
+class HalfACluster(FakeCluster):
+    """One partition of the map topic has no leader."""
+
+    def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
+        if (topic, partition) == (internal_topics.offset_map("P"), map_partition("T", 1)):
+            raise AWAY
+        return super().compacted(topic, partition)
+
+
+def test_a_partition_of_the_map_topic_that_is_away_hides_only_the_maps_in_it() -> None:
+    target = HalfACluster("B")
+    target.add_topic(internal_topics.offset_map("P"), MAP_PARTITIONS)
+    target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
+    target.add_topic("P.T", 2, topic_id=ASSIGNED.target_topic_id)
+    for number in range(2):
+        target.produce("P.T", number, 1)
+    assert map_partition("T", 0) != map_partition("T", 1)
+
+    found = MapStarts(P_TO_B, target).load([HEALTHY, OTHER])
+
+    assert found.get(HEALTHY) is None, "never copied"
+    assert found[OTHER] is AWAY
+
+
+class Starts:
+    """A map that is away for some partitions, until the test has it back."""
+
+    def __init__(self) -> None:
+        self.away = {OTHER}
+        self.asked: list[tuple[AssignedPartition, ...]] = []
+
+    def predecessor(self, slot: str) -> Predecessor:
+        del slot
+        return Predecessor((), ())
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        self.asked.append(tuple(partitions))
+        return {p: AWAY if p in self.away else Start(0, 0) for p in partitions}
+
+    def target_log_starts(self, partitions: object) -> dict[AssignedPartition, int]:
+        del partitions
+        return {}
+
+
+class Feed:
+    """Says once what the slot is to copy."""
+
+    def __init__(self) -> None:
+        self._news = [Assignment("0", 1, (HEALTHY, OTHER))]
+
+    def poll(self, timeout_s: float) -> Assignment | None:
+        threading.Event().wait(min(0.05, timeout_s))
+        return self._news.pop() if self._news else None
+
+    def share(self) -> float:
+        return 1.0
+
+
+def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
+    log, starts, stop = FakeStateLog(), Starts(), threading.Event()
+
+    def begun() -> set[int]:
+        return {status.partition for status in decode_state(log.table(STATE)).statuses}
+
+    async def configs() -> dict[str, str]:
+        return {}
+
+    async def live() -> None:
+        wires = [cast("Any", Cluster([])), cast("Any", Cluster([]))]
+        slot = Slot(
+            flow_config(),
+            *wires,
+            Feed(),
+            cast("Any", starts),
+            Reporter(flow_config(), "0", log, FakeStateLog(), lambda: 0),
+            lambda: 0,
+            ClaimLifetime(configs),
+            Quota(None),
+            ClusterIds("", ""),
+        )
+        running = asyncio.create_task(slot.run(stop))
+        try:
+            async with asyncio.timeout(60):
+                while len(starts.asked) < 3 or begun() != {0}:  # noqa: ASYNC110 - a state
+                    await asyncio.sleep(0.01)
+                starts.away.clear()
+                while begun() != {0, 1}:  # noqa: ASYNC110 - a state
+                    await asyncio.sleep(0.01)
+        finally:
+            stop.set()
+            await running
+
+    asyncio.run(live())
+    assert starts.asked[0] == (HEALTHY, OTHER)
+    assert set(starts.asked[1:]) == {(OTHER,)}, "together, and what is known is not asked again"
