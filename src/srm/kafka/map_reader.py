@@ -25,6 +25,7 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import Losses
 from srm.engine.map_assembly import (
     flow_maps,
     maps_of_records,
@@ -77,7 +78,7 @@ class KafkaMapReader:
         # The state comes first: a position never speaks of runs that the blocks do not have yet.
         state = self._state()
         ids = self._topic_ids(names, source, state, target_ids)
-        look = _Look(source, names, wanted)
+        look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
         copies = newest_copies(ids, target_ids, state)
         look.choose_unreported(copies)
         stale = self._look(look, copies, search=False)
@@ -216,6 +217,15 @@ class KafkaMapReader:
         return records
 
 
+def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> WantedOffsets:
+    noted = state.noted(ids)
+    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.told(ids).items()}
+    return {
+        place: Wanted.of(offset for bounds in lost.ranges for offset in bounds)
+        for place, lost in losses.items()
+    }
+
+
 @dataclass(frozen=True)
 class _Kept:
     """A map as it was loaded, and from what."""
@@ -236,11 +246,15 @@ class _Kept:
 
 @dataclass
 class _Look:
-    """What one call has found so far; ``whole`` are partitions of which all blocks are read."""
+    """What one call has found so far; ``whole`` are partitions of which all blocks are read.
+
+    ``losses`` are the bounds of what slots have noted as lost: whoever translates counts there.
+    """
 
     source: Mapping[str, TopicDescription] | None
     names: Collection[str]
     wanted: WantedOffsets | None
+    losses: WantedOffsets
     maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
     errors: dict[TopicPartition, str] = field(default_factory=dict)
     gaps: dict[TopicPartition, str] = field(default_factory=dict)
@@ -248,7 +262,9 @@ class _Look:
 
     def wanted_of(self, partition: TopicPartition) -> Wanted:
         """Return what is wanted of a partition."""
-        return ALL_RUNS if self.wanted is None else self.wanted[partition]
+        if self.wanted is None:
+            return ALL_RUNS
+        return self.wanted[partition] | self.losses.get(partition, Wanted())
 
     def choose(
         self, copies: Mapping[TopicPartition, PartitionPosition]
