@@ -6,13 +6,19 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from tests.batches import Record, stored
+from tests.unit.replication.slot.test_walk import Log
 
+from srm.domain.offset_map import Translated
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, UnavailableError
 from srm.replication import codes
+from srm.replication.ports import FetchedPartition, FetchFrom
 from srm.replication.slot import verdicts
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import cut_start
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 
@@ -84,3 +90,47 @@ def test_an_offset_out_of_range_raises_a_doubt_and_decides_nothing() -> None:
     copy = PartitionCopy(ASSIGNED, Start(5, 6))
 
     assert verdicts.judge_fetch(copy, codes.OFFSET_OUT_OF_RANGE, "", "P") == verdicts.Doubt()
+
+
+class CutSource(Log):
+    """A source of leader epoch 1 that was truncated, and has grown since under epoch 3."""
+
+    alias = "P"
+
+    def __init__(self, cut_at: int) -> None:
+        super().__init__([led(at, 1 if at < cut_at else 3) for at in range(20)])
+        self._cut_at = cut_at
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        del partition
+        return self._cut_at if epoch < 3 else self.end
+
+
+def led(at: int, leader_epoch: int) -> bytes:
+    raw = stored([Record(at, 1, b"k", b"%d" % at)])
+    return raw[:12] + leader_epoch.to_bytes(4, "big") + raw[16:]
+
+
+@pytest.mark.parametrize(
+    ("cut_at", "said"),
+    [
+        (13, verdicts.Lost(13, 14, "the source's log was truncated there")),
+        (15, verdicts.Fine()),
+    ],
+)
+def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found_out(
+    cut_at: int, said: verdicts.Verdict
+) -> None:
+    """The position was at source offset 16 of leader epoch 2, and the target's log ends before."""
+    known = Start(16, 19, source_epoch=2)
+    copy = PartitionCopy(ASSIGNED, cut_start(known, Translated(14), 15))
+    source = CutSource(cut_at)
+
+    async def fetched() -> FetchedPartition:
+        [part] = (await source.fetch(1, [FetchFrom(copy.source_id, 0, 14, 1 << 20)])).partitions
+        return part
+
+    copy.accept(asyncio.run(fetched()), None, 14, read_committed=True)
+
+    assert copy.in_doubt
+    assert asyncio.run(verdicts.judge_doubt(copy, cast("Any", source))) == said
