@@ -401,6 +401,27 @@ def test_keys_that_come_again_behind_a_truncation_are_no_sign_of_compaction() ->
         walked(log_of(source, [3], 9, -1), target, Start(0, 0), Comparison())
 
 
+@pytest.mark.parametrize("log_append_time", [False, True])
+def test_records_of_the_source_are_not_passed_for_one_of_several_equal_ones(
+    log_append_time: bool,
+) -> None:
+    """Compaction took what was copied; equal records of its keys, which came later, are needed."""
+    keys = [b"k2", b"k1", b"k0", b"k2", b"k1"]
+    copied = [Record(1 + i, 7, key, b"UP") for i, key in enumerate(keys)]
+    left = [(30, b"k1"), (31, b"k2"), (32, b"k0"), (33, b"k1"), (34, b"k0"), (35, b"k2")]
+    source = [Record(offset, 7, key, b"UP") for offset, key in left]
+    batch = stored(copied, producer_id=OURS)
+    target = Log([with_log_append_time(batch) if log_append_time else batch, marker(6, OURS, 3)])
+    logs = log_of(source, [3], 36, -1), target
+
+    with pytest.raises(IntegrityError, match="undecidable"):
+        walked(*logs, Start(0, 1), Comparison())
+
+    found = walked(*logs, Start(0, 1), Comparison(accepts_loss=True))
+    assert found.source_next == 32, "rather a second time than not at all"
+    assert pairs(found) == {2: 30, 4: 31}
+
+
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:
     former = [Record(n, 1, None, b"former %d" % n) for n in range(4000)]
     source = [Record(n, 2, None, b"new %d" % n) for n in range(20_000)]
