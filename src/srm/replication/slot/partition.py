@@ -117,7 +117,7 @@ class PartitionCopy:
             start.tree,
             start.found,
             start.garbage,
-            start.source_epoch,
+            -1 if start.cut else start.source_epoch,
             rewrite_index=start.rewrite_index,
         )
         if start.cut:
@@ -202,6 +202,11 @@ class PartitionCopy:
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
         if self.is_drained and self.fetch_offset != self.source_next:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+
+    @property
+    def epoch_is_ahead(self) -> bool:
+        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        return self.start.cut and self.source_next == self.start.source_next
 
     @property
     def is_drained(self) -> bool:
@@ -418,7 +423,7 @@ class PartitionCopy:
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
-            self.source_epoch,
+            -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
             self.target_epoch,

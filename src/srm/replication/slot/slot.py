@@ -203,8 +203,10 @@ class Slot:
     async def _follow_assignments(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            # A process that was stopped meanwhile gets an answer of before, or none in no time.
+            asked_at = now_s()
             newest = await loop.run_in_executor(self._threads, self._feed.poll, _POLL_S)
-            self._heard_at = now_s()
+            self._heard_at = asked_at
             self._heard.set()
             self._heard.clear()
             self._quota.set_share(self._feed.share())
