@@ -189,15 +189,15 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "no marker",
         "a claim is in force once its marker is in the log",
         (
-            (f"{SLOT}.lifecycle:take", _without_marker),
-            (f"{SLOT}.lifecycle:resume", _to_the_end),
+            (f"{SLOT}.claiming:take", _without_marker),
+            (f"{SLOT}.claiming:resume", _to_the_end),
         ),
         faults="stop slot,two workers",
     ),
     Mutant(
         "the marker is not read back",
         "the walk ends at the marker of the claim, behind everything that older owners wrote",
-        ((f"{SLOT}.lifecycle:resume", _to_the_end),),
+        ((f"{SLOT}.claiming:resume", _to_the_end),),
         faults="two workers,cut connections,stop slot",
     ),
     Mutant(
@@ -209,7 +209,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "no walk",
         "resume finds what the map does not know",
-        ((f"{SLOT}.lifecycle:resume", _no_walk),),
+        ((f"{SLOT}.claiming:resume", _no_walk),),
         faults="kill slot",
     ),
     Mutant(
@@ -272,7 +272,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "the target is never short",
         "before a claim the target's end and epochs are compared with the position",
         (
-            (f"{SLOT}.lifecycle:held_log", _whole),
+            (f"{SLOT}.claiming:held_log", _whole),
             (f"{SLOT}.lifecycle:Lifecycle._is_target_short", _async(False)),
         ),
         faults="truncate target",

@@ -11,41 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, FencedError, SrmError
+from srm.errors import DataLossError, SrmError
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds, Transform
-from srm.replication.clock import now_s
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
-from srm.replication.slot.claim import Claim, ClaimLifetime, take
-from srm.replication.slot.log_reader import LogReader
-from srm.replication.slot.marker import until_in_force
+from srm.replication.slot.claim import ClaimLifetime
+from srm.replication.slot.claiming import Claimed, Claiming, OldIdInForce, TargetCut
 from srm.replication.slot.partition import PartitionCopy, Phase
-from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Resumed, Start, Walked, resume
-from srm.replication.slot.source_ahead import Comparison
-from srm.replication.slot.target_log import held_log
+from srm.replication.slot.resume import Start
 from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
 
-_STOPPED_RETRY_S: Final = 30.0
-_STOPPED_LONG_RETRY_S: Final = 300.0
-_OFTEN: Final = 120
-"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _FENCED_RETRY_S: Final = 10.0
-_FIRST_RETRY_S: Final = 0.05
-_LONGEST_RETRY_S: Final = 10.0
 _WATCH_S: Final = 30.0
 _ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
@@ -92,16 +79,13 @@ class Lifecycle:
         self._source = source
         self._target = target
         self._reporter = reporter
-        self._claim_lifetime = claim_lifetime
         self._records = config.records
         self._clusters = clusters
         self._read_committed = config.isolation_level == "read_committed"
-        self._assignment_is_fresh = assignment_is_fresh
         self._load_again = load_again
         self._cut_map = cut_map
         self._spawn = spawn
-        self._claims = ClaimPermits()
-        self._walks = WalkPermits()
+        self._claiming = Claiming(config, source, target, claim_lifetime, assignment_is_fresh)
         self._placement = Placement(
             source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
         )
@@ -231,51 +215,19 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
-        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        async with self._claims.hold(nodes[1]):
-            await self._assignment_is_fresh()
-            if copy.attempt != attempt:
-                return
-            held = await held_log(target, copy.known_start())
-        if held.end < copy.target_next:
-            await self._begin_at_cut(copy, attempt, held.end)
-            return
-        if copy.is_undecidable:  # a claim would change nothing, and epochs are few
-            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
-        claim = await self._claim(copy, attempt, nodes[1], target)
-        if claim is None:
-            return
-        # Until the claim was in force the log could still lose its end, and another owner go on.
-        held = await held_log(target, copy.known_start())
-        if held.end < copy.target_next:
-            await self._begin_at_cut(copy, attempt, held.end)
-            return
-        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
+        outcome = await self._claiming.claim_and_resume(copy, attempt)
         if copy.attempt != attempt:
             return
-        if resumed.has_rotated and now_s() < (until := copy.note_rotated(claim.expires)):
-            self._wait_for_old_id(copy, until - now_s())
-            return
-        if resumed.notes:
-            self._reporter.strange(copy, "; ".join(resumed.notes))
-        copy.begin_copying(claim, resumed)
-        await self._place(copy)
-
-    async def _claim(
-        self, copy: PartitionCopy, attempt: int, target_node: int, target: LogReader
-    ) -> Claim | None:
-        """Return a claim that is in force, None if the attempt was given up meanwhile."""
-        async with self._claims.hold(target_node):
-            await self._assignment_is_fresh()
-            if copy.attempt != attempt:
-                return None
-            lifetime_s = await self._claim_lifetime.seconds()
-            _, target_end = await self._target.log_range(copy.target)
-            claim = await take(self._target, self._flow, copy.target, lifetime_s)
-            copy.note_claim(claim)
-        await until_in_force(target, target_end, claim)
-        return claim if copy.attempt == attempt else None
+        match outcome:
+            case TargetCut(end):
+                await self._begin_at_cut(copy, attempt, end)
+            case OldIdInForce(wait_s):
+                self._wait_for_old_id(copy, wait_s)
+            case Claimed(claim, resumed):
+                if resumed.notes:
+                    self._reporter.strange(copy, "; ".join(resumed.notes))
+                copy.begin_copying(claim, resumed)
+                await self._place(copy)
 
     def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
         reason = (
@@ -297,35 +249,6 @@ class Lifecycle:
         self.release(copy.assigned)
         self.begin(copy.assigned, start)
 
-    async def _walk(
-        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
-    ) -> Resumed:
-        """Walk both logs from where the copy is known to stand."""
-
-        def note_walk(claim: Claim, walked: Walked) -> None:
-            if copy.attempt != attempt:
-                raise FencedError(f"{copy.target}: released while its logs were walked")
-            copy.note_walk(claim, walked)
-
-        committed = self._read_committed
-        return await resume(
-            MeteredReader(
-                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
-            ),
-            MeteredReader(
-                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
-            ),
-            copy.known_start(),
-            claim,
-            Comparison(
-                self._records.added,
-                self._reporter.accepts_loss,
-                copy.transform,
-                copy.limits.left_out,
-            ),
-            partial(note_walk, claim) if claim is not None else None,
-        )
-
     # ----- trouble
 
     def on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
@@ -340,15 +263,12 @@ class Lifecycle:
         """Ask whether the source holds what was copied, once nothing is on its way."""
         if copy.is_drained:
             self._placement.remove(copy)
-            self._run(copy, self._judge_doubt(copy, copy.attempt))
+            asked = verdicts.judge_doubt(copy, self._source)
+            self._run(copy, self._judge(copy, copy.attempt, asked))
 
-    async def _judge_doubt(self, copy: PartitionCopy, attempt: int) -> None:
-        verdict = await verdicts.judge_doubt(copy, self._source)
-        if copy.attempt == attempt:
-            self._carry_out(copy, verdict)
-
-    async def _judge_topic(self, copy: PartitionCopy, attempt: int, error: int) -> None:
-        verdict = await verdicts.judge_topic(copy, self._source, error)
+    async def _judge(self, copy: PartitionCopy, attempt: int, asked: Awaitable[Verdict]) -> None:
+        """Carry out what the logs are asked for, unless something else has happened meanwhile."""
+        verdict = await asked
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
@@ -363,7 +283,8 @@ class Lifecycle:
                 self._settle_doubt(copy)
             case verdicts.TopicUnknown(error):
                 self._placement.remove(copy)
-                self._run(copy, self._judge_topic(copy, copy.attempt, error))
+                asked = verdicts.judge_topic(copy, self._source, error)
+                self._run(copy, self._judge(copy, copy.attempt, asked))
             case verdicts.BlameRecord(produced):
                 self._blame_record(copy, produced)
             case verdicts.Walk(source_start):
@@ -432,12 +353,7 @@ class Lifecycle:
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
-        back_off = _STOPPED_RETRY_S if copy.failures < _OFTEN else _STOPPED_LONG_RETRY_S
-        if stop.retriable:
-            back_off = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(copy.failures, 10))
-            back_off *= random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing
-        if stop.retry_s is not None:
-            back_off = stop.retry_s
+        back_off = stop.back_off_s(copy.failures)
         copy.rest(Phase.STOPPED, stop.reason, stop.blocked, is_undecidable=stop.is_undecidable)
         logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,12 @@ from srm.replication import codes
 from srm.replication.ports import Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
 
+_FIRST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 10.0
+_STOPPED_RETRY_S: Final = 30.0
+_STOPPED_LONG_RETRY_S: Final = 300.0
+_OFTEN: Final = 120
+"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _CERTAIN_AFTER: Final = 6
 """Answers in a row, over some 3 s, after which they are believed: that a topic does not exist, or a
 leader epoch. A broker may have just become the leader, or not know yet that another one is."""
@@ -33,6 +40,15 @@ class Stop:
     stale_leader: str = ""
     retry_s: float | None = None
     is_undecidable: bool = False
+
+    def back_off_s(self, failures: int) -> float:
+        """Return how long to rest after so many failures in a row."""
+        if self.retry_s is not None:
+            return self.retry_s
+        if self.retriable:
+            back_off: float = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** min(failures, 10))
+            return back_off * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, hides nothing
+        return _STOPPED_RETRY_S if failures < _OFTEN else _STOPPED_LONG_RETRY_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,143 @@
+"""How a partition is claimed: what the target still holds, then the claim, then the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from srm.config.model import FlowConfig
+from srm.errors import FencedError
+from srm.replication.clock import now_s
+from srm.replication.ports import Wire
+from srm.replication.slot.claim import Claim, ClaimLifetime, take
+from srm.replication.slot.log_reader import LogReader
+from srm.replication.slot.marker import until_in_force
+from srm.replication.slot.partition import PartitionCopy
+from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
+from srm.replication.slot.resume import Resumed, Walked, resume
+from srm.replication.slot.source_ahead import Comparison
+from srm.replication.slot.target_log import held_log
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The claim is in force, and the position is proven."""
+
+    claim: Claim
+    resumed: Resumed
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCut:
+    """The target's log holds nothing of what was copied from an offset on."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OldIdInForce:
+    """Who holds the last claim under the old producer id may write for so many seconds yet."""
+
+    wait_s: float
+
+
+Outcome = Claimed | TargetCut | OldIdInForce | None
+"""None: the attempt was given up meanwhile, which the caller has to ask for in any case."""
+
+
+class Claiming:
+    """Claims the partitions of one slot, so many at once."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: Wire,
+        target: Wire,
+        claim_lifetime: ClaimLifetime,
+        assignment_is_fresh: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Claim nothing yet; the arguments are those of the lifecycle."""
+        self._flow = config.flow
+        self._source = source
+        self._target = target
+        self._claim_lifetime = claim_lifetime
+        self._assignment_is_fresh = assignment_is_fresh
+        self._added_headers = config.records.added
+        self._accepts_loss = config.data_loss_policy == "continue"
+        self._read_committed = config.isolation_level == "read_committed"
+        self._claims = ClaimPermits()
+        self._walks = WalkPermits()
+
+    async def claim_and_resume(self, copy: PartitionCopy, attempt: int) -> Outcome:
+        """Claim a partition and find its position.
+
+        Raises:
+            IntegrityError: the position cannot be decided.
+            SrmError: a broker does not answer, or does not let srm in; somebody else claims it.
+        """
+        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
+        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        async with self._claims.hold(nodes[1]):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return None
+            held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
+            return TargetCut(held.end)
+        if copy.is_undecidable:  # a claim would change nothing, and epochs are few
+            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
+        claim = await self._claim(copy, attempt, nodes[1], target)
+        if claim is None:
+            return None
+        # Until the claim was in force the log could still lose its end, and another owner copy on.
+        held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
+            return TargetCut(held.end)
+        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
+        if copy.attempt == attempt and resumed.has_rotated:
+            until = copy.note_rotated(claim.expires)
+            if now_s() < until:
+                return OldIdInForce(until - now_s())
+        return Claimed(claim, resumed)
+
+    async def _claim(
+        self, copy: PartitionCopy, attempt: int, target_node: int, target: LogReader
+    ) -> Claim | None:
+        """Return a claim that is in force, None if the attempt was given up meanwhile."""
+        async with self._claims.hold(target_node):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return None
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        return claim if copy.attempt == attempt else None
+
+    async def _walk(
+        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
+    ) -> Resumed:
+        """Walk both logs from where the copy is known to stand."""
+
+        def note_walk(claim: Claim, walked: Walked) -> None:
+            if copy.attempt != attempt:
+                raise FencedError(f"{copy.target}: released while its logs were walked")
+            copy.note_walk(claim, walked)
+
+        committed = self._read_committed
+        return await resume(
+            MeteredReader(
+                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+            ),
+            MeteredReader(
+                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+            ),
+            copy.known_start(),
+            claim,
+            Comparison(
+                self._added_headers, self._accepts_loss, copy.transform, copy.limits.left_out
+            ),
+            partial(note_walk, claim) if claim is not None else None,
+        )
