@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final, TypeVar
 
 from srm.domain.map_index import (
     Entries,
@@ -27,35 +24,20 @@ from srm.domain.map_index import (
     IndexKey,
     IndexKind,
     IndexRecord,
-    block_key,
-    chunk_key,
     decode_index,
 )
 from srm.domain.map_reach import NO_BLOCKS
 from srm.domain.map_records import BlockKey, decode_block
+from srm.domain.map_rows import Need, Row, Sought, Table, full_blocks, full_chunks, rows_of
 from srm.domain.map_wanted import Wanted
 from srm.domain.offset_map import OffsetMap, Position
 from srm.domain.replication_records import CopyId, MapEnd
-from srm.domain.runs import Offsets, Run, Runs
-from srm.domain.spans import Cuts
+from srm.domain.runs import Runs
 from srm.errors import IntegrityError
 
-_FAR: Final = 2**63 - 1
 _KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key
 _HELP: Final = "it is found again in the logs when the partition is claimed: restart the replicator"
-_Mask = npt.NDArray[np.bool_]
 _T = TypeVar("_T")
-
-
-class Need(NamedTuple):
-    """A record of the map topic: where it stood when that was told, and how its key begins."""
-
-    place: int
-    prefix: bytes
-
-    def matches(self, key: bytes) -> bool:
-        """Whether a record with this key is meant."""
-        return key.startswith(self.prefix)
 
 
 Answers = Mapping[Need, tuple[bytes, bytes] | None]
@@ -111,11 +93,11 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
         if chunk.root_place >= 0:
             root_need = Need(chunk.root_place, _of_copy(copy, IndexKind.ROOT))
             root = _index((yield [root_need])[root_need])
-    tables = [_chunks(root, chunk), _full_blocks(chunk, last_key)]
+    tables = [full_chunks(root, chunk), full_blocks(chunk, last_key)]
     if last is not None:
-        tables.append(_Table(Entries.of([Entry.of_block(last, end.place)])))
-    sought = _Sought.of(wanted)
-    rows = yield from _expand(_rows(tables, sought), sought, lost)
+        tables.append(Table(Entries.of([Entry.of_block(last, end.place)])))
+    sought = Sought.of(wanted)
+    rows = yield from _expand(rows_of(tables, sought), sought, lost)
     known = yield from _runs(rows, lost)
     if last is not None:
         known[len(rows) - 1] = last.runs
@@ -129,100 +111,7 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
     return LoadedMap(found, "; ".join(lost))
 
 
-class _Row(NamedTuple):
-    """One row of the map to be: ``need`` is read for it, ``run`` is all that it holds.
-
-    ``limits`` are the first offsets of both sides that later rows have taken from it, ``floors``
-    the last ones that earlier rows have reached.
-    """
-
-    entry: Entry
-    need: Need | None = None
-    run: Run | None = None
-    is_chunk: bool = False
-    limits: tuple[int, int] = (_FAR, _FAR)
-    floors: tuple[int, int] = (-1, -1)
-
-    @property
-    def is_in_cut(self) -> bool:
-        """Whether later rows take something from it, or it from earlier ones."""
-        entry = self.entry
-        return (
-            entry.source_end > self.limits[0]
-            or entry.target_end > self.limits[1]
-            or entry.source_start < self.floors[0]
-            or entry.target_start < self.floors[1]
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Entries in the order of the map: ``need`` reads one of them; the last block was read."""
-
-    entries: Entries
-    need: Callable[[int], Need] | None = None
-    is_chunks: bool = False
-
-    def row(
-        self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
-    ) -> _Row:
-        """Return the row of an entry that is not joined with its neighbours."""
-        entry = self.entries[number]
-        if not needed or self.need is None:
-            return _Row(entry, limits=limits, floors=floors)
-        records = entry.records
-        if (
-            entry.source_end - entry.source_start
-            == records
-            == entry.target_end - entry.target_start
-        ):
-            return _Row(entry, run=Run(entry.source_start, entry.target_start, records))
-        return _Row(entry, self.need(number), None, self.is_chunks, limits, floors)
-
-
-def _chunks(root: IndexRecord | None, newest: IndexRecord | None) -> _Table:
-    """Return the full chunks; a root that is newer than the report may list the newest one, too."""
-    if root is None:
-        return _Table(Entries.of(()))
-    entries = root.entries
-    stop = len(entries)
-    if newest is not None:
-        same = (entries.key_start == newest.key.number) & _owned(entries, newest.key.owner)
-        stop = int(np.flatnonzero(same)[0]) if same.any() else stop
-    first = min(root.deleted, stop)
-    table = entries.slice(first, stop)
-    places = table.place
-
-    def need(number: int) -> Need:
-        return Need(int(places[number]), chunk_key(root, first + number).encode())
-
-    return _Table(table, need, is_chunks=True)
-
-
-def _full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> _Table:
-    """Return the blocks of a chunk but for the last one of all, which was read already."""
-    if chunk is None:
-        return _Table(Entries.of(()))
-    entries = chunk.entries
-    stop = len(entries)
-    if last is not None:
-        same = (entries.key_start == last.target_start) & _owned(entries, last.owner)
-        stop = int(np.flatnonzero(same)[0]) if same.any() else stop
-    first = min(chunk.deleted, stop)
-    table = entries.slice(first, stop)
-    places = table.place
-
-    def need(number: int) -> Need:
-        return Need(int(places[number]), block_key(chunk, first + number).encode())
-
-    return _Table(table, need)
-
-
-def _owned(entries: Entries, owner: tuple[int, int]) -> _Mask:
-    return np.asarray((entries.owner_id == owner[0]) & (entries.owner_epoch == owner[1]))
-
-
-def _runs(rows: Sequence[_Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
+def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
     """Read the blocks that are needed; return what is known of rows by their numbers."""
     known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
     needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
@@ -237,7 +126,7 @@ def _runs(rows: Sequence[_Row], lost: list[str]) -> Generator[list[Need], Answer
 
 
 def _narrow(
-    rows: Sequence[_Row], known: Mapping[int, Runs], sought: _Sought
+    rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
 ) -> tuple[list[Entry], dict[int, Runs]]:
     """Keep of the blocks only the runs at what is wanted, and the last one of all.
 
@@ -288,14 +177,14 @@ def _entry(runs: Runs) -> Entry:
 
 
 def _expand(
-    rows: Sequence[_Row], sought: _Sought, lost: list[str]
-) -> Generator[list[Need], Answers, list[_Row]]:
+    rows: Sequence[Row], sought: Sought, lost: list[str]
+) -> Generator[list[Need], Answers, list[Row]]:
     """Read the chunks that are needed and put the rows of their blocks in their places."""
     needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
     if not needs:
         return list(rows)
     answers = yield list(needs.values())
-    expanded: list[_Row] = []
+    expanded: list[Row] = []
     for number, row in enumerate(rows):
         need = needs.get(number)
         chunk = None
@@ -307,131 +196,8 @@ def _expand(
                 raise StaleIndexError(lost[-1])
             expanded.append(row)
         else:
-            expanded += _rows([_full_blocks(chunk)], sought, row.limits, row.floors)
+            expanded += rows_of([full_blocks(chunk)], sought, row.limits, row.floors)
     return expanded
-
-
-def _rows(
-    tables: Sequence[_Table],
-    sought: _Sought,
-    limits: tuple[int, int] = (_FAR, _FAR),
-    floors: tuple[int, int] = (-1, -1),
-) -> list[_Row]:
-    """Choose what is read of tables in a row; neighbours of which nothing is become one row.
-
-    What later rows cut is always read, and what cuts: an index does not tell where in it that is.
-    """
-    together = _point(floors)
-    for table in tables:
-        together += table.entries
-    together += _point(limits)
-    cuts = Cuts.between(together)
-    floor = _reached(together.source_end), _reached(together.target_end)
-    gone, needed = _numbered(cuts.gone, len(together)), _numbered(cuts.cut, len(together))
-    needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
-    apart, inside = sought.find(together, cuts, gone)
-    needed |= inside
-    rows: list[_Row] = []
-    base = 1
-    for table in tables:
-        entries, at = table.entries, 0
-        own = slice(base, base + len(entries))
-        if table.is_chunks:  # one without records stands for blocks that cut each other
-            needed[own] |= entries.records <= 0
-        alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
-        for number in np.flatnonzero(alone).tolist():
-            rows += _joined(entries, at, number)
-            at = number + 1
-            place = base + number
-            bounds = (
-                (int(cuts.sources[place]), int(cuts.targets[place])),
-                (int(floor[0][place]), int(floor[1][place])),
-            )
-            # One that is gone still tells what it cuts itself.
-            wanted = bool(needed[place]) and not gone[place]
-            rows.append(table.row(number, *bounds, needed=wanted))
-        rows += _joined(entries, at, len(entries))
-        base += len(entries)
-    return rows
-
-
-def _joined(entries: Entries, first: int, stop: int) -> list[_Row]:
-    """Return one row for entries of which nothing is wanted."""
-    if first == stop:
-        return []
-    start, end = entries[first], entries[stop - 1]
-    whole = start._replace(
-        source_end=end.source_end,
-        target_end=end.target_end,
-        records=int(entries.records[first:stop].sum()),
-    )
-    return [_Row(whole)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sought:
-    """What is wanted, sorted."""
-
-    sources: Offsets
-    targets: Offsets
-    source_ranges: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> _Sought:
-        return cls(
-            np.array(sorted(wanted.sources), np.int64),
-            np.array(sorted(wanted.targets), np.int64),
-            wanted.source_ranges,
-        )
-
-    def runs_at(self, runs: Runs) -> list[int]:
-        """Return the numbers of the runs at what is wanted, in order, and of the last one."""
-        first, last = runs[0], runs[-1]
-        low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
-        by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
-        low, high = np.searchsorted(self.targets, (first.target_start, last.target_end + 1))
-        by_target = np.searchsorted(runs.targets, self.targets[low:high], "left") - 1
-        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
-        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
-
-    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
-        """Tell which entries must be apart from others, and which hold inside what is wanted."""
-        kept = np.flatnonzero(~gone)
-        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
-        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
-        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
-        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
-        at = np.searchsorted(source_end, self.sources, "right")  # the first that ends after it
-        known = at < len(kept)
-        at = at[known]
-        apart[kept[at]] = True
-        inside[kept[at[source_start[at] < self.sources[known]]]] = True
-        at = np.searchsorted(target_start, self.targets, "left") - 1  # the last before it
-        known = at >= 0
-        at = at[known]
-        apart[kept[at]] = True
-        inside[kept[at[self.targets[known] < target_end[at]]]] = True
-        for start, end in self.source_ranges:
-            inside[kept[(source_start < end) & (source_end > start)]] = True
-        return apart, inside
-
-
-def _point(place: tuple[int, int]) -> Entries:
-    source, target = place
-    return Entries.of([Entry(source, source, target, target, 0, 0, 0, 0, 0)])
-
-
-def _reached(ends: Offsets) -> Offsets:
-    """Return how far the entries before each one reach."""
-    before = np.full(len(ends), -1, np.int64)
-    np.maximum.accumulate(ends[:-1], out=before[1:])
-    return before
-
-
-def _numbered(numbers: frozenset[int], size: int) -> _Mask:
-    mask = np.zeros(size, bool)
-    mask[list(numbers)] = True
-    return mask
 
 
 def _of_copy(copy: CopyId, kind: IndexKind) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from srm.domain.map_rebuild import Placed
-from srm.domain.map_window import Need
+from srm.domain.map_rows import Need
 from srm.engine.ports import CompactedTopic
 
 _KEPT_BYTES: Final = 32 << 20

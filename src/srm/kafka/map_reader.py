@@ -12,10 +12,10 @@ from typing import Final
 from srm.domain import internal_topics
 from srm.domain.map_rebuild import Placed
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.map_rows import Need
 from srm.domain.map_wanted import ALL_RUNS, Wanted, WantedOffsets
 from srm.domain.map_window import (
     LoadedMap,
-    Need,
     StaleIndexError,
     Steps,
     load,
