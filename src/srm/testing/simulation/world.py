@@ -26,6 +26,7 @@ from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
 from srm.testing.flows import P_TO_B, flow_config
 from srm.testing.simulation.cluster import Partition, SimulatedCluster
+from srm.testing.simulation.connection import Network
 from srm.testing.simulation.loop import Process, SimulatedLoop
 from srm.testing.simulation.scenario import Scenario
 from srm.testing.simulation.state import (
@@ -38,7 +39,7 @@ from srm.testing.simulation.state import (
 )
 from srm.testing.simulation.threads import SimulatedEvent
 from srm.testing.simulation.transactions import Coordinator
-from srm.testing.simulation.wire import Network, SimulatedWire
+from srm.testing.simulation.wire import SimulatedWire
 from srm.testing.simulation.workload import Habit, Writer
 
 logger = logging.getLogger(__name__)
