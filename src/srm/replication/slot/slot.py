@@ -143,8 +143,8 @@ class Slot:
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
         self._reports_begun = 0
-        self._reports_written = 0
-        self._written = asyncio.Event()
+        self._reports_ended = 0
+        self._reported = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Reading may take long, and many may want to: none of that may silence the slot.
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
@@ -269,8 +269,8 @@ class Slot:
         known = self._reports_begun
         try:
             async with asyncio.timeout(_CUT_S):
-                while self._reports_written <= known:
-                    await self._written.wait()
+                while self._reports_ended <= known or not self._reporter.is_written(assigned):
+                    await self._reported.wait()
         except TimeoutError as error:
             raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
         return await self._read(partial(self._starts.cut, assigned, target_end))
@@ -301,10 +301,9 @@ class Slot:
             write = self._reporter.prepare(copies, leaving)
             self._reports_begun += 1
             await loop.run_in_executor(self._signs, write)
-            if self._reporter.is_written:
-                self._reports_written = self._reports_begun
-                self._written.set()
-                self._written.clear()
+            self._reports_ended = self._reports_begun
+            self._reported.set()
+            self._reported.clear()
             for copy in copies:
                 self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait

@@ -13,6 +13,7 @@ from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.offset_map import Run
 from srm.domain.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
@@ -188,3 +189,33 @@ def test_a_slot_whose_readers_all_wait_still_gives_signs_of_life_and_hears_its_a
         await until(lambda: life.begun() == set(range(12)))
 
     life.run(scenario)
+
+
+def test_a_map_that_cannot_be_written_does_not_keep_other_maps_from_being_cut() -> None:
+    """The target has lost everything that was copied; of one partition the map is away as well."""
+
+    class Known(Starts):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cuts: list[AssignedPartition] = []
+
+        def load(
+            self, partitions: Sequence[AssignedPartition]
+        ) -> Mapping[AssignedPartition, Start | SrmError]:
+            # What only a report told of is written down at once.
+            return dict.fromkeys(partitions, Start(10, 11, found=Run(0, 1, 10)))
+
+        def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+            assert target_end == 0
+            self.cuts.append(assigned)
+            return Start(0, 0, has_position=False)
+
+    starts = Known()
+    life = Life(starts, Feed((HEALTHY, OTHER)))
+    life.log.away = {(internal_topics.offset_map("P"), map_partition("T", 1))}
+
+    async def scenario() -> None:
+        await until(lambda: bool(starts.cuts))
+
+    life.run(scenario)
+    assert starts.cuts == [HEALTHY]
