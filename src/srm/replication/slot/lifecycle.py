@@ -319,7 +319,7 @@ class Lifecycle:
             claim,
             Comparison(
                 self._records.added,
-                self._reporter.goes_on_after_loss,
+                self._reporter.accepts_loss,
                 copy.transform,
                 copy.limits.left_out,
             ),
@@ -387,7 +387,7 @@ class Lifecycle:
         [offset] = offsets
         why = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
         what = f"{len(outgoing.view)} bytes, {why}"
-        if self._reporter.goes_on_after_loss:
+        if self._reporter.accepts_loss:
             self._reporter.lost(copy, offset, offset + 1, f"{copy.target} refused it: {what}")
             copy.limits.leave_out(offset)
             self.claim(copy)
@@ -397,7 +397,7 @@ class Lifecycle:
 
     def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
-        if not self._reporter.goes_on_after_loss:
+        if not self._reporter.accepts_loss:
             loss = DataLossError(
                 f"{copy.source}: records {first} to {end} are gone: {what}; {_POLICY}"
             )
@@ -413,7 +413,7 @@ class Lifecycle:
 
     def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
         """Copy on from the same offset if losses are accepted: there is no better one."""
-        if not self._reporter.goes_on_after_loss:
+        if not self._reporter.accepts_loss:
             self._stop(copy, verdicts.Stop(f"{what}; {_POLICY}", retriable=False))
             return
         self._reporter.strange(copy, what)

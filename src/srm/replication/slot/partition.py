@@ -38,7 +38,7 @@ from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.traffic import Traffic
 from srm.replication.slot.walk import Settled
 
-QUEUE_BYTES: Final = 32 << 20
+_QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
 
 
@@ -65,13 +65,15 @@ class PartitionCopy:
     """State of one partition.
 
     ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
-    offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
+    offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
     ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
     is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
-    under which its marker was written. While it is ``held_back``, its map cannot be written, and no
-    more is fetched.
+    under which its marker was written. While it is ``held_back``, its map cannot be written, or
+    does not tell of a cut yet, and no more is fetched. ``cut_is_untold`` until a report under our
+    claim tells of it: records that took the places of lost ones before that would be translated as
+    those.
     """
 
     assigned: AssignedPartition
@@ -98,6 +100,7 @@ class PartitionCopy:
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
     held_back: bool = False
+    cut_is_untold: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -114,7 +117,7 @@ class PartitionCopy:
             start.tree,
             start.found,
             start.garbage,
-            start.source_epoch,
+            -1 if start.cut else start.source_epoch,
             rewrite_index=start.rewrite_index,
         )
         if start.cut:
@@ -132,7 +135,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
-        self._is_cut = start.cut
+        self._is_cut = self.cut_is_untold = start.cut
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
@@ -145,7 +148,7 @@ class PartitionCopy:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
-        return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
+        return self.phase is Phase.COPYING and self._waiting_bytes < _QUEUE_BYTES
 
     @property
     def waiting_bytes(self) -> int:
@@ -201,6 +204,11 @@ class PartitionCopy:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
 
     @property
+    def epoch_is_ahead(self) -> bool:
+        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        return self.start.cut and self.source_next == self.start.source_next
+
+    @property
     def is_drained(self) -> bool:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
@@ -214,7 +222,7 @@ class PartitionCopy:
         """The source was truncated: copy what it has from there on."""
         self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
-        self._truncated = self._is_cut = True
+        self._truncated = self._is_cut = self.cut_is_untold = True
 
     def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
         """Copy from another source offset on; -1 is an epoch that is not known."""
@@ -304,13 +312,22 @@ class PartitionCopy:
         """Fetch no more until what was copied can be written down, or fetch again."""
         self.held_back = held
 
+    @property
+    def cut_claim(self) -> ProducerId | None:
+        """The claim under which a cut is to be told of; None where there is none, or no claim."""
+        return self.written_by if self.cut_is_untold and not self._is_cut else None
+
+    def note_cut_told(self) -> None:
+        """A report under our claim is acknowledged: its map ends where the log was cut."""
+        self.cut_is_untold = False
+
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""
         run_start, self.run_start = self.run_start, None
         return run_start
 
     def begin_claiming(self) -> None:
-        """Forget what is queued: resume decides where to go on."""
+        """Forget what is queued: resume decides where to continue."""
         self.phase = Phase.CLAIMING
         self.attempt += 1
         self._forget()
@@ -326,11 +343,12 @@ class PartitionCopy:
             self._stand_at(claim, settled, settled.runs, walked.target_epoch)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
-        """Go on from the proven position."""
+        """Continue from the proven position."""
         self.claim = claim
         self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
+        self.held_back = self.held_back or self.cut_is_untold
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -405,7 +423,7 @@ class PartitionCopy:
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
-            self.source_epoch,
+            -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
             self.target_epoch,

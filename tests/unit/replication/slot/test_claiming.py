@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.flows import flow_config
-from tests.unit.replication.slot.test_walk import OURS, Log, walked
+from tests.unit.replication.slot.two_logs import OURS, Log, walked
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
@@ -22,6 +21,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.resume import Start, Walked
 from srm.replication.slot.source_ahead import Comparison
+from srm.testing.flows import flow_config
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0
@@ -82,7 +82,7 @@ class Cluster(Log):
 class Told:
     """Notes what is told, as the reporter would."""
 
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -276,7 +276,7 @@ def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: boo
     known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
 
     async def scenario(site: Site) -> None:
-        site.told.goes_on_after_loss = accepts_loss
+        site.told.accepts_loss = accepts_loss
         site.lifecycle.begin(ASSIGNED, known)
         site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
         site.lifecycle.on_data(site.copy)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tests.flows import P_TO_B, flow_config
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
 
 from srm.domain import internal_topics
@@ -32,6 +31,7 @@ from srm.replication.slot.slot import Predecessor, Slot
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_compacted import FakeCompactedTopic
 from srm.testing.fake_state_log import FakeStateLog
+from srm.testing.flows import P_TO_B, flow_config
 
 AWAY = UnavailableError("the map is away")
 STATE = internal_topics.replication("P"), REPORTS

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.flows import flow_config
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster, Site, run
-from tests.unit.replication.slot.test_walk import OURS, walked
+from tests.unit.replication.slot.two_logs import OURS, walked
 
 from srm.domain import internal_topics
 from srm.domain.map_rebuild import Rebuilt
@@ -22,6 +21,7 @@ from srm.replication.slot.resume import Start
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.starts import start_of
 from srm.testing.fake_state_log import FakeStateLog
+from srm.testing.flows import flow_config
 
 STATE = internal_topics.replication("P"), REPORTS
 FIRST = Claim(ProducerId(OURS, 1), float("inf"))

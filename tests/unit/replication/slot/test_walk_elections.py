@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import OURS, Log, pairs, walked
+from tests.unit.replication.slot.two_logs import OURS, Log, pairs, walked
 
 from srm.domain.topics import TopicPartition
 from srm.replication.ports import Fetched, FetchFrom
