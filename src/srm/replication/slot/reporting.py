@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     REPORTS,
+    AssignedPartition,
     CopyId,
     Incarnation,
     PartitionPosition,
@@ -115,7 +116,8 @@ class Reporter:
         self._leaving: list[tuple[int, PartitionPosition]] = []
         self._told_cuts: dict[CopyId, ProducerId] = {}
         self._synced: dict[PartitionCopy, RunStart] = {}
-        self._is_written = False
+        self._late: Collection[int] | None = None
+        """Partitions of the map topic that kept positions from the last report; None: all."""
         self._metrics = MetricsReader(config, now_ms())
         self._writing = threading.RLock()
 
@@ -135,10 +137,10 @@ class Reporter:
         """Whether a partition continues after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the last report is acknowledged, with everything that it rests on."""
-        return self._is_written
+    def is_written(self, assigned: AssignedPartition) -> bool:
+        """Whether the last report of a partition is acknowledged, and all that it rests on."""
+        late = self._late
+        return late is not None and map_partition(assigned.topic, assigned.partition) not in late
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
@@ -206,10 +208,10 @@ class Reporter:
         )
 
         def write() -> None:
-            self._is_written = False
+            self._late = None
             with self._writing:
                 try:
-                    self._is_written = self._write(snapshot)
+                    self._late = self._write(snapshot)
                 except SrmError as error:
                     logger.warning("slot %s: report is late: %s", self._slot, error)
 
@@ -243,8 +245,8 @@ class Reporter:
         unknown = settled.pending | settled.failed.keys()
         return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 
-    def _write(self, snapshot: _Snapshot) -> bool:
-        """Write what is known; tell whether all of it is there."""
+    def _write(self, snapshot: _Snapshot) -> Collection[int]:
+        """Write what is known; return the partitions of the map topic whose positions wait."""
         # What has come back begins at what was told, and so does its map: it has to find again what
         # its former self had copied beyond that, whose position would rest on a map without it.
         leaving = (*self._leaving, *snapshot.last_positions)
@@ -265,7 +267,7 @@ class Reporter:
         self._map.forget_others(snapshot.copied | untold)
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
-        return not late
+        return late
 
     def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
         return replace(entry, map_end=self._map.end(entry.copy_id))

@@ -40,6 +40,8 @@ _STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 0.5
 _FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
 _LOAD_RETRY_S: Final = 1.0
+_READERS: Final = 3
+_SIGNS: Final = 3  # assignments, heartbeats and reports: one each
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
@@ -141,10 +143,12 @@ class Slot:
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
         self._reports_begun = 0
-        self._reports_written = 0
-        self._written = asyncio.Event()
+        self._reports_ended = 0
+        self._reported = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="srm-slot")
+        # Reading may take long, and many may want to: none of that may silence the slot.
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
+        self._signs = ThreadPoolExecutor(_SIGNS, thread_name_prefix="srm-slot-signs")
         self._failure: BaseException | None = None
         self._partitions = Lifecycle(
             config,
@@ -163,7 +167,7 @@ class Slot:
         self._scrub = MapScrub(
             lambda: list(self._partitions.copies.values()),
             starts,
-            self._run_in_thread,
+            self._read,
             self._begin_before_loss,
         )
 
@@ -174,9 +178,7 @@ class Slot:
             SrmError: an internal task failed; the Spark job is started again.
         """
         loop = asyncio.get_running_loop()
-        before = await loop.run_in_executor(
-            self._threads, self._starts.predecessor, self._reporter.slot
-        )
+        before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
         self._incarnation = next_incarnation(before.incarnations)
         self._reporter.begin(self._incarnation, before.notes)
         self._spawn(self._beat())
@@ -192,7 +194,8 @@ class Slot:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._threads.shutdown(wait=False)
+            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._signs.shutdown(wait=False)
         if self._failure is not None:
             raise self._failure
         copies = list(self._partitions.copies.values())
@@ -205,7 +208,7 @@ class Slot:
         while True:
             # A process that was stopped meanwhile gets an answer of before, or none in no time.
             asked_at = now_s()
-            newest = await loop.run_in_executor(self._threads, self._feed.poll, _POLL_S)
+            newest = await loop.run_in_executor(self._signs, self._feed.poll, _POLL_S)
             self._heard_at = asked_at
             self._heard.set()
             self._heard.clear()
@@ -242,7 +245,7 @@ class Slot:
         """
         while loading:
             try:
-                starts = await self._run_in_thread(partial(self._starts.load, loading))
+                starts = await self._read(partial(self._starts.load, loading))
             except UnavailableError as error:
                 starts = dict.fromkeys(loading, error)
             away: dict[AssignedPartition, UnavailableError] = {}
@@ -268,22 +271,22 @@ class Slot:
         known = self._reports_begun
         try:
             async with asyncio.timeout(_CUT_S):
-                while self._reports_written <= known:
-                    await self._written.wait()
+                while self._reports_ended <= known or not self._reporter.is_written(assigned):
+                    await self._reported.wait()
         except TimeoutError as error:
             raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
-        return await self._run_in_thread(partial(self._starts.cut, assigned, target_end))
+        return await self._read(partial(self._starts.cut, assigned, target_end))
 
     async def _begin_before_loss(self, copy: PartitionCopy) -> None:
         """Have a partition begin again before the first block of its map that is lost."""
         assigned = copy.assigned
-        start = await self._run_in_thread(partial(self._starts.load_again, assigned))
+        start = await self._read(partial(self._starts.load_again, assigned))
         if self._partitions.copies.get(assigned) is copy:
             self._partitions.release(assigned)
             self._partitions.begin(assigned, start)
 
-    async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _assignment_is_fresh(self) -> None:
         """Wait for news of the assignment after a pause: it may be somebody else's by now."""
@@ -299,11 +302,10 @@ class Slot:
             copies = list(self._partitions.copies.values())
             write = self._reporter.prepare(copies, leaving)
             self._reports_begun += 1
-            await loop.run_in_executor(self._threads, write)
-            if self._reporter.is_written:
-                self._reports_written = self._reports_begun
-                self._written.set()
-                self._written.clear()
+            await loop.run_in_executor(self._signs, write)
+            self._reports_ended = self._reports_begun
+            self._reported.set()
+            self._reported.clear()
             for copy in copies:
                 if copy.cut_is_untold and self._reporter.has_told_cut(copy):
                     copy.note_cut_told()
@@ -316,7 +318,7 @@ class Slot:
         loop = asyncio.get_running_loop()
         while True:
             held = len(self._partitions.copies)
-            await loop.run_in_executor(self._threads, self._reporter.beat, self._generation, held)
+            await loop.run_in_executor(self._signs, self._reporter.beat, self._generation, held)
             await asyncio.sleep(HEARTBEAT_S)  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tests.flows import P_TO_B, flow_config
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.offset_map import Run
 from srm.domain.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
@@ -31,6 +31,7 @@ from srm.replication.slot.slot import Predecessor, Slot
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_compacted import FakeCompactedTopic
 from srm.testing.fake_state_log import FakeStateLog
+from srm.testing.flows import P_TO_B, flow_config
 
 AWAY = UnavailableError("the map is away")
 STATE = internal_topics.replication("P"), REPORTS
@@ -84,53 +85,137 @@ class Starts:
 
 
 class Feed:
-    """Says once what the slot is to copy."""
+    """Says what the slot is to copy, one partition more each time."""
 
-    def __init__(self) -> None:
-        self._news = [Assignment("0", 1, (HEALTHY, OTHER))]
+    def __init__(self, *news: tuple[AssignedPartition, ...]) -> None:
+        self._news = [Assignment("0", 1 + number, held) for number, held in enumerate(news)]
 
     def poll(self, timeout_s: float) -> Assignment | None:
         threading.Event().wait(min(0.05, timeout_s))
-        return self._news.pop() if self._news else None
+        return self._news.pop(0) if self._news else None
 
     def share(self) -> float:
         return 1.0
 
 
-def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
-    log, starts, stop = FakeStateLog(), Starts(), threading.Event()
+class Life:
+    """A slot that runs while the test looks at what it writes."""
 
-    def begun() -> set[int]:
-        return {status.partition for status in decode_state(log.table(STATE)).statuses}
+    def __init__(self, starts: Starts, feed: Feed) -> None:
+        self.log = FakeStateLog()
+        self.stop = threading.Event()
 
-    async def configs() -> dict[str, str]:
-        return {}
+        async def configs() -> dict[str, str]:
+            return {}
 
-    async def live() -> None:
-        wires = [cast("Any", Cluster([])), cast("Any", Cluster([]))]
-        slot = Slot(
+        self.slot = Slot(
             flow_config(),
-            *wires,
-            Feed(),
+            cast("Any", Cluster([])),
+            cast("Any", Cluster([])),
+            feed,
             cast("Any", starts),
-            Reporter(flow_config(), "0", log, FakeStateLog(), lambda: 0),
+            Reporter(flow_config(), "0", self.log, FakeStateLog(), lambda: 0),
             lambda: 0,
             ClaimLifetime(configs),
             Quota(None),
             ClusterIds("", ""),
         )
-        running = asyncio.create_task(slot.run(stop))
-        try:
-            async with asyncio.timeout(60):
-                while len(starts.asked) < 3 or begun() != {0}:  # noqa: ASYNC110 - a state
-                    await asyncio.sleep(0.01)
-                starts.away.clear()
-                while begun() != {0, 1}:  # noqa: ASYNC110 - a state
-                    await asyncio.sleep(0.01)
-        finally:
-            stop.set()
-            await running
 
-    asyncio.run(live())
+    def begun(self) -> set[int]:
+        """Return the partitions of which there is a status."""
+        return {status.partition for status in decode_state(self.log.table(STATE)).statuses}
+
+    def beats(self) -> int:
+        """Count the signs of life."""
+        return sum(record.key.count(b":") == 2 for record in self.log.records)
+
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        """Run it until the scenario has ended."""
+
+        async def live() -> None:
+            running = asyncio.create_task(self.slot.run(self.stop))
+            try:
+                await scenario()
+            finally:
+                self.stop.set()
+                await running
+
+        asyncio.run(live())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - a state, not an event
+            await asyncio.sleep(0.01)
+
+
+def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
+    starts = Starts()
+    life = Life(starts, Feed((HEALTHY, OTHER)))
+
+    async def scenario() -> None:
+        await until(lambda: len(starts.asked) > 2 and life.begun() == {0})
+        starts.away.clear()
+        await until(lambda: life.begun() == {0, 1})
+
+    life.run(scenario)
     assert starts.asked[0] == (HEALTHY, OTHER)
     assert set(starts.asked[1:]) == {(OTHER,)}, "together, and what is known is not asked again"
+
+
+def test_a_slot_whose_readers_all_wait_still_gives_signs_of_life_and_hears_its_assignment() -> None:
+    """Many partitions read their maps at once, say, as a target broker has lost its disk."""
+    back = threading.Event()
+
+    class Hanging(Starts):
+        def load(
+            self, partitions: Sequence[AssignedPartition]
+        ) -> Mapping[AssignedPartition, Start | SrmError]:
+            self.asked.append(tuple(partitions))
+            back.wait(60)
+            return dict.fromkeys(partitions, Start(0, 0))
+
+    held = [replace(ASSIGNED, partition=number) for number in range(12)]
+    starts = Hanging()
+    life = Life(starts, Feed(*(tuple(held[: 1 + number]) for number in range(12))))
+
+    async def scenario() -> None:
+        try:
+            await until(lambda: len(starts.asked) > 2)
+            before = life.beats()
+            await until(lambda: life.beats() > before + 2)
+        finally:
+            back.set()
+        await until(lambda: life.begun() == set(range(12)))
+
+    life.run(scenario)
+
+
+def test_a_map_that_cannot_be_written_does_not_keep_other_maps_from_being_cut() -> None:
+    """The target has lost everything that was copied; of one partition the map is away as well."""
+
+    class Known(Starts):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cuts: list[AssignedPartition] = []
+
+        def load(
+            self, partitions: Sequence[AssignedPartition]
+        ) -> Mapping[AssignedPartition, Start | SrmError]:
+            # What only a report told of is written down at once.
+            return dict.fromkeys(partitions, Start(10, 11, found=Run(0, 1, 10)))
+
+        def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+            assert target_end == 0
+            self.cuts.append(assigned)
+            return Start(0, 0, has_position=False)
+
+    starts = Known()
+    life = Life(starts, Feed((HEALTHY, OTHER)))
+    life.log.away = {(internal_topics.offset_map("P"), map_partition("T", 1))}
+
+    async def scenario() -> None:
+        await until(lambda: bool(starts.cuts))
+
+    life.run(scenario)
+    assert starts.cuts == [HEALTHY]
