@@ -190,7 +190,9 @@ _MAPPED: Final[tuple[tuple[str, Cell], ...]] = (
     ("first, ms", _detail("cold_seconds", "first_seconds", "seconds")),
     ("of it CPU, ms", _detail("cold_cpu_seconds", "first_cpu_seconds", "cpu_seconds")),
     ("again, ms", _detail("warm_seconds", "second_seconds")),
+    ("of it CPU, ms", _detail("warm_cpu_seconds", "second_cpu_seconds")),
     ("of it translating, ms", _detail("warm_translate_seconds")),
+    ("longest pause, ms", lambda r: number(r.details.get("longest_pause_ms"), 1)),
     ("MB above the bare process", lambda r: number(r.resident_megabytes, 0)),
     ("map written in, s", lambda r: number(r.details.get("written_in_seconds"), 0)),
 )

@@ -11,7 +11,8 @@ from rich.table import Table
 from bench.goals import Verdict, verdicts
 from bench.results import Result
 
-_STANDING = ("start", "idle", "scale", "map")
+_STANDING = ("start", "idle", "scale")
+_MAP = "map"
 _MOVED = (
     *("case", "engine", "records/s", "MB/s", "CPU s", "records / CPU s", "MB / CPU s"),
     *("target broker CPU s", "p50 / p95 / p99 ms", "MB resident"),
@@ -52,6 +53,8 @@ def gist(result: Result) -> str:
             f"p50 {seen.p50} p95 {seen.p95} p99 {seen.p99} max {seen.max} ms "
             f"(on the source p50 {floor.get('p50')} p99 {floor.get('p99')} max {floor.get('max')})"
         )
+    if result.method == _MAP:
+        return ", ".join(f"{name} {figure:g}" for name, figure in result.details.items())
     return (
         f"first record {result.first_record_seconds} s, new topic "
         f"{result.topic_creation_to_first_record_seconds} s, idle {result.idle_cpu_percent} %, "
@@ -63,7 +66,7 @@ def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
     """Print what was measured now, the goals it bears on, and what failed."""
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
     ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
-    moved = [r for r in ordered if r.method not in _STANDING]
+    moved = [r for r in ordered if r.method not in (*_STANDING, _MAP)]
     _print("Copying and latency, warm", _MOVED, [_row(r) for r in moved])
     standing = [_standing_row(r) for r in ordered if r.method in _STANDING]
     _print("Starting, idling, memory", _STOOD, standing)

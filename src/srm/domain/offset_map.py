@@ -88,12 +88,20 @@ class OffsetMap:
     hold, and raises NotLoadedError where it would have to guess. Both are immutable.
     """
 
-    __slots__ = ("_runs", "_spans", "position")
+    __slots__ = ("_known_source_end", "_known_target_end", "_runs", "_spans", "position")
 
     def __init__(self, runs: Iterable[Run] = (), position: Position | None = None) -> None:
-        self._runs: Runs | None = Runs.of(runs)
-        self._spans = Spans.of_runs(self._runs)
+        known = Runs.of(runs)
+        self._take(known, Spans.of_runs(known), position)
+
+    def _take(self, runs: Runs | None, spans: Spans, position: Position | None) -> None:
+        self._runs = runs
+        self._spans = spans
         self.position = position
+        # Each translation asks for them.
+        told = (position.source_next, position.target_next) if position else (None, None)
+        self._known_source_end = _furthest(self.last_source_end, told[0])
+        self._known_target_end = _furthest(self.last_target_end, told[1])
 
     @classmethod
     def of(
@@ -149,8 +157,8 @@ class OffsetMap:
         found = cls((), position)
         whole = all(isinstance(part, Runs) for part in parts)
         loaded_parts = [part for part in parts if isinstance(part, Runs)]
-        found._runs = Runs.concatenate(loaded_parts) if whole else None
-        found._spans = Spans.of_parts(parts)
+        all_runs = Runs.concatenate(loaded_parts) if whole else None
+        found._take(all_runs, Spans.of_parts(parts), position)
         return found
 
     @property
@@ -198,14 +206,12 @@ class OffsetMap:
     @property
     def known_source_end(self) -> int | None:
         """Source offset up to which the map is complete, None where nothing is known."""
-        reported = None if self.position is None else self.position.source_next
-        return max((n for n in (self.last_source_end, reported) if n is not None), default=None)
+        return self._known_source_end
 
     @property
     def known_target_end(self) -> int | None:
         """Target offset up to which the map is complete, None where nothing is known."""
-        reported = None if self.position is None else self.position.target_next
-        return max((n for n in (self.last_target_end, reported) if n is not None), default=None)
+        return self._known_target_end
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Target offset at which a reader of the source at ``committed`` continues.
@@ -290,6 +296,10 @@ class OffsetMap:
     def __repr__(self) -> str:
         what = f"{len(self._spans)} spans" if self._runs is None else repr(self._runs)
         return f"OffsetMap({what}, {self.position})"
+
+
+def _furthest(end: int | None, told: int | None) -> int | None:
+    return max((offset for offset in (end, told) if offset is not None), default=None)
 
 
 def _in_order(runs: Runs) -> Runs:

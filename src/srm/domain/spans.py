@@ -96,7 +96,7 @@ class Spans:
             return None
         inside = max(0, source_offset - int(self.source_start[at]))
         if inside:
-            self._require_run(at, f"source offset {source_offset}")
+            self._require_run(at, "source offset", source_offset)
         return int(self.target_start[at]) + inside
 
     def backward(self, target_offset: int) -> int | None:
@@ -110,7 +110,7 @@ class Spans:
             return None
         if target_offset >= int(self.target_end[at]):
             return int(self.source_end[at])
-        self._require_run(at, f"target offset {target_offset}")
+        self._require_run(at, "target offset", target_offset)
         return target_offset - int(self.target_start[at]) + int(self.source_start[at])
 
     def before_source(self, offset: int) -> int:
@@ -128,19 +128,18 @@ class Spans:
             return 0
         if offset >= int(ends[at]):
             return int(self.before[at + 1])
-        self._require_run(at, f"offset {offset}")
+        self._require_run(at, "offset", offset)
         return int(self.before[at]) + offset - int(starts[at])
 
-    def _require_run(self, at: int, what: str) -> None:
-        sizes = {
-            int(self.source_end[at] - self.source_start[at]),
-            int(self.target_end[at] - self.target_start[at]),
-            int(self.before[at + 1] - self.before[at]),
-        }
-        if len(sizes) > 1:
+    def _require_run(self, at: int, what: str, offset: int) -> None:
+        records = self.before[at + 1] - self.before[at]
+        if (
+            self.source_end[at] - self.source_start[at] != records
+            or self.target_end[at] - self.target_start[at] != records
+        ):
             raise NotLoadedError(
-                f"{what} is in a part of the offset map that was not loaded: source offsets "
-                f"{self.source_start[at]} to {self.source_end[at]}"
+                f"{what} {offset} is in a part of the offset map that was not loaded: "
+                f"source offsets {self.source_start[at]} to {self.source_end[at]}"
             )
 
 
