@@ -32,8 +32,12 @@ OWNER = "SRM_TEST_OWNER"
 BrokerFactory = Callable[..., KafkaBroker]
 
 
-# How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile("srm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, and nothing about the code. A landing
+# tries the same examples each time; `--hypothesis-profile search` looks for new ones.
+settings.register_profile(
+    "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000
+)
+settings.register_profile("srm", settings.get_profile("search"), max_examples=100, derandomize=True)
 settings.load_profile("srm")
 
 

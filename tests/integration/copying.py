@@ -11,7 +11,6 @@ from dataclasses import replace
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from tests.flows import flow_config
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
@@ -35,6 +34,7 @@ from srm.kafka.map_reader import KafkaMapReader
 from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
+from srm.testing.flows import flow_config
 from srm.testing.logs import first_difference, read_log
 
 

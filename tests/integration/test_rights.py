@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka import Producer
-from tests.flows import flow_config
 from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
@@ -37,6 +36,7 @@ from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
+from srm.testing.flows import flow_config
 from srm.wiring import flow_context
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

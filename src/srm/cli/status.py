@@ -29,7 +29,10 @@ def register(app: typer.Typer) -> None:
 def status(
     *, config: ConfigOption = None, flow: FlowsOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show replicator, topics and groups of the flows, with hints where something is missing."""
+    """Show replicator, topics and groups of the flows, with hints where something is missing.
+
+    Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
+    """
     results = for_each_flow(config, flow, "looking at both clusters", flow_status)
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()

@@ -1,12 +1,10 @@
-"""Columns of whole numbers in few bytes: variable-length integers, equal neighbours counted.
+"""Columns of whole numbers in few bytes: varints (:mod:`.varints`), equal neighbours counted.
 
 A column is a list of stretches. Each begins with a header: twice the number of its values, plus one
 if they are all the same and only the first one follows. So a column of equal values costs three or
 four bytes, one of small values that differ a byte each.
 
-Unsigned numbers are written seven bits a byte, lowest first, the highest bit set in all but the
-last byte (as in Kafka's records and in protocol buffers). Numbers that may be negative are
-folded: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
+The numbers of a column are not negative; of such as may be, the caller writes folded ones.
 """
 
 from __future__ import annotations
@@ -16,24 +14,12 @@ from typing import Final
 
 import numpy as np
 
+from srm.domain import varints
 from srm.domain.runs import Offsets
+from srm.domain.varints import LARGEST
 from srm.errors import IntegrityError
 
-LARGEST: Final = 2**62 - 1
-"""Largest number that is written, and sum of numbers that is read: no offset comes near it."""
-
 _SHORTEST_REPEAT: Final = 8  # below that, a stretch of its own costs more time than it saves bytes
-_LONGEST_BYTES: Final = 9  # 63 bits
-
-
-def fold(numbers: Offsets) -> Offsets:
-    """Turn numbers of either sign into such as are not negative."""
-    return np.asarray((numbers << 1) ^ (numbers >> 63), np.int64)
-
-
-def unfold(numbers: Offsets) -> Offsets:
-    """Undo :func:`fold`."""
-    return np.asarray((numbers >> 1) ^ -(numbers & 1), np.int64)
 
 
 def encode(columns: Iterable[Offsets]) -> bytes:
@@ -43,10 +29,7 @@ def encode(columns: Iterable[Offsets]) -> bytes:
         ValueError: a number is negative or too large.
     """
     pieces = [piece for column in columns for piece in _stretches(column)]
-    numbers = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-    if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) > 2 * LARGEST + 1):
-        raise ValueError("a number is too large to be written, or negative")
-    return _encode_numbers(numbers)
+    return varints.encode(np.concatenate(pieces) if pieces else np.empty(0, np.int64))
 
 
 def _stretches(column: Offsets) -> list[Offsets]:
@@ -69,31 +52,16 @@ def _stretches(column: Offsets) -> list[Offsets]:
     return pieces
 
 
-def _encode_numbers(numbers: Offsets) -> bytes:
-    if not len(numbers):
-        return b""
-    if int(numbers.max()) < 0x80:
-        return numbers.astype(np.uint8).tobytes()
-    width = 1
-    sizes = np.ones(len(numbers), np.int64)
-    while (longer := numbers >> (7 * width)).any():
-        sizes += longer > 0
-        width += 1
-    table = np.empty((len(numbers), width), np.uint8)
-    for column in range(width):
-        table[:, column] = (numbers >> (7 * column)) & 0x7F
-    places = np.arange(width)
-    table[places < (sizes - 1)[:, None]] |= 0x80
-    return table[places < sizes[:, None]].tobytes()
-
-
 def decode(data: bytes | memoryview, sizes: Iterable[int]) -> list[Offsets]:
     """Read columns of these sizes, which must be all there is; the caller bounds them.
 
     Raises:
         IntegrityError: the bytes are something else.
     """
-    numbers = _decode_numbers(data)
+    try:
+        numbers = varints.decode(data)
+    except ValueError as error:
+        raise IntegrityError(str(error)) from error
     found: list[Offsets] = []
     at = 0
     for size in sizes:
@@ -119,27 +87,6 @@ def _column(numbers: Offsets, at: int, size: int) -> tuple[Offsets, int]:
         at += 1 + follow
         left -= count
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [numbers[:0]]), at
-
-
-def _decode_numbers(data: bytes | memoryview) -> Offsets:
-    raw = np.frombuffer(data, np.uint8)
-    last = raw < 0x80
-    if last.all():
-        return raw.astype(np.int64)
-    if not last[-1]:
-        raise IntegrityError("a number is cut short")
-    ends = np.flatnonzero(last)
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    sizes = ends - starts + 1
-    longest = int(sizes.max())
-    if longest > _LONGEST_BYTES:
-        raise IntegrityError("a number has too many bytes")
-    bits = (raw & 0x7F).astype(np.int64)
-    numbers = bits[starts]
-    for place in range(1, longest):
-        longer = sizes > place
-        numbers[longer] |= bits[starts[longer] + place] << (7 * place)
-    return numbers
 
 
 def running_total(first: int, steps: Offsets) -> Offsets:

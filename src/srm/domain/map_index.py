@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from srm.domain import columns
+from srm.domain import columns, varints
 from srm.domain.map_records import BlockKey, MapBlock, topic_id_bytes, topic_id_text
 from srm.domain.runs import Offsets, solid_runs
 from srm.errors import IntegrityError
@@ -171,18 +171,6 @@ class Entries:
             [np.concatenate(pair) for pair in zip(self.arrays, other.arrays, strict=True)]
         )
 
-    def for_source(self, offset: int) -> int:
-        """Number of the entry with the first record at or after a source offset.
-
-        As many as there are entries if that record comes after all of them. The entries must not
-        cut each other.
-        """
-        return int(np.searchsorted(self.source_end, offset, "right"))
-
-    def for_target(self, offset: int) -> int:
-        """Number of the entry with the last record before a target offset; -1 if there is none."""
-        return int(np.searchsorted(self.target_start, offset, "left")) - 1
-
 
 @dataclass(frozen=True, slots=True)
 class IndexRecord:
@@ -214,14 +202,14 @@ class IndexRecord:
             first.place,
         ) + columns.encode(
             (
-                columns.fold(source[1:] - entries.source_end[:-1]),
+                varints.fold(source[1:] - entries.source_end[:-1]),
                 entries.source_end - source,
-                columns.fold(target[1:] - entries.target_end[:-1]),
+                varints.fold(target[1:] - entries.target_end[:-1]),
                 target_span,
-                columns.fold(target_span - entries.records),
-                columns.fold(np.diff(entries.place)),
-                columns.fold(entries.key_start - target),
-                *map(columns.fold, steps),
+                varints.fold(target_span - entries.records),
+                varints.fold(np.diff(entries.place)),
+                varints.fold(entries.key_start - target),
+                *map(varints.fold, steps),
             )
         )
 
@@ -277,7 +265,7 @@ def _decode(key: IndexKey, value: bytes) -> IndexRecord:
     gaps = count - 1
     read = columns.decode(rest, (gaps, count, gaps, count, count, gaps, count, count, count))
     source_gaps, source_spans, target_gaps, target_spans = read[:4]
-    unrecorded, place_steps, key_steps, owner_ids, owner_epochs = map(columns.unfold, read[4:])
+    unrecorded, place_steps, key_steps, owner_ids, owner_epochs = map(varints.unfold, read[4:])
     sources, source_ends = _bounds(source, source_spans, source_gaps)
     targets, target_ends = _bounds(target, target_spans, target_gaps)
     entries = Entries(
@@ -299,9 +287,9 @@ def _decode(key: IndexKey, value: bytes) -> IndexRecord:
 
 
 def _bounds(first: int, spans: Offsets, gaps: Offsets) -> tuple[Offsets, Offsets]:
-    starts = columns.running_total(first, spans[:-1] + columns.unfold(gaps))
+    starts = columns.running_total(first, spans[:-1] + varints.unfold(gaps))
     columns.running_total(0, spans)
-    if float(starts.max()) + float(spans.max()) > columns.LARGEST:
+    if float(starts.max()) + float(spans.max()) > varints.LARGEST:
         raise IntegrityError("offsets grow beyond all bounds")
     return starts, starts + spans
 

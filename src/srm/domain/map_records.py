@@ -33,7 +33,7 @@ from typing import Final
 
 import numpy as np
 
-from srm.domain import columns
+from srm.domain import columns, varints
 from srm.domain.runs import Runs
 from srm.errors import IntegrityError
 
@@ -94,7 +94,7 @@ class BlockKey:
 class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
-    While ``open_end`` is set, the last run goes on up to the position that the slot reports: so a
+    While ``open_end`` is set, the last run continues up to the position that the slot reports: so a
     run that only grows is not written again and again. ``owner`` is producer id and epoch of the
     claim; -1 and the target offset of its end for a run that was written without one. ``previous``
     is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader
@@ -135,7 +135,7 @@ class MapBlock:
         flags = self.open_end * _OPEN | (before is not None) * _HAS_PREVIOUS
         ids = self.producer_ids
         gaps = (
-            columns.fold(starts[1:] - ends[:-1])
+            varints.fold(starts[1:] - ends[:-1])
             for starts, ends in (
                 (runs.sources, runs.source_ends),
                 (runs.targets, runs.target_ends),
@@ -234,7 +234,7 @@ def _runs(value: bytes, at: int) -> _Tail:
     source_gaps, target_gaps, counts = columns.decode(memoryview(value)[at:], sizes)
     columns.running_total(0, counts)
     sources, targets = (
-        columns.running_total(first, counts[:-1] + columns.unfold(gaps))
+        columns.running_total(first, counts[:-1] + varints.unfold(gaps))
         for first, gaps in ((source, source_gaps), (target, target_gaps))
     )
     return Runs(sources, targets, counts), before, epoch
@@ -248,7 +248,7 @@ def _former_runs(value: bytes, at: int) -> _Tail:
     if len(value) < at + 4 + size:
         raise IntegrityError(f"cut short in its {count} runs")
     numbers = np.frombuffer(value, ">i8", 3 * count, at + 4).astype(np.int64).reshape(-1, 3)
-    if int(numbers.min()) < 0 or int(numbers.max()) > columns.LARGEST:
+    if int(numbers.min()) < 0 or int(numbers.max()) > varints.LARGEST:
         raise IntegrityError("offsets grow beyond all bounds")
     sources, targets, counts = np.ascontiguousarray(numbers.T)
     runs = Runs(sources, targets, counts)
@@ -264,18 +264,3 @@ def _former_runs(value: bytes, at: int) -> _Tail:
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
     """Return the block that reaches furthest along the target, of the latest claim among equals."""
     return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))
-
-
-def missing_before(last: MapBlock, blocks: Iterable[MapBlock]) -> BlockKey | None:
-    """Follow the chain back from the last block of a partition; return the first one missing.
-
-    A block off the chain (of an owner that was stopped, say) may miss what it likes.
-    """
-    known = {block.block_key: block for block in blocks}
-    before = last.previous
-    while before is not None:
-        block = known.pop(before, None)
-        if block is None:
-            return before
-        before = block.previous
-    return None

@@ -14,7 +14,7 @@ Invariants of :class:`OffsetMap`, for neighbouring runs a, b:
 
 Committed offsets are "next to read". Forward, the next record to read is the first copied one at
 or after the committed offset. Backward, everything before the committed offset has been read, so
-reading goes on after the source offset of the last copied record before it. Neither ever guesses.
+reading continues after the source offset of the last copied record before it. Neither ever guesses.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class OffsetMap:
     ) -> OffsetMap:
         """Build the whole map from facts in any order.
 
-        With ``open_end`` the last run goes on up to the position, if that is on its line.
+        With ``open_end`` the last run continues up to the position, if that is on its line.
 
         Raises:
             IntegrityError: the facts contradict each other.
@@ -131,7 +131,7 @@ class OffsetMap:
             loaded: the runs of blocks, by the number of their entry. With ``open_end`` the last
                 one must be among them, and all that later entries cut.
             position: how far the copy has come.
-            open_end: whether the last run goes on up to the position, if that is on its line.
+            open_end: whether the last run continues up to the position, if that is on its line.
 
         Raises:
             NotLoadedError: a block that is needed in any case is not loaded.
@@ -186,11 +186,6 @@ class OffsetMap:
         return int(self._spans.source_start[0]) if len(self._spans) else None
 
     @property
-    def first_target(self) -> int | None:
-        """Target offset of the first record that the map knows of, None without any."""
-        return int(self._spans.target_start[0]) if len(self._spans) else None
-
-    @property
     def last_source_end(self) -> int | None:
         """Source offset after the last record that the map knows of, None without any."""
         return int(self._spans.source_end[-1]) if len(self._spans) else None
@@ -213,7 +208,7 @@ class OffsetMap:
         return max((n for n in (self.last_target_end, reported) if n is not None), default=None)
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
-        """Target offset at which a reader of the source at ``committed`` goes on.
+        """Target offset at which a reader of the source at ``committed`` continues.
 
         Args:
             committed: source offset of the next record to read.
@@ -235,7 +230,7 @@ class OffsetMap:
         return self._without_runs(committed, target_log_start) if end is None else Translated(end)
 
     def backward(self, committed: int) -> Translation:
-        """Source offset at which a reader of the target at ``committed`` goes on.
+        """Source offset at which a reader of the target at ``committed`` continues.
 
         Args:
             committed: target offset of the next record to read.
@@ -303,7 +298,7 @@ def _in_order(runs: Runs) -> Runs:
 
 
 def _extended(runs: Runs, position: Position | None) -> Runs:
-    """Let the last run go on up to a position on its line."""
+    """Let the last run continue up to a position on its line."""
     if position is None:
         return runs
     last = runs[-1]

@@ -1,4 +1,4 @@
-"""What people must know of a partition although it goes on: what its copy lacks, what was strange.
+"""What people must know of a partition that continues: what its copy lacks, what was strange.
 
 Each slot keeps notes of its own, under its own key, so nobody overwrites what another has noted: a
 partition that moves, or whose owner starts again, loses none. They are about the copy of one topic
@@ -7,13 +7,12 @@ id, and count as long as that topic exists.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from srm.domain import json_records
 from srm.domain.replication_records import PartitionStatus
-from srm.errors import IntegrityError
 
 KEY_PREFIX = b"notes:"
 
@@ -76,7 +75,7 @@ class PartitionNotes:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> PartitionNotes:
@@ -85,10 +84,7 @@ class PartitionNotes:
         Raises:
             IntegrityError: the value is not a slot's notes.
         """
-        try:
-            return cls(**json.loads(value))
-        except (TypeError, ValueError) as error:
-            raise IntegrityError(f"notes of a partition are damaged: {error}") from error
+        return json_records.decode(cls, "notes of a partition", value)
 
 
 def with_notes(
@@ -96,7 +92,7 @@ def with_notes(
 ) -> PartitionStatus | None:
     """Add to a partition's status what slots have noted about it, the newest last.
 
-    A stopped partition has the range that keeps it from going on, if any, not one that it passed.
+    A stopped partition has the range that keeps it from continuing, if any, not one that it passed.
     """
     if not notes:
         return status

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, get_args
 
+from srm.domain import json_records
+from srm.domain.json_records import decoding
 from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Position
 from srm.errors import IntegrityError
@@ -54,15 +54,6 @@ _OLD_FORMATS = (2, 3)
 
 CopyId = tuple[str, int, str]
 """Source topic id, partition number, target topic id: what a position is about."""
-
-
-@contextmanager
-def decoding(kind: str, value: bytes) -> Iterator[None]:
-    """Turn whatever damaged bytes lead to into an IntegrityError that shows them."""
-    try:
-        yield
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise IntegrityError(f"{kind} {value[:60]!r} is damaged: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -186,7 +177,7 @@ class DriverHeartbeat:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> DriverHeartbeat:
@@ -195,8 +186,7 @@ class DriverHeartbeat:
         Raises:
             IntegrityError: the value is not a driver heartbeat.
         """
-        with decoding("driver heartbeat", value):
-            return cls(**known_fields(cls, value))
+        return json_records.decode(cls, "driver heartbeat", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +206,7 @@ class DriverRequest:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> DriverRequest:
@@ -225,17 +215,11 @@ class DriverRequest:
         Raises:
             IntegrityError: the value is not a request that this version knows.
         """
+        found = json_records.decode(cls, "driver request", value)
         with decoding("driver request", value):
-            found = cls(**known_fields(cls, value))
             if found.action not in get_args(Action):
                 raise ValueError(found.action)
             return found
-
-
-def known_fields(record: type[Any], value: bytes) -> dict[str, Any]:
-    """Return the fields of a record in JSON; a newer version may have written more of them."""
-    names = {field.name for field in fields(record)}
-    return {name: found for name, found in json.loads(value).items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +349,7 @@ class PartitionStatus:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> PartitionStatus:
@@ -374,5 +358,4 @@ class PartitionStatus:
         Raises:
             IntegrityError: the value is not a status.
         """
-        with decoding("status", value):
-            return cls(**json.loads(value))
+        return json_records.decode(cls, "status", value)

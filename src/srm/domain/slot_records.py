@@ -39,6 +39,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from srm.domain import varints
+from srm.domain.json_records import decoding
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
@@ -46,9 +50,7 @@ from srm.domain.replication_records import (
     Incarnation,
     MapEnd,
     PartitionPosition,
-    decoding,
 )
-from srm.domain.varints import decode_numbers, encode_numbers
 from srm.errors import IntegrityError
 
 GROUP_SIZE: Final = 64
@@ -136,8 +138,8 @@ class PositionGroup:
                 _HEAD.pack(FORMAT, _GROUP),
                 _COUNTS.pack(len(topics), len(self.positions)),
                 *(_TOPICS.pack(*map(topic_id_bytes, ids)) for ids in topics),
-                encode_numbers(columns),
-                encode_numbers(ends),
+                _encoded(columns),
+                _encoded(ends),
             )
         )
 
@@ -169,6 +171,10 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
 def is_current(value: bytes) -> bool:
     """Whether a record of a slot has this format, and is no report of an earlier version."""
     return value[:1] == bytes((FORMAT,))
+
+
+def _encoded(numbers: Iterable[int]) -> bytes:
+    return varints.encode(varints.fold(np.array(list(numbers), np.int64)))
 
 
 def _row(entry: PartitionPosition, topics: dict[tuple[str, str], int]) -> tuple[int, ...]:
@@ -207,7 +213,8 @@ def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
         tuple(map(topic_id_text, _TOPICS.unpack_from(value, at + _TOPICS.size * index)))
         for index in range(topic_count)
     ]
-    numbers = decode_numbers(value[at + _TOPICS.size * topic_count :])
+    folded = varints.decode(value[at + _TOPICS.size * topic_count :])
+    numbers = varints.unfold(folded).tolist()
     rows = list(zip(*(numbers[count * i : count * (i + 1)] for i in range(_COLUMNS)), strict=True))
     if len(numbers) != count * _COLUMNS + 5 * sum(row[9] for row in rows):
         raise ValueError(f"{len(numbers)} numbers for {count} entries")

@@ -8,11 +8,11 @@ read the old one, it is of no more use.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from srm.domain.replication_records import CopyId, PartitionPosition, decoding, known_fields
+from srm.domain import json_records
+from srm.domain.replication_records import CopyId, PartitionPosition
 from srm.domain.reported_positions import newest_position
 
 COPIED_PREFIX = b"copied:"
@@ -41,7 +41,7 @@ class CopiedTopic:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> CopiedTopic:
@@ -50,8 +50,7 @@ class CopiedTopic:
         Raises:
             IntegrityError: the value is not a copied topic.
         """
-        with decoding("copied topic", value):
-            return cls(**known_fields(cls, value))
+        return json_records.decode(cls, "copied topic", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def is_superseded(
         live: positions that live processes keep telling, by copy.
         gone: topics that do not exist any more.
         successors: the same as ``live``, by partition number and target topic id: a topic that was
-            deleted and created again goes on behind what its former self left on the target.
+            deleted and created again continues behind what its former self left on the target.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:

@@ -60,7 +60,8 @@ class TopicStatus:
 
     Attributes:
         partitions: partitions on the source; ``reported`` of them have a known position.
-        copied: offsets of the remote topic that the copy has filled and its log still holds.
+        copied: offsets of the remote topic that the copy has filled and its log still holds, those
+            of the markers of claims among them.
         remaining: source offsets not passed yet in the reported partitions.
         reason: why it is stopped or waiting, or what was lost.
     """

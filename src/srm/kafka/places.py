@@ -2,7 +2,7 @@
 
 Each place is one Fetch that asks for one byte: a broker answers with the whole batch that holds it
 (KIP-74), and many such requests are under way at once. What a consumer that seeks takes for the
-same is in docs/decisions/0007-the-map-is-a-tree-of-places.md.
+same is in docs/decisions/0007-maps-are-read-by-place.md.
 """
 
 from __future__ import annotations

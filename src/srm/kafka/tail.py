@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 
 class KafkaTopicTail:
-    """Reads one partition from its start and goes on as records arrive.
+    """Reads one partition from its start and continues as records arrive.
 
     One thread at a time. The topic may come into being later. Records of aborted transactions are
     not seen. A cluster that does not answer for a while only delays; an error that waiting does not

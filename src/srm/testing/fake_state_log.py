@@ -24,7 +24,6 @@ class FakeStateLog:
 
     Attributes:
         records: all records that were acknowledged, in order.
-        handed_over: how often something was written, acknowledged or not.
         away: places that do not answer now: what is written there is on its way, and arrives once
             they are back.
         refused: places that refuse records, with the reason.
@@ -32,7 +31,6 @@ class FakeStateLog:
 
     def __init__(self) -> None:
         self.records: list[WrittenRecord] = []
-        self.handed_over = 0
         self.away: set[Place] = set()
         self.refused: dict[Place, SrmError] = {}
         self._on_their_way: list[WrittenRecord] = []
@@ -42,7 +40,6 @@ class FakeStateLog:
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
         """See the port."""
-        self.handed_over += 1
         self._on_their_way.append(WrittenRecord((topic, partition), key, value))
         self._deliver()
 

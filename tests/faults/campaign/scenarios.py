@@ -67,11 +67,16 @@ class Layout:
     def add(self, at: float, do: str, **numbers: object) -> None:
         self.steps.append(Step(round(at, 3), do, **numbers))  # type: ignore[arg-type]
 
+    def add_pair(
+        self, at: float, do: str, undo: str, pause: tuple[float, float], **of: int
+    ) -> None:
+        """Add a step, and what ends it after a pause between these seconds."""
+        self.add(at, do, **of)
+        self.add(self.later(at, *pause), undo, **of)
+
 
 def _killed_slot(layout: Layout) -> None:
-    at, slot = layout.begin(), layout.slot()
-    layout.add(at, "kill slot", slot=slot)
-    layout.add(layout.later(at, 0.0, 1.5), "start slot", slot=slot)
+    layout.add_pair(layout.begin(), "kill slot", "start slot", (0.0, 1.5), slot=layout.slot())
 
 
 def _zombie(layout: Layout) -> None:
@@ -83,9 +88,7 @@ def _zombie(layout: Layout) -> None:
 
 
 def _paused_slot(layout: Layout) -> None:
-    at, slot = layout.begin(), layout.slot()
-    layout.add(at, "stop slot", slot=slot)
-    layout.add(layout.later(at, 0.2, 4.0), "wake slot", slot=slot)
+    layout.add_pair(layout.begin(), "stop slot", "wake slot", (0.2, 4.0), slot=layout.slot())
 
 
 def _move(layout: Layout) -> None:
@@ -94,40 +97,32 @@ def _move(layout: Layout) -> None:
 
 def _two_owners(layout: Layout) -> None:
     """Partitions are given to another slot without telling the first, until later."""
-    at, slot = layout.begin(), layout.slot()
-    layout.add(at, "give away untold", slot=slot)
-    layout.add(layout.later(at, 0.3, 2.0), "tell", slot=slot)
+    layout.add_pair(layout.begin(), "give away untold", "tell", (0.3, 2.0), slot=layout.slot())
 
 
 def _killed_target(layout: Layout) -> None:
-    at, node = layout.begin(), layout.node()
-    layout.add(at, "kill target", node=node)
-    layout.add(layout.later(at, 0.0, 1.5), "start target", node=node)
+    layout.add_pair(layout.begin(), "kill target", "start target", (0.0, 1.5), node=layout.node())
 
 
 def _frozen_target(layout: Layout) -> None:
-    at, node = layout.begin(), layout.node()
-    layout.add(at, "stop target", node=node)
-    layout.add(layout.later(at, 0.2, 4.0), "wake target", node=node)
+    layout.add_pair(layout.begin(), "stop target", "wake target", (0.2, 4.0), node=layout.node())
 
 
 def _killed_source(layout: Layout) -> None:
-    at, node = layout.begin(), layout.source_node()
-    layout.add(at, "kill source", node=node)
-    layout.add(layout.later(at, 0.0, 1.5), "start source", node=node)
+    layout.add_pair(
+        layout.begin(), "kill source", "start source", (0.0, 1.5), node=layout.source_node()
+    )
 
 
 def _moved_source_leaders(layout: Layout) -> None:
     """A source broker shuts down in order, and comes back: its leaders move there and back."""
-    at = layout.begin()
-    layout.add(at, "shut source", node=1)
-    layout.add(layout.later(at, 0.5, 3.0), "start source", node=1)
+    layout.add_pair(layout.begin(), "shut source", "start source", (0.5, 3.0), node=1)
 
 
 def _frozen_source(layout: Layout) -> None:
-    at, node = layout.begin(), layout.source_node()
-    layout.add(at, "stop source", node=node)
-    layout.add(layout.later(at, 0.2, 8.0), "wake source", node=node)
+    layout.add_pair(
+        layout.begin(), "stop source", "wake source", (0.2, 8.0), node=layout.source_node()
+    )
 
 
 def _long_freeze(layout: Layout) -> None:
@@ -213,9 +208,7 @@ def _flood(layout: Layout) -> None:
 
 
 def _moved_leaders(layout: Layout) -> None:
-    at, node = layout.begin(), layout.node()
-    layout.add(at, "shut target", node=node)
-    layout.add(layout.later(at, 0.5, 2.0), "start target", node=node)
+    layout.add_pair(layout.begin(), "shut target", "start target", (0.5, 2.0), node=layout.node())
 
 
 def _expansion(layout: Layout) -> None:

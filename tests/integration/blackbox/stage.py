@@ -187,8 +187,16 @@ class Stage:
         return self.operator.run(move_id, source, target, self.topic, named, *choices)
 
     def move(self, name: str, source: str, *choices: str) -> Any:
-        """Carry out a whole move of all clients, as docs/clients.md says; return its report."""
+        """Carry out a whole move of all clients, as docs/clients.md says; return its report.
+
+        Like an operator it looks at the plan first: a replicator that just started knows little.
+        """
         target = self.b if source == self.p else self.p
+        groups = [reader.group for reader in self.readers]
+        eventually(
+            lambda: not self.operator.plan(source, target, self.topic, groups)["blocking"],
+            "nothing is in the way",
+        )
         with self.run(name, source, *choices) as move:
             move.await_held()
             self.stop()

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain import columns
+from srm.domain import columns, varints
 from srm.errors import IntegrityError
 
-numbers = st.integers(0, 3) | st.integers(0, 300) | st.integers(0, 2 * columns.LARGEST + 1)
+numbers = st.integers(0, 3) | st.integers(0, 300) | st.integers(0, 2 * varints.LARGEST + 1)
 stretches = st.lists(
     st.tuples(numbers, st.integers(1, 20)).map(lambda s: [s[0]] * s[1]), max_size=12
 )
@@ -28,12 +28,17 @@ def test_columns_survive_a_round_trip(table: list[list[int]]) -> None:
     assert [column.tolist() for column in found] == table
 
 
-@given(st.lists(st.integers(-columns.LARGEST, columns.LARGEST)))
+@given(st.lists(st.integers(-varints.LARGEST, varints.LARGEST)))
 def test_folded_numbers_are_not_negative_and_unfold(values: list[int]) -> None:
     array = np.array(values, np.int64)
 
-    assert (columns.fold(array) >= 0).all()
-    assert columns.unfold(columns.fold(array)).tolist() == values
+    assert (varints.fold(array) >= 0).all()
+    assert varints.unfold(varints.fold(array)).tolist() == values
+
+
+@given(st.lists(numbers))
+def test_numbers_survive_a_round_trip(values: list[int]) -> None:
+    assert varints.decode(varints.encode(np.array(values, np.int64))).tolist() == values
 
 
 def test_a_number_that_cannot_be_written_is_refused() -> None:

@@ -139,16 +139,6 @@ def test_a_later_format_is_refused_with_advice() -> None:
         decode_index(record.key.encode(), b"\x02" + record.value()[1:])
 
 
-@given(in_order(), st.integers(-5, 900))
-def test_entries_are_found_as_by_looking_at_each(table: Entries, offset: int) -> None:
-    rows = [table[n] for n in range(len(table))]
-    ahead = [n for n, row in enumerate(rows) if row.source_end > offset]
-    before = [n for n, row in enumerate(rows) if row.target_start < offset]
-
-    assert table.for_source(offset) == (ahead[0] if ahead else len(rows))
-    assert table.for_target(offset) == (before[-1] if before else -1)
-
-
 def test_an_entry_leads_to_the_key_of_its_block_or_chunk() -> None:
     block = MapBlock(
         "T", topic_id_text(b"\1" * 16), 3, topic_id_text(b"\2" * 16), (7,), (Run(5, 6, 7),)

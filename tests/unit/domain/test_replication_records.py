@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,14 +12,17 @@ from hypothesis import strategies as st
 from tests.old_records import old_report
 
 from srm.domain.map_records import topic_id_text
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    DriverRequest,
     Incarnation,
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.superseded import CopiedTopic
 from srm.errors import IntegrityError
 
 names = st.text(max_size=40)
@@ -96,3 +101,20 @@ def test_a_damaged_json_record_is_an_integrity_error(
 ) -> None:
     with pytest.raises(IntegrityError, match="damaged"):
         decode(value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        DriverHeartbeat("d", "a", "h", 1, 2),
+        DriverRequest("r", "stop", "somebody", 2),
+        PartitionStatus("orders", 1, "stopped", "why", 3, 4, 5),
+        PartitionNotes("0", "orders", 1, "A" * 22, lost=2),
+        CopiedTopic("orders", "A" * 22, "P.orders", "B" * 22, "P", "B"),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_what_a_newer_version_has_added_to_a_json_record_is_passed_over(record: Any) -> None:
+    more = json.dumps({**json.loads(record.value()), "of_a_newer_version": 1}).encode()
+
+    assert type(record).decode(more) == record

@@ -9,11 +9,10 @@ import signal
 import threading
 from pathlib import Path
 
-from tests.flows import P_TO_B, flow_config
-
 from srm.config.model import ClusterClients
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot_task import SlotTask
+from srm.testing.flows import P_TO_B, flow_config
 
 LAST_WORDS = "SRM_TEST_LAST_WORDS"
 

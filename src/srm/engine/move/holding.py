@@ -11,7 +11,8 @@ from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.look import by_name, subjects
-from srm.engine.move.plan import config_fingerprint, findings, route_problem
+from srm.engine.move.plan import config_fingerprint, findings
+from srm.engine.move.problems import route_problem
 from srm.engine.move.redirect import Attempt, redirector
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.move.store import MoveContext, MoveStore

@@ -17,7 +17,8 @@ from srm.domain.move.presence import (
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
-from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.facts import MoveFacts
+from srm.engine.move.reading import read_facts
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import GateClosedError
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.amount import amount
 from srm.domain.filters import NameFilter, should_replicate_topic
-from srm.domain.group_sync import IDLE
-from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint, position_problem
+from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
 from srm.domain.move.request import MoveRequest
-from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.domain.move.warnings import surrounding_warnings
 from srm.engine.checkpoints import per_group
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
-from srm.engine.move.facts import MoveFacts, read_facts
+from srm.engine.move.facts import MoveFacts
+from srm.engine.move.problems import (
+    group_problems,
+    nothing_to_move,
+    plan_warnings,
+    route_problems,
+    topic_problems,
+)
+from srm.engine.move.reading import read_facts
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
 from srm.engine.move.surroundings import surroundings
@@ -126,7 +131,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         warnings=(
             *found.notices,
             *surrounding_warnings(request, facts.topics, surroundings(context, facts, groups)),
-            *_warnings(groups, facts, request),
+            *plan_warnings(groups, facts, request),
             *found.transactions.warnings,
         ),
         fingerprint=config_fingerprint(context),
@@ -150,12 +155,14 @@ def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
     selected = _originals(facts.source.topics, context.forward.config)
     transactions = written_together(context.source, request, topics, selected)
     blocking = (
-        *_topic_problems(context, facts),
+        *topic_problems(context.forward.config, facts),
         *transactions.blocking,
-        *_route_problems(facts, request, move_id),
-        *(reason for group in groups for reason in _group_problems(group, facts, request)),
+        *route_problems(facts, request, move_id),
+        *(reason for group in groups for reason in group_problems(group, facts, request)),
     )
-    return Findings(facts, groups, blocking or _empty(groups, topics), notices, transactions)
+    return Findings(
+        facts, groups, blocking or nothing_to_move(groups, topics), notices, transactions
+    )
 
 
 def config_fingerprint(context: MoveContext) -> str:
@@ -230,115 +237,3 @@ def _groups(
     unread = [f"group {name} is not moved: {why}" for name, why in errors.items()]
     found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
     return tuple(sorted(found)), tuple(sorted((*share, *unread)))
-
-
-def _topic_problems(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
-    config = context.forward.config
-    selection = NameFilter(config.topics, config.topics_exclude)
-    for topic in facts.topics:
-        if topic not in facts.source.topics:
-            continue
-        remote = config.policy.format_remote_topic(config.flow.source, topic)
-        if not should_replicate_topic(topic, config, selection):
-            yield (
-                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
-                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
-            )
-        elif remote not in facts.target.topics:
-            yield f"topic {remote} does not exist on {config.flow.target}: is the replicator on?"
-
-
-def _route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Iterator[str]:
-    merged = facts.routing.merged
-    subjects = [topic_subject(topic) for topic in facts.topics]
-    subjects += [group_subject(group) for group in facts.groups]
-    for subject in subjects:
-        reason = route_problem(subject, merged.get(subject), request, move_id)
-        if reason is not None:
-            yield reason
-
-
-def route_problem(
-    subject: str, route: Route | None, request: MoveRequest, move_id: str
-) -> str | None:
-    """Say why the route of a subject keeps a move from holding it, None where nothing does."""
-    if route is None:
-        return None
-    if route.state == "hold" and route.move_id != move_id:
-        return f"{subject} is held by move {route.move_id}: finish or release that one first"
-    if route.cluster != request.source:
-        return f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
-    return None
-
-
-def _group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
-    found = facts.group(group.group)
-    if found.target_state not in IDLE:
-        who = ", ".join(found.target_members) or found.target_reason or found.target_state
-        yield f"group {group.group} is active on {request.target} ({who}): stop it there"
-    if found.source_state == "unknown":
-        why = found.source_reason or "its state is not known"
-        yield f"group {group.group} on {request.source} may have members: {why}"
-    if found.unreadable:
-        yield f"offsets of group {group.group} cannot be read: {found.unreadable}"
-    stray = facts.stray_topics(group.group)
-    if stray and not request.accept_stray_offsets:
-        yield (
-            f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
-            f"them to the topics, delete these offsets, or move without them: "
-            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
-        )
-    for position in group.positions:
-        problem = position_problem(group.group, position, request)
-        if problem is not None:
-            yield problem
-
-
-def _empty(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> tuple[str, ...]:
-    if not topics:
-        return ("the flow replicates no topic: add one with 'srm-control topics --add'",)
-    if not groups:
-        return (f"no group has offsets on {', '.join(topics)}: name the groups to move",)
-    return ()
-
-
-def _warnings(
-    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest
-) -> Iterator[str]:
-    behind: dict[str, int] = {}
-    for partition in facts.replication():
-        behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
-        if partition.held_back:
-            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
-            wait = "the move will wait until it has ended"
-            yield (
-                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
-                f"{leave if request.accept_open_transactions else wait}"
-            )
-    for topic, remaining in sorted(behind.items()):
-        if remaining:
-            yield (
-                f"replication of {topic} is {amount(remaining, 'record')} behind: "
-                "the move will wait for it"
-            )
-    for group in groups:
-        yield from _group_warnings(group, request)
-
-
-def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
-    for position in group.positions:
-        if position.skipped and request.accept_skips:
-            yield (
-                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
-                f"{position.name}: {position.reason}"
-            )
-        if position.state == "conflict" and request.overwrite:
-            yield (
-                f"group {group.group} will read {amount(position.re_read, 'record')} of "
-                f"{position.target} again"
-            )
-    if undecided := [position.name for position in group.positions if position.left_to_reset]:
-        yield (
-            f"group {group.group} has committed nothing for {', '.join(undecided)}: where it "
-            f"starts on {request.target} is left to auto.offset.reset of its clients"
-        )

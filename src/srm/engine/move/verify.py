@@ -15,7 +15,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.move.arrivals import Arrivals
 from srm.engine.move.control import Change
 from srm.engine.move.counting import TargetRecords, written_between
-from srm.engine.move.facts import partitions
+from srm.engine.move.reading import partitions
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import FlowMaps

@@ -17,11 +17,11 @@ _NEXT_ADDRESS_S: Final = 0.25
 
 
 class ReadableFirstError(BlockingIOError):
-    """Sending goes on once the socket is readable."""
+    """Sending continues once the socket is readable."""
 
 
 class WritableFirstError(BlockingIOError):
-    """Receiving goes on once the socket is writable."""
+    """Receiving continues once the socket is writable."""
 
 
 class TlsSocket:

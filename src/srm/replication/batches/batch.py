@@ -37,6 +37,7 @@ _ZEROS: Final = memoryview(bytes(1 << 20))
 _ATTRIBUTES_AT: Final = 21
 _LAST_OFFSET_DELTA_AT: Final = 23
 _PRODUCER_AT: Final = 43
+_SEQUENCE_AT: Final = 53
 
 _TINY_COUNT: Final = 8
 _TINY_BYTES: Final = 8192
@@ -45,7 +46,6 @@ _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_DELETE_HORIZON: Final = 0x40
 _KEPT_ATTRIBUTES: Final = _CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
@@ -54,6 +54,7 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhi")
+_SEQUENCE: Final = struct.Struct(">i")
 
 
 class Path(Enum):
@@ -126,6 +127,12 @@ class BatchHeader(NamedTuple):
     def has_log_append_time(self) -> bool:
         """Whether the records' time is the broker's (all have ``max_timestamp`` then)."""
         return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def base_sequence(self) -> int:
+        """Sequence number of the first record; a run of batches has none."""
+        (sequence,) = _SEQUENCE.unpack_from(self.view, _SEQUENCE_AT)
+        return int(sequence)
 
     @property
     def codec(self) -> int:

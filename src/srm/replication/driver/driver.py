@@ -354,7 +354,7 @@ class FlowDriver:
 
         A slot that was fenced waits for one before it claims again. Mostly the reason is a move
         that it has not heard of yet; where nothing has moved (the worker that fenced it is a dead
-        predecessor of its own), somebody has to tell it to go on.
+        predecessor of its own), somebody has to tell it to continue.
         """
         overdue = {p for p, since in self._waiting.items() if now - since > STUCK_S}
         if not overdue:

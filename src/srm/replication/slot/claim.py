@@ -68,8 +68,8 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
 async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
     """Shut out every older owner of the partition.
 
-    The marker may reach the log a little later: it is in force once it has been read back, which
-    :func:`srm.replication.slot.resume.resume` does.
+    The marker may reach the log a little later; the claim is in force once it is there, for which
+    :func:`srm.replication.slot.marker.until_in_force` waits.
 
     Raises:
         FencedError: somebody else takes the same claim at this moment.

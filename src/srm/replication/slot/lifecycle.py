@@ -162,10 +162,10 @@ class Lifecycle:
             self._run(copy, self._find_first_position(copy))
 
     async def _find_first_position(self, copy: PartitionCopy) -> None:
-        """Begin a partition that was never copied at the start of both logs."""
+        """Begin a partition of which no position is known at the start of both logs."""
         source_start, _ = await self._source.log_range(copy.source)
-        target_start, _ = await self._target.log_range(copy.target)
-        copy.begin_at(source_start, target_start)
+        target_start, target_end = await self._target.log_range(copy.target)
+        copy.begin_at(source_start, target_start, target_end)
         await self._place(copy)
 
     # ----- copying
@@ -231,40 +231,51 @@ class Lifecycle:
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
     async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
-        source_node = await self._source.leader(copy.source)
-        target_node = await self._target.leader(copy.target)
+        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        async with self._claims.hold(target_node):
+        async with self._claims.hold(nodes[1]):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return
-            start = copy.known_start()
-            held = await held_log(target, start)
-        if held.end < start.target_next:
+            held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
             await self._begin_at_cut(copy, attempt, held.end)
             return
-        nodes = source_node, target_node
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
-        async with self._claims.hold(target_node):
-            await self._assignment_is_fresh()
-            if copy.attempt != attempt:
-                return
-            lifetime_s = await self._claim_lifetime.seconds()
-            _, target_end = await self._target.log_range(copy.target)
-            claim = await take(self._target, self._flow, copy.target, lifetime_s)
-            copy.note_claim(claim)
-        await until_in_force(target, target_end, claim)
+        claim = await self._claim(copy, attempt, nodes[1], target)
+        if claim is None:
+            return
+        # Until the claim was in force the log could still lose its end, and another owner go on.
+        held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
+            await self._begin_at_cut(copy, attempt, held.end)
+            return
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt != attempt:
             return
-        if resumed.has_rotated and now_s() < (until := copy.note_rotated(now_s() + lifetime_s)):
+        if resumed.has_rotated and now_s() < (until := copy.note_rotated(claim.expires)):
             self._wait_for_old_id(copy, until - now_s())
             return
         if resumed.notes:
             self._reporter.strange(copy, "; ".join(resumed.notes))
         copy.begin_copying(claim, resumed)
         await self._place(copy)
+
+    async def _claim(
+        self, copy: PartitionCopy, attempt: int, target_node: int, target: LogReader
+    ) -> Claim | None:
+        """Return a claim that is in force, None if the attempt was given up meanwhile."""
+        async with self._claims.hold(target_node):
+            await self._assignment_is_fresh()
+            if copy.attempt != attempt:
+                return None
+            lifetime_s = await self._claim_lifetime.seconds()
+            _, target_end = await self._target.log_range(copy.target)
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        return claim if copy.attempt == attempt else None
 
     def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
         reason = (
@@ -291,11 +302,10 @@ class Lifecycle:
     ) -> Resumed:
         """Walk both logs from where the copy is known to stand."""
 
-        def note_walk(walked: Walked) -> None:
+        def note_walk(claim: Claim, walked: Walked) -> None:
             if copy.attempt != attempt:
                 raise FencedError(f"{copy.target}: released while its logs were walked")
-            if claim is not None:
-                copy.note_walk(claim, walked)
+            copy.note_walk(claim, walked)
 
         committed = self._read_committed
         return await resume(
@@ -309,11 +319,11 @@ class Lifecycle:
             claim,
             Comparison(
                 self._records.added,
-                self._reporter.goes_on_after_loss,
+                self._reporter.accepts_loss,
                 copy.transform,
                 copy.limits.left_out,
             ),
-            note_walk if claim is not None else None,
+            partial(note_walk, claim) if claim is not None else None,
         )
 
     # ----- trouble
@@ -361,8 +371,10 @@ class Lifecycle:
                 self.claim(copy)
             case verdicts.Lost(first, end, what):
                 self._lose(copy, first, end, what)
+            case verdicts.Replaced(what):
+                self._continue_in_another_log(copy, what)
             case verdicts.Fine():
-                copy.go_back_to(copy.source_next)
+                copy.believe()
                 self._run(copy, self._place(copy))
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
@@ -375,7 +387,7 @@ class Lifecycle:
         [offset] = offsets
         why = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
         what = f"{len(outgoing.view)} bytes, {why}"
-        if self._reporter.goes_on_after_loss:
+        if self._reporter.accepts_loss:
             self._reporter.lost(copy, offset, offset + 1, f"{copy.target} refused it: {what}")
             copy.limits.leave_out(offset)
             self.claim(copy)
@@ -385,7 +397,7 @@ class Lifecycle:
 
     def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
-        if not self._reporter.goes_on_after_loss:
+        if not self._reporter.accepts_loss:
             loss = DataLossError(
                 f"{copy.source}: records {first} to {end} are gone: {what}; {_POLICY}"
             )
@@ -398,6 +410,15 @@ class Lifecycle:
         else:
             copy.go_back_to(end)
             self._run(copy, self._place(copy))
+
+    def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
+        """Copy on from the same offset if losses are accepted: there is no better one."""
+        if not self._reporter.accepts_loss:
+            self._stop(copy, verdicts.Stop(f"{what}; {_POLICY}", retriable=False))
+            return
+        self._reporter.strange(copy, what)
+        copy.go_back_to(copy.source_next)
+        self._run(copy, self._place(copy))
 
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)

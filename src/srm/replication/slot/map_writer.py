@@ -117,7 +117,7 @@ class MapWriter:
     def add(self, runs: Sequence[Run], source_epoch: int = -1) -> None:
         """Add acknowledged records, in target order, and the source's leader epoch at their end.
 
-        Only the first run may go on where the last one ends: the others begin behind holes.
+        Only the first run may continue where the last one ends: the others begin behind holes.
         """
         last = self._runs[-1] if self._runs else None
         first = runs[0]

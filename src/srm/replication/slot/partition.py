@@ -38,7 +38,7 @@ from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.traffic import Traffic
 from srm.replication.slot.walk import Settled
 
-QUEUE_BYTES: Final = 32 << 20
+_QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
 
 
@@ -65,13 +65,15 @@ class PartitionCopy:
     """State of one partition.
 
     ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
-    offsets that keep a stopped partition from going on, where they are known. ``source_epoch`` is
+    offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
     the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    and whether its log still holds what was copied has to be asked. ``written_by`` is the claim of
-    the target's batch before ``target_next``, ``target_epoch`` the leader epoch under which its
-    marker was written. While it is ``held_back``, its map cannot be written, and no more is
-    fetched.
+    ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
+    is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
+    under which its marker was written. While it is ``held_back``, its map cannot be written, or
+    does not tell of a cut yet, and no more is fetched. ``cut_is_untold`` until a report under our
+    claim tells of it: records that took the places of lost ones before that would be translated as
+    those.
     """
 
     assigned: AssignedPartition
@@ -84,6 +86,7 @@ class PartitionCopy:
     fetch_offset: int = 0
     fetch_epoch: int = -1
     in_doubt: bool = False
+    found_epoch: int = -1
     source_next: int = 0
     source_epoch: int = -1
     source_end: int = 0
@@ -97,6 +100,7 @@ class PartitionCopy:
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
     held_back: bool = False
+    cut_is_untold: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -113,7 +117,7 @@ class PartitionCopy:
             start.tree,
             start.found,
             start.garbage,
-            start.source_epoch,
+            -1 if start.cut else start.source_epoch,
             rewrite_index=start.rewrite_index,
         )
         if start.cut:
@@ -123,6 +127,7 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
+        """Whether there is one to tell, and to take up again."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
@@ -130,7 +135,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
-        self._is_cut = start.cut
+        self._is_cut = self.cut_is_untold = start.cut
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
@@ -143,7 +148,7 @@ class PartitionCopy:
             return False
         if self.phase is Phase.IDLE:
             return not self._queue
-        return self.phase is Phase.COPYING and self._waiting_bytes < QUEUE_BYTES
+        return self.phase is Phase.COPYING and self._waiting_bytes < _QUEUE_BYTES
 
     @property
     def waiting_bytes(self) -> int:
@@ -160,10 +165,11 @@ class PartitionCopy:
         """Whether there is something to write but no claim in force.
 
         That a log was cut has to be told under a claim of its own: of the reports of one claim the
-        furthest is the newest, and an older process may have left one from before the cut.
+        furthest is the newest, and an older process may have left one from before the cut. And
+        without a position there is nothing to tell, though nothing may come to be copied.
         """
         if self.phase is Phase.IDLE:
-            return bool(self._queue) or self._is_cut
+            return bool(self._queue) or self._is_cut or not self.has_position
         lapsed = self.claim is None or not self.claim.holds()
         return self.phase is Phase.COPYING and lapsed and bool(self._queue)
 
@@ -180,7 +186,7 @@ class PartitionCopy:
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
-            self.in_doubt = True
+            self.doubt(epoch_of(fetched.records))
             return
         for outgoing in batches_to_send(
             fetched,
@@ -194,8 +200,13 @@ class PartitionCopy:
                 self._queue.append(outgoing)
                 self._waiting_bytes += len(outgoing.view)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
-        if self.is_drained:
+        if self.is_drained and self.fetch_offset != self.source_next:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+
+    @property
+    def epoch_is_ahead(self) -> bool:
+        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        return self.start.cut and self.source_next == self.start.source_next
 
     @property
     def is_drained(self) -> bool:
@@ -211,7 +222,7 @@ class PartitionCopy:
         """The source was truncated: copy what it has from there on."""
         self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
-        self._truncated = self._is_cut = True
+        self._truncated = self._is_cut = self.cut_is_untold = True
 
     def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
         """Copy from another source offset on; -1 is an epoch that is not known."""
@@ -259,11 +270,15 @@ class PartitionCopy:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
         self.phase = Phase.IDLE
 
-    def begin_at(self, source_start: int, target_start: int) -> None:
-        """Stand at the start of both logs: nothing was ever copied."""
+    def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
+        """Stand at the start of both logs, as nothing is known.
+
+        That is a position only where the target never held anything. Elsewhere a walk has to prove
+        one first: whoever read it in a report would build on it.
+        """
         self.go_back_to(source_start)
         self.target_next = target_start
-        self.has_position = True
+        self.has_position = target_end == 0
         self._is_unproven = True
 
     def lose_start(self) -> None:
@@ -276,9 +291,18 @@ class PartitionCopy:
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
 
-    def doubt(self) -> None:
-        """Fetch no more until it is known whether the source holds what was copied."""
+    def doubt(self, found_epoch: int = -1) -> None:
+        """Fetch no more until it is known whether the source holds what was copied.
+
+        ``found_epoch`` is the leader epoch of the batch that stands there, -1 if none was seen.
+        """
         self.in_doubt = True
+        self.found_epoch = found_epoch
+
+    def believe(self) -> None:
+        """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
+        self.fetch_offset, self.fetch_epoch = self.source_next, -1
+        self.in_doubt = False
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""
@@ -288,13 +312,22 @@ class PartitionCopy:
         """Fetch no more until what was copied can be written down, or fetch again."""
         self.held_back = held
 
+    @property
+    def cut_claim(self) -> ProducerId | None:
+        """The claim under which a cut is to be told of; None where there is none, or no claim."""
+        return self.written_by if self.cut_is_untold and not self._is_cut else None
+
+    def note_cut_told(self) -> None:
+        """A report under our claim is acknowledged: its map ends where the log was cut."""
+        self.cut_is_untold = False
+
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""
         run_start, self.run_start = self.run_start, None
         return run_start
 
     def begin_claiming(self) -> None:
-        """Forget what is queued: resume decides where to go on."""
+        """Forget what is queued: resume decides where to continue."""
         self.phase = Phase.CLAIMING
         self.attempt += 1
         self._forget()
@@ -310,10 +343,12 @@ class PartitionCopy:
             self._stand_at(claim, settled, settled.runs, walked.target_epoch)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
-        """Go on from the proven position."""
+        """Continue from the proven position."""
         self.claim = claim
+        self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
+        self.held_back = self.held_back or self.cut_is_untold
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -388,7 +423,7 @@ class PartitionCopy:
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
-            self.source_epoch,
+            -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
             self.target_epoch,

@@ -1,8 +1,8 @@
 """How much a slot does at once when many partitions are claimed: nobody waits for who cannot.
 
-A thousand claims at once would all come to their end late, and hold the memory of a thousand
-walks; one after the other is a pity where brokers are far. But a partition that waits for a broker
-that is ill must not be in the way of one that could be copied.
+A thousand claims at once would all end late, and hold the memory of a thousand walks; one after
+the other they take long where brokers are far. But a partition that waits for a broker that is ill
+must not be in the way of one that could be copied.
 """
 
 from __future__ import annotations

@@ -227,10 +227,12 @@ async def resume(
         if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
             told_at = now_s()
             settled = walk.settled()
+            if settled is not None and (progress is None or _has_rotated(claim, known, ours)):
+                # Under the new id nobody would know any more that the old one has to lapse.
+                found.extend(settled.runs)
+                settled = None
             if progress is not None:
                 progress(Walked(target_next, log_end, settled, target_epoch))
-            elif settled is not None:
-                found.extend(settled.runs)
     told = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
         f"at target offsets {first} to {end}"
@@ -248,7 +250,7 @@ async def resume(
         (*told, *walk.notes(place)),
         place.epoch if not place.copies else -1,
         target_epoch,
-        claim is not None and _has_rotated(claim, known, ours),
+        _has_rotated(claim, known, ours),
     )
 
 
@@ -262,8 +264,10 @@ def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
     foreign.append((first, batch.last_offset + 1))
 
 
-def _has_rotated(claim: Claim, known: Start, ours: OurBatches) -> bool:
+def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
     """Whether the claim has another producer id because the last epoch of the old one was used."""
+    if claim is None:
+        return False
     claims = set(ours.claims)
     if known.written_by is not None:
         claims.add((known.written_by.id, known.written_by.epoch))

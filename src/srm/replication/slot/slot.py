@@ -296,7 +296,10 @@ class Slot:
                 self._written.set()
                 self._written.clear()
             for copy in copies:
-                self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
+                if copy.cut_is_untold and self._reporter.has_told_cut(copy):
+                    copy.note_cut_told()
+                held = copy.cut_is_untold or self._reporter.is_full(copy)
+                self._partitions.hold_back(copy, held=held)
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:

@@ -79,7 +79,7 @@ class SourceAhead:
         self._turns = turns
         self._waiting: deque[BatchHeader] = deque()
         self._start = self._fetch_offset = start
-        self.ended = False
+        self.ended = self._knows_its_end = False
         self.trimmed = False
         self.log_start = 0
         self.end = 0
@@ -172,7 +172,10 @@ class SourceAhead:
     async def _fetch(self) -> bool:
         """Fetch until there is something to compare; False at the end of the source.
 
-        That end is behind all that was copied, so it is asked for once: it takes a long poll.
+        That end is behind all that was copied, so it is asked for rarely: it takes a long poll. A
+        leader that was just elected may not know yet how far its log is committed, and ends it too
+        early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
+        before an end is believed.
         """
         while not self._waiting:
             if self.ended:
@@ -195,7 +198,11 @@ class SourceAhead:
                     self._waiting.append(batch)
                 self._fetch_offset = max(before, batch.last_offset + 1)
             self.end = fetched.last_stable_offset if committed else fetched.high_watermark
-            self.ended = self._fetch_offset == before and before >= self.end
+            if self._fetch_offset == before and before >= self.end:
+                self.ended = self._knows_its_end
+                if not self.ended:
+                    await self._reader.wire.log_range(self._reader.partition)
+                    self._knows_its_end = True
         return True
 
     # ----- what was opened

@@ -5,11 +5,11 @@ shorter than the known position says, and every marker of a claim makes it longe
 many claims as records were lost the position looks right. So the log is asked before::
 
     what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
-    the target          ... |901..950| M | M |              it ends, or goes on in epoch 5, at 951
+    the target          ... |901..950| M | M |              it ends, or continues in epoch 5, at 951
                                      ^ held: the map is cut here, what follows is copied again
 
 - The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
-  that was cut off goes on under a later epoch at the cut.
+  that was cut off continues under a later epoch at the cut.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
@@ -22,7 +22,6 @@ which finds and maps it again, and nothing is copied twice.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,8 +34,6 @@ _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""
 _BATCH_BYTES: Final = 1
 """A broker returns the first batch whole, however little is asked for."""
-_SEQUENCE: Final = struct.Struct(">i")
-_SEQUENCE_AT: Final = 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +117,8 @@ def _continues(before: BatchHeader, after: BatchHeader) -> bool:
         return False
     wanted = 0
     if not before.is_control:
-        wanted = next_sequence(_sequence(before), before.last_offset_delta + 1)
-    return _sequence(after) == wanted
+        wanted = next_sequence(before.base_sequence, before.last_offset_delta + 1)
+    return after.base_sequence == wanted
 
 
 def _can_stand(batch: BatchHeader, start: Start) -> bool:
@@ -130,8 +127,3 @@ def _can_stand(batch: BatchHeader, start: Start) -> bool:
     if known is not None and batch.producer_id == known.id:
         return batch.producer_epoch <= known.epoch
     return batch.is_control or not start.producer_ids or batch.producer_id in start.producer_ids
-
-
-def _sequence(batch: BatchHeader) -> int:
-    (sequence,) = _SEQUENCE.unpack_from(batch.view, _SEQUENCE_AT)
-    return int(sequence)

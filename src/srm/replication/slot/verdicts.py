@@ -14,7 +14,8 @@ from srm.replication.ports import Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
 
 _CERTAIN_AFTER: Final = 6
-"""Answers in a row that a topic does not exist, over some 3 s, after which it is taken for gone."""
+"""Answers in a row, over some 3 s, after which they are believed: that a topic does not exist, or a
+leader epoch. A broker may have just become the leader, or not know yet that another one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,18 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """The source's log is not the one that was copied, and where they part nobody knows."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fine:
     """The source holds what was copied: fetch again from where the copy stands."""
 
 
-Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Fine
+Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Replaced | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
@@ -162,20 +170,41 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     Raises:
         SrmError: the source does not answer.
     """
-    at = copy.source_next
+    at, epoch = copy.source_next, copy.source_epoch
     start, end = await source.log_range(copy.source)
-    known = copy.source_epoch >= 0
-    if known:
-        epoch_end = await source.epoch_end(copy.source, copy.source_epoch)
-        end = end if epoch_end < 0 else epoch_end
+    epoch_end = -1 if epoch < 0 else await source.epoch_end(copy.source, epoch)
     if at < start and copy.checked != (at, start):
         # More may be on the target than the last report told of, or than this owner knows.
         return Walk(start)
     if at < start:
         return Lost(at, start, "retention passed them")
+    return _judge_end(copy, end, epoch_end)
+
+
+def _judge_end(copy: PartitionCopy, log_end: int, epoch_end: int) -> Verdict:
+    """Judge by the ends of the log and of the epoch of what was copied last, -1 if unknown.
+
+    Epochs only grow, in one log and in one cluster. Where a later batch has a lower one, or the
+    leader never had ours, this is a log from before (a cluster that was restored from an older
+    copy), or a leader that is none any more.
+    """
+    at, epoch = copy.source_next, copy.source_epoch
+    has_gone_back = 0 <= copy.found_epoch < epoch and not copy.epoch_is_ahead
+    if epoch >= 0 > epoch_end and not has_gone_back:
+        if copy.failures < _CERTAIN_AFTER:
+            text = f"the leader of {copy.source} does not know leader epoch {epoch}"
+            return Stop(text, stale_leader="source")
+        has_gone_back = True
+    end = log_end if epoch_end < 0 else epoch_end
     if end < at:
         return Lost(end, at, "the source's log was truncated there")
-    if known:
+    if has_gone_back:
+        return Replaced(
+            f"the log of {copy.source} is an older one than was copied: what stands before offset "
+            f"{at} was written under leader epoch {epoch}, and its epochs have gone back; what it "
+            "holds now before that offset may be missing on the target"
+        )
+    if epoch >= 0:
         return Fine()
     return Stop(f"offset {at} of {copy.source} is out of range at the moment")
 

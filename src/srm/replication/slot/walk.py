@@ -31,7 +31,6 @@ the first one is taken: nothing is lost by that, but records may be copied again
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,8 +51,6 @@ from srm.replication.slot.source_ahead import Comparison, SourceAhead
 from srm.replication.slot.steps import Steps
 
 _TIMESTAMPS: Final = slice(27, 43)
-_SEQUENCE: Final = struct.Struct(">i")
-_SEQUENCE_AT: Final = 53
 _NO_ROOM: Final = "the source has no offsets for what stands there"
 _CLEARLY_BEGUN: Final = 512
 """Copies after which it is no longer asked whether a former topic left all of them."""
@@ -150,13 +147,12 @@ class SourceWalk:
         empty = offset - self._target_next
         copied, most = 0, empty
         if batch is not None:
-            (sequence,) = _SEQUENCE.unpack_from(batch.view, _SEQUENCE_AT)
             claim = batch.producer_id, batch.producer_epoch
-            between = (sequence - self._sequence) % MAX_SEQUENCE
+            between = (batch.base_sequence - self._sequence) % MAX_SEQUENCE
             if claim == self._claim and between <= empty:
                 copied = most = between
             self._claim = claim
-            self._sequence = next_sequence(sequence, batch.last_offset_delta + 1)
+            self._sequence = next_sequence(batch.base_sequence, batch.last_offset_delta + 1)
         if empty > 0:
             for place in self._places:
                 place.holes += most

@@ -50,11 +50,6 @@ class Process:
 _process: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
-def current_process() -> Process | None:
-    """Return the process whose code runs now."""
-    return _process.get()
-
-
 class _Task(asyncio.Task[Any]):
     """A task whose place in a set does not depend on where it lies in memory."""
 

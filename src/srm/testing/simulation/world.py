@@ -11,13 +11,10 @@ from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.policy import DefaultReplicationPolicy
-from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition, DriverHeartbeat, PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.slot_state import KafkaStartReader
 from srm.replication.batches.transform import ClusterIds
@@ -27,6 +24,7 @@ from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
+from srm.testing.flows import P_TO_B, flow_config
 from srm.testing.simulation.cluster import Partition, SimulatedCluster
 from srm.testing.simulation.loop import Process, SimulatedLoop
 from srm.testing.simulation.scenario import Scenario
@@ -45,51 +43,25 @@ from srm.testing.simulation.workload import Habit, Writer
 
 logger = logging.getLogger(__name__)
 
-FLOW: Final = Flow("P", "B")
+FLOW: Final = P_TO_B
 _WATCHED_S: Final = 40.0
 _LAST_RECORDS: Final = Habit(batches=2, most_records=1, pause_s=1.0, keys=1)
 _SETTLED_S: Final = 240.0
 """Virtual seconds after the last fault, at most, until everything stands still."""
 
 
-def flow_config(scenario: Scenario) -> FlowConfig:
+def settings_of(scenario: Scenario) -> FlowConfig:
     """Return the settings of the flow."""
-    second = timedelta(seconds=1)
-    return FlowConfig(
-        flow=FLOW,
-        enabled=True,
-        policy=DefaultReplicationPolicy(),
-        topics=("T.*",),
-        topics_exclude=(),
-        groups=(),
-        groups_exclude=(),
-        config_properties_exclude=(),
+    return flow_config(
+        FLOW,
         tasks_max=scenario.slots,
-        replication_factor=1,
-        offset_syncs_replication_factor=1,
-        checkpoints_replication_factor=1,
-        heartbeats_replication_factor=1,
-        internal_replication_factor=1,
-        refresh_topics_interval=second,
         sync_topic_configs_enabled=False,
         emit_checkpoints_enabled=False,
-        emit_checkpoints_interval=second,
         sync_group_offsets_enabled=False,
-        sync_group_offsets_interval=None,
-        refresh_groups_interval=None,
-        emit_heartbeats_enabled=False,
-        emit_heartbeats_interval=second,
-        heartbeats_replication_enabled=False,
         emit_offset_syncs_enabled=False,
         offset_syncs_location="target",
-        reverse_checkpointing_enabled=False,
-        reverse_checkpointed_topics=(),
-        checkpoints_engine="task",
         metrics_interval=timedelta(hours=1),
         data_loss_policy="continue" if scenario.accepts_loss else "stop",
-        max_bytes_per_second=None,
-        isolation_level="read_committed",
-        records=RecordSettings(),
     )
 
 
@@ -131,7 +103,7 @@ class World:
         """Set up clusters and topics."""
         source = SimulatedCluster("P", loop, scenario.source_brokers)
         target = SimulatedCluster("B", loop, scenario.target_brokers)
-        config = flow_config(scenario)
+        config = settings_of(scenario)
         store = StateStore(StateCluster(target), loop)
         for spec in internal_topic_specs(config)[0]:
             store.cluster.create_topics([spec])

@@ -25,7 +25,7 @@ from srm.engine.ports import TopicDescription
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.gone import GONE_S, GoneWatch, Side
 
-OTHER_ID, OTHER_TARGET = (topic_id_text(bytes([n]) * 16) for n in (7, 8))
+OTHER_ID = topic_id_text(bytes([7]) * 16)
 SECOND = Incarnation(2, "bb")
 
 

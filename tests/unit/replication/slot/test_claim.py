@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import OURS, Log, log_of, walked
+from tests.unit.replication.slot.two_logs import OURS, Log, log_of, walked
 
 from srm.errors import IntegrityError, UnavailableError
 from srm.replication import clock

@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
+import pytest
 from tests.batches import Record, marker, stored
-from tests.flows import flow_config
-from tests.unit.replication.slot.test_walk import OURS, Log
+from tests.unit.replication.slot.two_logs import OURS, Log, walked
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication import clock
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.ports import Fetched, ProducerId
-from srm.replication.slot.claim import LAST_EPOCH, ClaimLifetime
+from srm.replication.ports import Fetched, FetchedPartition, ProducerId
+from srm.replication.slot.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.quota import Quota
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import Start, Walked
+from srm.replication.slot.source_ahead import Comparison
+from srm.testing.flows import flow_config
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0
@@ -80,7 +82,7 @@ class Cluster(Log):
 class Told:
     """Notes what is told, as the reporter would."""
 
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -238,3 +240,93 @@ def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> N
 
     with clock.using(lambda: now):
         run(lambda: Site(source_of(3), target), scenario)
+
+
+def test_a_walk_under_a_new_producer_id_tells_nothing_before_the_old_one_has_lapsed() -> None:
+    """Whoever reads a position under the new id no longer knows that there is one to wait for."""
+    known = Start(0, 1, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH))
+    target = Cluster([*copies(3), marker(4, 20, 0)])
+    told: list[Walked] = []
+    seconds = iter(range(0, 100_000, 2))
+
+    with clock.using(lambda: float(next(seconds))):
+        resumed = walked(
+            source_of(5),
+            target,
+            known,
+            Comparison(),
+            Claim(ProducerId(20, 0), float("inf")),
+            progress=told.append,
+        )
+
+    assert told
+    assert [walk.settled for walk in told if walk.settled] == []
+    assert (resumed.has_rotated, resumed.source_next, len(resumed.runs)) == (True, 3, 1)
+
+
+def older_log(copy: PartitionCopy, epoch: int) -> FetchedPartition:
+    """Return a batch at the copy's position, written under a leader epoch."""
+    raw = bytearray(stored([Record(copy.source_next, 1, b"k", b"v")]))
+    raw[12:16] = epoch.to_bytes(4, "big")
+    return FetchedPartition(copy.source_id, 0, 0, 9, 9, 0, (), memoryview(raw))
+
+
+@pytest.mark.parametrize("accepts_loss", [False, True])
+def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: bool) -> None:
+    known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
+
+    async def scenario(site: Site) -> None:
+        site.told.accepts_loss = accepts_loss
+        site.lifecycle.begin(ASSIGNED, known)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        site.lifecycle.on_data(site.copy)
+        await site.until(lambda: site.told.notes or site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(source_of(9), Cluster(copies(3))), scenario)
+
+    if accepts_loss:
+        assert "epochs have gone back" in site.told.notes[0]
+        assert (site.copy.phase, site.copy.fetch_offset) == (Phase.IDLE, 3)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        assert site.copy.needs_claim, "it is not asked again and again"
+    else:
+        assert "data.loss.policy=continue" in site.copy.reason
+
+
+class SlowCoordinator(Cluster):
+    """Before a claim is answered the log loses its end, and its old owner copies that again."""
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        if not self.claimed:
+            self._batches = [b for b, end in zip(self._batches, self._ends, strict=True) if end < 5]
+            self._ends = self._ends[: len(self._batches)]
+            self.append(marker(4, OURS, 1))
+            for at, sequence in ((5, 0), (6, 1)):
+                self.append(equal_copy(at, 1, sequence))
+        return await super().init_producer_id(transactional_id)
+
+
+def equal_copy(at: int, epoch: int, sequence: int) -> bytes:
+    """Return a copy of one of many equal records, written under a claim of some epoch."""
+    raw = bytearray(stored([Record(at, 1, b"k", b"same")], producer_id=OURS))
+    raw[51:57] = epoch.to_bytes(2, "big") + sequence.to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> None:
+    """All records are equal, so the logs alone would agree: one offset further than is copied."""
+    same = [stored([Record(i, 1, b"k", b"same")]) for i in range(7)]
+    copied = [marker(0, OURS, 0), *(equal_copy(1 + i, 0, i) for i in range(5))]
+    target = SlowCoordinator(copied, [ProducerId(OURS, 2), ProducerId(OURS, 3)])
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    left = Start(3, 4, frozenset({OURS}), cut=True)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(Cluster(same), target, cut=left), scenario)
+
+    assert site.cuts == [4]
+    assert site.copy.source_next == 5, "the record there is not copied yet"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import pytest
 from tests.batches import Record, encode
-from tests.flows import P_TO_B
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
@@ -29,6 +28,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.resume import Resumed, Start
 from srm.replication.slot.sending import TargetLink
+from srm.testing.flows import P_TO_B
 
 FOREVER = float("inf")
 

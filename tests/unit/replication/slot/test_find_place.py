@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log, pairs, walked
+from tests.unit.replication.slot.two_logs import CLAIM, OURS, Log, pairs, walked
 
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError

@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from tests.flows import flow_config
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster, copies, source_of
-from tests.unit.replication.slot.test_walk import OURS
+from tests.unit.replication.slot.two_logs import OURS
 
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.replication import clock
@@ -20,6 +19,7 @@ from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor, Slot
+from srm.testing.flows import flow_config
 
 _WAIT_S = 60.0
 
@@ -60,7 +60,7 @@ class Untold:
 
     slot = "0"
     is_written = True
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def begin(self, *_: object) -> None: ...
 

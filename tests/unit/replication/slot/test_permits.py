@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.batches import marker
-from tests.flows import flow_config
 from tests.unit.replication.slot.test_copying import batch
 
 from srm.domain.replication_records import AssignedPartition
@@ -22,6 +21,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.permits import ClaimPermits, LongWalkError, Meter, WalkPermits
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.resume import Start
+from srm.testing.flows import flow_config
 
 SICK = 300
 ID = "A" * 21 + "g"
@@ -122,7 +122,7 @@ class TargetWire:
 
 
 class Reporter:
-    goes_on_after_loss = False
+    accepts_loss = False
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
         raise AssertionError(f"{copy.target}: {what}")

@@ -15,7 +15,6 @@ from dataclasses import replace
 import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from tests.flows import flow_config
 
 from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Run
@@ -32,13 +31,13 @@ from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start
 from srm.testing.fake_state_log import FakeStateLog, WrittenRecord
+from srm.testing.flows import flow_config
 
 logger = logging.getLogger(__name__)
 SLOTS, PARTITIONS, PER_TOPIC = 50, 10_000, 8
 SECONDS = 60
 PATIENCE_BYTES = 1_000_000
 HEADER_BYTES = 61
-COMPRESSION_ZSTD = 4
 
 
 class Seconds:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any, cast
 
 import pytest
-from tests.batches import Record, stored
-from tests.unit.replication.slot.test_walk import Log
+from tests.batches import Record, encode, stored
+from tests.unit.replication.slot.two_logs import Log
 
 from srm.domain.offset_map import Translated
 from srm.domain.replication_records import AssignedPartition
@@ -92,6 +93,92 @@ def test_an_offset_out_of_range_raises_a_doubt_and_decides_nothing() -> None:
     assert verdicts.judge_fetch(copy, codes.OFFSET_OUT_OF_RANGE, "", "P") == verdicts.Doubt()
 
 
+class Restored(Source):
+    """A source whose log ends somewhere, and knows leader epochs up to one."""
+
+    def __init__(self, log_end: int, last_epoch: int) -> None:
+        super().__init__(None)
+        self._end = log_end
+        self._last_epoch = last_epoch
+
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        del partition
+        return 0, self._end
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        del partition
+        return self._end if epoch <= self._last_epoch else -1
+
+
+def fetched(copy: PartitionCopy, epoch: int) -> FetchedPartition:
+    """Return one batch at the copy's position, written under a leader epoch."""
+    view = bytearray(encode([Record(0, 1000, b"k", b"v" * 9000)], 0))
+    struct.pack_into(">qii", view, 0, copy.fetch_offset, len(view) - 12, epoch)
+    return FetchedPartition(copy.source_id, 0, 0, 1200, 1200, 0, (), memoryview(view))
+
+
+def doubting(found_epoch: int) -> PartitionCopy:
+    """Return a copy that stands at 1000, behind a batch of epoch 7, and has found another one."""
+    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+    copy.accept(fetched(copy, found_epoch), None, 1000, read_committed=True)
+    assert copy.in_doubt
+    return copy
+
+
+def of_doubt(copy: PartitionCopy, source: Restored) -> verdicts.Verdict:
+    return asyncio.run(verdicts.judge_doubt(copy, cast("Any", source)))
+
+
+def test_leader_epochs_that_went_back_mean_another_log() -> None:
+    """A source that was restored from an older copy, and has elected leaders since."""
+    verdict = of_doubt(doubting(found_epoch=4), Restored(1200, last_epoch=8))
+
+    assert isinstance(verdict, verdicts.Replaced)
+    assert "1000" in verdict.what
+
+
+def test_a_log_that_never_had_an_epoch_is_asked_again_and_then_disbelieved() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+    copy.doubt()
+    source = Restored(1200, last_epoch=4)
+    verdict = of_doubt(copy, source)
+    assert isinstance(verdict, verdicts.Stop)
+    assert (verdict.retriable, verdict.stale_leader) == (True, "source"), "perhaps an old leader"
+
+    for _ in range(10):
+        copy.rest(Phase.STOPPED, "")
+
+    assert isinstance(of_doubt(copy, source), verdicts.Replaced)
+
+
+def test_an_old_leader_whose_log_is_shorter_does_not_make_a_loss() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+    copy.doubt()
+    source = Restored(900, last_epoch=4)
+    assert isinstance(of_doubt(copy, source), verdicts.Stop)
+
+    for _ in range(10):
+        copy.rest(Phase.STOPPED, "")
+
+    verdict = of_doubt(copy, source)
+    assert isinstance(verdict, verdicts.Lost)
+    assert (verdict.first, verdict.end) == (900, 1000)
+
+
+def test_an_election_that_lost_nothing_leaves_what_is_known_of_the_position() -> None:
+    copy = doubting(found_epoch=8)
+    assert of_doubt(copy, Restored(1200, last_epoch=8)) == verdicts.Fine()
+
+    copy.believe()
+    nothing = FetchedPartition(copy.source_id, 0, 0, 1200, 1200, 0, (), memoryview(b""))
+    copy.accept(nothing, None, 1000, read_committed=True)
+    assert copy.position().source_leader_epoch == 7
+
+    copy.accept(fetched(copy, 8), None, 1000, read_committed=True)
+    assert not copy.in_doubt
+    assert copy.needs_claim
+
+
 class CutSource(Log):
     """A source of leader epoch 1 that was truncated, and has grown since under epoch 3."""
 
@@ -134,3 +221,12 @@ def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found
 
     assert copy.in_doubt
     assert asyncio.run(verdicts.judge_doubt(copy, cast("Any", source))) == said
+
+
+def test_the_epoch_of_a_place_further_on_is_not_told_as_that_of_the_position() -> None:
+    """The next owner would take the lower epoch that stands there for a log gone back."""
+    copy = PartitionCopy(ASSIGNED, cut_start(Start(16, 19, source_epoch=2), Translated(14), 15))
+
+    assert copy.position().source_leader_epoch == -1
+    copy.go_back_to(15, 2)
+    assert copy.position().source_leader_epoch == 2

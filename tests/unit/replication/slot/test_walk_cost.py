@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.slot.map_world import starts
-from tests.unit.replication.slot.test_walk import CLAIM, OURS, Log
+from tests.unit.replication.slot.two_logs import CLAIM, OURS, Log
 
 from srm.domain.map_records import MapBlock
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport

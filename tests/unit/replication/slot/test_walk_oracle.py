@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.test_walk import OURS, Log, pairs, walked
+from tests.unit.replication.slot.two_logs import OURS, Log, pairs, walked
 
 from srm.errors import IntegrityError
 from srm.replication.slot.resume import Start
@@ -215,10 +215,14 @@ def is_right(history: History, found_next: int, mapped: dict[int, int], kind: Ki
     truly = history.true_position
     for offset in left.keys() - set(history.left_out):
         if truly <= offset < found_next:
-            # Never copied: right only if an equal record of its key stands there in its place,
-            # whose own one compaction has removed from the source.
-            own = [history.copies[t] for t, s in mapped.items() if s == offset]
-            if not own or own[0] in left or own[0] < history.source_start:
+            # Never copied: right only if an equal record of its key stands there in its place. That
+            # one's own record may be there still, if another equal one stands for it, and so on:
+            # the last of them has to be one that the source itself has removed.
+            standing = {s: history.copies[t] for t, s in mapped.items()}
+            own = standing.get(offset)
+            while own in left:
+                own = standing.get(own)
+            if own is None or own < history.source_start:
                 return f"source {offset} was never copied"
         copies = [t for t, s in history.copies.items() if s == offset]
         if found_next <= offset < truly and copies[0] in on_target:

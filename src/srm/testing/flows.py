@@ -1,4 +1,4 @@
-"""Settings of one flow, as tests need them: short intervals, one replica, everything on."""
+"""Settings of a flow for tests and simulations: short intervals, one replica, everything on."""
 
 from __future__ import annotations
 

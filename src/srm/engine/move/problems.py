@@ -1,0 +1,130 @@
+"""What stands in the way of a move, and what it warns of: from one look at both clusters, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from srm.config.model import FlowConfig
+from srm.domain.amount import amount
+from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.group_sync import IDLE
+from srm.domain.move.plan import GroupPlan, position_problem
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.engine.move.facts import MoveFacts
+
+
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:
+    """Say which topics the flow of the move does not copy."""
+    selection = NameFilter(config.topics, config.topics_exclude)
+    for topic in facts.topics:
+        if topic not in facts.source.topics:
+            continue
+        remote = config.policy.format_remote_topic(config.flow.source, topic)
+        if not should_replicate_topic(topic, config, selection):
+            yield (
+                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
+                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
+            )
+        elif remote not in facts.target.topics:
+            yield f"topic {remote} does not exist on {config.flow.target}: is the replicator on?"
+
+
+def route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Iterator[str]:
+    """Say which routes keep the move from holding clients."""
+    merged = facts.routing.merged
+    subjects = [topic_subject(topic) for topic in facts.topics]
+    subjects += [group_subject(group) for group in facts.groups]
+    for subject in subjects:
+        reason = route_problem(subject, merged.get(subject), request, move_id)
+        if reason is not None:
+            yield reason
+
+
+def route_problem(
+    subject: str, route: Route | None, request: MoveRequest, move_id: str
+) -> str | None:
+    """Say why the route of a subject keeps a move from holding it, None where nothing does."""
+    if route is None:
+        return None
+    if route.state == "hold" and route.move_id != move_id:
+        return f"{subject} is held by move {route.move_id}: finish or release that one first"
+    if route.cluster != request.source:
+        return f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+    return None
+
+
+def group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
+    """Say what keeps a group from continuing on the target."""
+    found = facts.group(group.group)
+    if found.target_state not in IDLE:
+        who = ", ".join(found.target_members) or found.target_reason or found.target_state
+        yield f"group {group.group} is active on {request.target} ({who}): stop it there"
+    if found.source_state == "unknown":
+        why = found.source_reason or "its state is not known"
+        yield f"group {group.group} on {request.source} may have members: {why}"
+    if found.unreadable:
+        yield f"offsets of group {group.group} cannot be read: {found.unreadable}"
+    stray = facts.stray_topics(group.group)
+    if stray and not request.accept_stray_offsets:
+        yield (
+            f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
+            f"them to the topics, delete these offsets, or move without them: "
+            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
+        )
+    for position in group.positions:
+        problem = position_problem(group.group, position, request)
+        if problem is not None:
+            yield problem
+
+
+def nothing_to_move(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> tuple[str, ...]:
+    """Say what is missing where a move has no topic, or no group."""
+    if not topics:
+        return ("the flow replicates no topic: add one with 'srm-control topics --add'",)
+    if not groups:
+        return (f"no group has offsets on {', '.join(topics)}: name the groups to move",)
+    return ()
+
+
+def plan_warnings(
+    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest
+) -> Iterator[str]:
+    """Say what a move waits for, and what its groups skip or read again."""
+    behind: dict[str, int] = {}
+    for partition in facts.replication():
+        behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if partition.held_back:
+            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
+            wait = "the move will wait until it has ended"
+            yield (
+                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{leave if request.accept_open_transactions else wait}"
+            )
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield (
+                f"replication of {topic} is {amount(remaining, 'record')} behind: "
+                "the move will wait for it"
+            )
+    for group in groups:
+        yield from _group_warnings(group, request)
+
+
+def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
+    for position in group.positions:
+        if position.skipped and request.accept_skips:
+            yield (
+                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"{position.name}: {position.reason}"
+            )
+        if position.state == "conflict" and request.overwrite:
+            yield (
+                f"group {group.group} will read {amount(position.re_read, 'record')} of "
+                f"{position.target} again"
+            )
+    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+        yield (
+            f"group {group.group} has committed nothing for {', '.join(undecided)}: where it "
+            f"starts on {request.target} is left to auto.offset.reset of its clients"
+        )
