@@ -287,13 +287,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "any place will do",
         "a record of the source is passed with evidence only",
         ((f"{SLOT}.evidence:Place.allows", _always(True)),),
-        faults="compact source,kill slot",
+        killer=f"{UNIT}/test_walk_evidence.py",
     ),
     Mutant(
         "what is not found was compacted",
         "a copy whose record is gone needs evidence",
         (
-            (f"{SLOT}.walk:SourceWalk._is_compacted", _async(True)),
+            (f"{SLOT}.steps:Steps._is_compacted", _async(True)),
             (f"{SLOT}.walk:SourceWalk._is_possible", _always(True)),
         ),
         faults="truncate source,compact source",
