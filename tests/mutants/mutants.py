@@ -190,14 +190,20 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a claim is in force once its marker is in the log",
         (
             (f"{SLOT}.claiming:take", _without_marker),
+            (f"{SLOT}.claiming:until_in_force", _async(None)),
             (f"{SLOT}.claiming:resume", _to_the_end),
         ),
         faults="stop slot,two workers",
     ),
     Mutant(
         "the marker is not read back",
-        "the walk ends at the marker of the claim, behind everything that older owners wrote",
-        ((f"{SLOT}.claiming:resume", _to_the_end),),
+        "behind the marker of a claim nothing of an older owner comes: it is waited for, the walk "
+        "ends at it, and what it meets later is seen by an offset that was not expected",
+        (
+            (f"{SLOT}.claiming:until_in_force", _async(None)),
+            (f"{SLOT}.claiming:resume", _to_the_end),
+            (f"{SLOT}.partition:PartitionCopy.acknowledged", _takes_any_offset),
+        ),
         faults="two workers,cut connections,stop slot",
     ),
     Mutant(
@@ -281,13 +287,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "any place will do",
         "a record of the source is passed with evidence only",
         ((f"{SLOT}.evidence:Place.allows", _always(True)),),
-        faults="compact source,kill slot",
+        killer=f"{UNIT}/test_walk_evidence.py",
     ),
     Mutant(
         "what is not found was compacted",
         "a copy whose record is gone needs evidence",
         (
-            (f"{SLOT}.walk:SourceWalk._is_compacted", _async(True)),
+            (f"{SLOT}.steps:Steps._is_compacted", _async(True)),
             (f"{SLOT}.walk:SourceWalk._is_possible", _always(True)),
         ),
         faults="truncate source,compact source",
@@ -296,7 +302,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a stale assignment will do",
         "after a pause nothing is claimed before the assignment was heard again",
         ((f"{SLOT}.slot:Slot._assignment_is_fresh", _async(None)),),
-        killer="tests/unit/replication/slot/test_claiming.py",
+        killer=f"{UNIT}/test_fresh_assignment.py",
     ),
     Mutant(
         "positions before notes",

@@ -87,10 +87,18 @@ def check(world: World) -> list[str]:
         if halted and cut_at is not None:
             # It stands where the source was truncated, and the map says what was before.
             pairs = [pair for pair in pairs if pair[0] < cut_at]
+        untold = set[int]()
+        if halted and history.strays:
+            # It stands before these, and the map says what the target held in their place.
+            untold = {s for s, t in pairs if t >= min(history.strays)}
+            pairs = [pair for pair in pairs if pair[0] not in untold]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
-        lost = (
-            [] if _is_excused(world, history, halted=halted, where=where) else _lost(history, pairs)
-        )
+        is_found_again = halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
+        lost = [
+            offset
+            for offset in _lost(history, pairs, with_map=not is_found_again)
+            if offset not in untold and not _took_lost_place(world, source, offset)
+        ]
         may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
@@ -169,32 +177,34 @@ def _pairs(known: OffsetMap) -> Iterator[tuple[int, int]]:
             yield run.source_start + index, run.target_start + index
 
 
-def _lost(history: _History, pairs: list[tuple[int, int]]) -> list[int]:
+def _lost(history: _History, pairs: list[tuple[int, int]], *, with_map: bool) -> list[int]:
     """Return the records that the source holds and the target never got, or has lost to nobody.
 
-    What the target has deleted itself, before the map knew of it, need not be in the map.
+    What the target has deleted itself, before the map knew of it, need not be in the map. Without
+    a map, which the claim finds again that a halted partition stops before, it need not be either.
     """
     taken = {target for _, target in pairs}
-    deleted = Counter(history.target[o] for o in history.forgotten if o not in taken)
+    without_map = history.forgotten if with_map else history.target.keys()
+    unmapped = Counter(history.target[o] for o in without_map if o not in taken)
     lost = []
     for offset in sorted(history.source.keys() - {s for s, _ in pairs} - history.removed):
         content = history.source[offset]
-        if deleted[content] > 0:
-            deleted[content] -= 1
+        if unmapped[content] > 0:
+            unmapped[content] -= 1
         else:
             lost.append(offset)
     return lost
 
 
-def _is_excused(world: World, history: _History, *, halted: bool, where: str) -> bool:
-    """Whether what is not in the map says nothing.
+def _took_lost_place(world: World, source: Partition, offset: int) -> bool:
+    """Whether a record has an offset that a truncation has freed, where losses are accepted.
 
-    Losses that are accepted are passed, and told; and a map that was lost is found again by the
-    claim that a partition which has halted stops before.
+    An owner that begins again behind it may take it for the one that was copied from there.
     """
-    if world.scenario.accepts_loss and history.cut and _may_be_unclear(world, where):
-        return True
-    return halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
+    cut = source.log.cut
+    if not (world.scenario.accepts_loss and cut and _may_be_unclear(world, str(source.place))):
+        return False
+    return source.log.cut_at is not None and source.log.cut_at <= offset <= max(b.last for b in cut)
 
 
 def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[str]:

@@ -82,6 +82,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.rng = rng
         self.steps = 0
         self._now = START_S
+        self._timers: list[tuple[float, Any]] = []
         self._main = getcurrent()
         self._world = Context()
         # Held to the end: a task that is collected runs its ``finally``, at a moment of chance.
@@ -101,18 +102,48 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Return the virtual time as epoch milliseconds."""
         return EPOCH_MS + round(self._now * 1000)
 
+    # A world calls these all the time, so they are shorter than those of asyncio.
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """See asyncio."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, timer))
+        return timer
+
     def _run_once(self) -> None:
-        timers, ready = self._scheduled, self._ready  # type: ignore[attr-defined]
-        while timers and timers[0]._cancelled:  # noqa: SLF001
-            heapq.heappop(timers)._scheduled = False  # noqa: SLF001
+        timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
+        while timers and timers[0][1]._cancelled:  # noqa: SLF001
+            heapq.heappop(timers)
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             if not timers:
                 raise DeadlockError("nothing is left to happen")
-            self._now = max(self._now, timers[0].when())
-        while timers and timers[0].when() <= self._now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False  # noqa: SLF001
-            ready.append(timer)
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[1])
         for _ in range(len(ready)):
             if not ready:  # a process that blocks its own loop has run the rest
                 break
