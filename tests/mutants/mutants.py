@@ -221,7 +221,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "one sequence number",
         "sequence numbers keep the order of batches in flight",
-        ((f"{SLOT}.partition:next_sequence", lambda _: lambda sequence, count: sequence),),
+        ((f"{SLOT}.send_queue:next_sequence", lambda _: lambda sequence, count: sequence),),
     ),
     Mutant(
         "any base offset will do",

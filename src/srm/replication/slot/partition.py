@@ -17,7 +17,6 @@ Each arrow is a method of :class:`PartitionCopy`, and nobody else changes its fi
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,7 +26,7 @@ from srm.domain.map_records import topic_id_bytes
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.topics import TopicPartition
-from srm.replication.batches.batch import epoch_of, next_sequence, rewrite
+from srm.replication.batches.batch import epoch_of
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import BatchToSend, batches_to_send
 from srm.replication.batches.transform import Transform
@@ -35,6 +34,8 @@ from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_writer import MapWriter
 from srm.replication.slot.resume import Resumed, Start, Walked
+from srm.replication.slot.send_queue import SendQueue
+from srm.replication.slot.sync_marks import SyncMarks
 from srm.replication.slot.traffic import Traffic
 from srm.replication.slot.walk import Settled
 
@@ -50,14 +51,6 @@ class Phase(Enum):
     COPYING = "copying"
     FENCED = "fenced"
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """First record of a new run, which MM2's offset syncs mark too."""
-
-    upstream: int
-    downstream: int
 
 
 @dataclass(eq=False)
@@ -96,8 +89,6 @@ class PartitionCopy:
     claim: Claim | None = None
     failures: int = 0
     traffic: Traffic = field(default_factory=Traffic)
-    run_start: RunStart | None = None
-    last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
     held_back: bool = False
     cut_is_untold: bool = False
@@ -110,6 +101,7 @@ class PartitionCopy:
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
         self.limits = TargetLimits()
+        self.sync_marks = SyncMarks()
         start = self.start
         self.map = MapWriter(
             assigned,
@@ -136,10 +128,7 @@ class PartitionCopy:
         self._is_unproven = False
         self._truncated = False
         self._is_cut = self.cut_is_untold = start.cut
-        self._sequence = 0
-        self._queue: deque[BatchToSend] = deque()
-        self._in_flight: deque[BatchToSend] = deque()
-        self._waiting_bytes = 0
+        self._queue = SendQueue()
 
     @property
     def wants_data(self) -> bool:
@@ -147,18 +136,18 @@ class PartitionCopy:
         if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
-            return not self._queue
-        return self.phase is Phase.COPYING and self._waiting_bytes < _QUEUE_BYTES
+            return not self._queue.has_waiting
+        return self.phase is Phase.COPYING and self._queue.bytes < _QUEUE_BYTES
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes fetched and not yet acknowledged by the target."""
-        return self._waiting_bytes
+        return self._queue.bytes
 
     @property
     def can_send(self) -> bool:
         """Whether a batch may be sent now."""
-        return self.phase is Phase.COPYING and bool(self._queue)
+        return self.phase is Phase.COPYING and self._queue.has_waiting
 
     @property
     def needs_claim(self) -> bool:
@@ -169,9 +158,9 @@ class PartitionCopy:
         without a position there is nothing to tell, though nothing may come to be copied.
         """
         if self.phase is Phase.IDLE:
-            return bool(self._queue) or self._is_cut or not self.has_position
+            return self._queue.has_waiting or self._is_cut or not self.has_position
         lapsed = self.claim is None or not self.claim.holds()
-        return self.phase is Phase.COPYING and lapsed and bool(self._queue)
+        return self.phase is Phase.COPYING and lapsed and self._queue.has_waiting
 
     def accept(
         self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
@@ -197,8 +186,7 @@ class PartitionCopy:
             transform=self.transform,
         ):
             if isinstance(outgoing, BatchToSend):
-                self._queue.append(outgoing)
-                self._waiting_bytes += len(outgoing.view)
+                self._queue.put(outgoing)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
         if self.is_drained and self.fetch_offset != self.source_next:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
@@ -211,7 +199,7 @@ class PartitionCopy:
     @property
     def is_drained(self) -> bool:
         """Whether all that was fetched is acknowledged."""
-        return not self._queue and not self._in_flight
+        return self._queue.is_empty
 
     @property
     def is_idle(self) -> bool:
@@ -232,21 +220,15 @@ class PartitionCopy:
 
     def send_next(self) -> BatchToSend:
         """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
-        outgoing = self._queue.popleft()
-        claim = self.claim
-        if claim is None:
+        if self.claim is None:
             raise RuntimeError(f"{self.target}: sending without a claim")
-        rewrite(outgoing.view, claim.producer.id, claim.producer.epoch, self._sequence)
-        self._sequence = next_sequence(self._sequence, outgoing.count)
-        self._in_flight.append(outgoing)
-        return outgoing
+        return self._queue.send_next(self.claim.producer)
 
     def acknowledged(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
         """Record an acknowledged batch; False when the target put it somewhere unexpected."""
-        if base_offset != self.target_next or self._in_flight[0] is not outgoing:
+        if base_offset != self.target_next or self._queue.oldest_in_flight is not outgoing:
             return False
-        self._in_flight.popleft()
-        self._waiting_bytes -= len(outgoing.view)
+        self._queue.acknowledge()
         self._mapped(outgoing.runs(base_offset), outgoing.leader_epoch)
         self.target_next = base_offset + outgoing.count
         if self.is_drained:
@@ -264,7 +246,7 @@ class PartitionCopy:
     @property
     def oldest_in_flight(self) -> BatchToSend:
         """The batch that the next answer of the target is about."""
-        return self._in_flight[0]
+        return self._queue.oldest_in_flight
 
     def take_up(self) -> None:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
@@ -321,11 +303,6 @@ class PartitionCopy:
         """A report under our claim is acknowledged: its map ends where the log was cut."""
         self.cut_is_untold = False
 
-    def take_run_start(self) -> RunStart | None:
-        """Return the newest run start since the last call, if there is a new one."""
-        run_start, self.run_start = self.run_start, None
-        return run_start
-
     def begin_claiming(self) -> None:
         """Forget what is queued: resume decides where to continue."""
         self.phase = Phase.CLAIMING
@@ -349,7 +326,6 @@ class PartitionCopy:
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
         self.held_back = self.held_back or self.cut_is_untold
-        self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
         self.blocked = None
@@ -431,19 +407,9 @@ class PartitionCopy:
 
     def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
         self.map.add(runs, source_epoch)
-        first, last, before = runs[0], runs[-1], self.last_copied
-        if (
-            len(runs) > 1
-            or before is None
-            or first.source_start != before.upstream + 1
-            or first.target_start != before.downstream + 1
-        ):
-            self.run_start = RunStart(last.source_start, last.target_start)
-        self.last_copied = RunStart(last.source_end - 1, last.target_end - 1)
+        self.sync_marks.add(runs)
 
     def _forget(self) -> None:
         self._queue.clear()
-        self._in_flight.clear()
-        self._waiting_bytes = 0
         self.fetch_offset, self.fetch_epoch = self.source_next, self.source_epoch
         self.in_doubt = False

@@ -39,9 +39,10 @@ from srm.replication.clock import now_s
 from srm.replication.ports import Clock, ProducerId, StateLog
 from srm.replication.slot.index_writer import Record as MapRecord
 from srm.replication.slot.map_log import MapLog
-from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
+from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.position_groups import PositionGroups, Records
 from srm.replication.slot.raw_metrics import MetricsReader
+from srm.replication.slot.sync_marks import SyncMark
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ _NOBODY: Final = Incarnation(0, "")
 @dataclass(frozen=True, slots=True)
 class _Sync:
     copy: PartitionCopy
-    at: RunStart
+    at: SyncMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Reporter:
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[tuple[int, PartitionPosition]] = []
         self._told_cuts: dict[CopyId, ProducerId] = {}
-        self._synced: dict[PartitionCopy, RunStart] = {}
+        self._synced: dict[PartitionCopy, SyncMark] = {}
         self._late: Collection[int] | None = None
         """Partitions of the map topic that kept positions from the last report; None: all."""
         self._metrics = MetricsReader(config, now_ms())
@@ -386,7 +387,7 @@ class Reporter:
         if self._offset_syncs.waiting(self._syncs_place) >= _MOST_WAITING:
             return []
         for copy in copies:
-            for at in (copy.take_run_start(), copy.last_copied):
+            for at in (copy.sync_marks.take_run_start(), copy.sync_marks.last_copied):
                 if at is not None and at != self._synced.get(copy):
                     self._synced[copy] = at
                     syncs.append(_Sync(copy, at))

@@ -25,9 +25,10 @@ from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
 from srm.replication.slot import map_log
 from srm.replication.slot.claim import Claim
-from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
+from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.sync_marks import SyncMark
 from srm.testing.fake_state_log import FakeStateLog
 from srm.testing.flows import flow_config
 
@@ -211,12 +212,12 @@ def test_offset_syncs_go_to_the_target_once_the_source_refuses_them() -> None:
     state, syncs = FakeStateLog(), FakeStateLog()
     reporter = reporter_to(state, syncs)
     copy = copying()
-    copy.last_copied = RunStart(9, 9)
+    copy.sync_marks.last_copied = SyncMark(9, 9)
     reporter.prepare([copy])()
     assert written(syncs) == [SYNCS]
 
     syncs.refused = {SYNCS: AuthorizationError("refused")}
-    copy.last_copied = RunStart(10, 10)
+    copy.sync_marks.last_copied = SyncMark(10, 10)
     for _ in range(3):
         reporter.prepare([copy])()
 
@@ -228,7 +229,7 @@ def test_an_offset_sync_that_was_lost_is_written_again_though_nothing_is_copied_
     state, syncs = FakeStateLog(), FakeStateLog()
     reporter = reporter_to(state, syncs)
     copy = copying()
-    copy.last_copied = RunStart(9, 9)
+    copy.sync_marks.last_copied = SyncMark(9, 9)
     syncs.refused = {SYNCS: UnavailableError("timed out")}
     reporter.prepare([copy])()
     syncs.refused = {}
