@@ -184,6 +184,9 @@ class Lifecycle:
         except SrmError as error:
             logger.debug("%s: %s", copy.target, error)
             return
+        except Exception:  # what one broker says must not stop the looks at others
+            logger.exception("%s: unexpected failure", copy.target)
+            return
         if is_short and copy.attempt == attempt and copy.is_idle:
             self.claim(copy)
 

@@ -15,6 +15,7 @@ from srm.domain.topics import TopicPartition
 from srm.replication import clock
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import Fetched, FetchedPartition, ProducerId
+from srm.replication.slot import lifecycle
 from srm.replication.slot.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
 from srm.replication.slot.partition import PartitionCopy, Phase
@@ -330,3 +331,27 @@ def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> No
 
     assert site.cuts == [4]
     assert site.copy.source_next == 5, "the record there is not copied yet"
+
+
+def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3))
+    looks = 0
+
+    async def nonsense(partition: TopicPartition) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        raise KeyError(partition)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        await site.until(lambda: site.copy.phase is Phase.IDLE)
+        monkeypatch.setattr(target, "log_range", nonsense)
+        await site.until(lambda: looks > 3 or watching.done())
+        assert not watching.done()
+        watching.cancel()
+
+    run(lambda: Site(source_of(3), target), scenario)
