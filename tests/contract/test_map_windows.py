@@ -284,3 +284,18 @@ def test_a_missing_block_refuses_only_what_is_in_it(world):
     assert maps.maps[world.partition].forward(1205) == Translated(1085)
     with pytest.raises(NotLoadedError):
         maps.maps[world.partition].forward(205)
+
+
+def test_an_index_of_another_time_in_its_place_is_not_taken_for_that_of_the_report(world):
+    """The map topic lost its end, and what was written since stands where the report points."""
+    blocks = world.blocks(20)
+    chained = [replace(b, previous=blocks[n - 1].block_key) for n, b in enumerate(blocks) if n]
+    end = world.write([blocks[0], *chained])
+    others = [replace(b, owner=(7, 2), runs=Runs.of(b.runs[:1])) for b in blocks]
+    strange = world.write(others)
+    world.report(replace(end, index_place=strange.index_place), Position(2000, 1800, 2000))
+
+    found = world.load(205, 225)
+
+    assert found.forward(225) == Translated(196)
+    assert found.forward(205) == Translated(185)

@@ -95,12 +95,16 @@ def running_total(first: int, steps: Offsets) -> Offsets:
     Raises:
         IntegrityError: a sum is negative or too large for an offset.
     """
-    if not 0 <= first <= LARGEST or float(np.abs(steps.astype(float)).sum()) > LARGEST - first:
+    low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
+    beyond = max(-low, high) * len(steps) > LARGEST - first
+    if beyond:  # perhaps: that bound costs less than the sum
+        beyond = float(np.abs(steps.astype(float)).sum()) > LARGEST - first
+    if not 0 <= first <= LARGEST or beyond:
         raise IntegrityError("offsets grow beyond all bounds")
     totals = np.empty(len(steps) + 1, np.int64)
     totals[0] = 0
     np.cumsum(steps, out=totals[1:])
     totals += first
-    if int(totals.min()) < 0:
+    if low < 0 and int(totals.min()) < 0:
         raise IntegrityError("an offset is negative")
     return totals

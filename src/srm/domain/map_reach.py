@@ -117,6 +117,8 @@ def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
     if end.index_place < 0:
         return MapTree(last, end.place)
     chunk = _index_at(copy_id, IndexKind.CHUNK, end.index_place, rows)
+    if not leads_to(chunk, last):
+        raise _stale(end.index_place)
     return MapTree(last, end.place, chunk, end.index_place)
 
 
@@ -130,7 +132,37 @@ def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
     if tree.root_place < 0:
         return tree
     root = _index_at(copy_id, IndexKind.ROOT, tree.root_place, rows)
+    if tree.chunk is not None and not lists_before(root, tree.chunk):
+        raise _stale(tree.root_place)
     return MapTree(tree.last, tree.last_place, tree.chunk, tree.chunk_place, root)
+
+
+def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
+    """Whether a chunk ends where the last block of a map begins, or lists that block, too.
+
+    A report names its place only. Where the map topic has lost its end since, a chunk of another
+    time may stand there.
+    """
+    if last is None or last.previous is None or not len(chunk.entries):
+        return True
+    before, end = last.previous, chunk.entries[len(chunk.entries) - 1]
+    if (end.key_start, end.owner) == (before.target_start, before.owner):
+        return True
+    return _lists(chunk, last.block_key.target_start, last.owner)
+
+
+def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
+    """Whether a root has the chunks before a chunk, perhaps that one and later ones, too."""
+    number = chunk.key.number
+    if _lists(root, number, chunk.key.owner):
+        return True
+    return not bool((root.entries.key_start >= number).any())
+
+
+def _lists(record: IndexRecord, key_start: int, owner: tuple[int, int]) -> bool:
+    entries = record.entries
+    ids = (entries.owner_id == owner[0]) & (entries.owner_epoch == owner[1])
+    return bool((ids & (entries.key_start == key_start)).any())
 
 
 def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:

@@ -26,7 +26,7 @@ from srm.domain.map_index import (
     IndexRecord,
     decode_index,
 )
-from srm.domain.map_reach import NO_BLOCKS
+from srm.domain.map_reach import NO_BLOCKS, leads_to, lists_before
 from srm.domain.map_records import BlockKey, decode_block
 from srm.domain.map_rows import Need, Row, Sought, Table, full_blocks, full_chunks, rows_of
 from srm.domain.map_wanted import Wanted
@@ -93,6 +93,8 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
         if chunk.root_place >= 0:
             root_need = Need(chunk.root_place, _of_copy(copy, IndexKind.ROOT))
             root = _index((yield [root_need])[root_need])
+        if not leads_to(chunk, last) or (root is not None and not lists_before(root, chunk)):
+            raise StaleIndexError("the index of the offset map is that of another end")
     tables = [full_chunks(root, chunk), full_blocks(chunk, last_key)]
     if last is not None:
         tables.append(Table(Entries.of([Entry.of_block(last, end.place)])))

@@ -90,6 +90,9 @@ class MapStarts:
             newest = newest_position(reported.get(assigned.copy_id, ()))
             number = map_partition(assigned.topic, assigned.partition)
             wanted[number][assigned] = newest.map_end if newest else None
+        of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
+        for copy_id, entries in reported.items():
+            of_targets[copy_id[1:]] += entries
         found: dict[AssignedPartition, Start | SrmError] = {}
         for number, ends in sorted(wanted.items()):
             try:
@@ -98,7 +101,9 @@ class MapStarts:
                 found |= dict.fromkeys(ends, error)
                 continue
             for assigned, ending in known.items():
-                start = _start(assigned, ending, reported)
+                copy_id = assigned.copy_id
+                told = reported.get(copy_id, ())
+                start = _start(assigned, ending, told, of_targets[copy_id[1:]])
                 if start is not None:
                     found[assigned] = start
         return found
@@ -123,15 +128,11 @@ class MapStarts:
 def _start(
     assigned: AssignedPartition,
     known: KnownMap,
-    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+    reported: Sequence[PartitionPosition],
+    of_target: Sequence[PartitionPosition],
 ) -> Start | SrmError | None:
-    former = [
-        entry
-        for (topic_id, partition, target_id), entries in reported.items()
-        if (partition, target_id) == assigned.copy_id[1:] and topic_id != assigned.topic_id
-        for entry in entries
-    ]
+    former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
     try:
-        return start_of(known, reported.get(assigned.copy_id, ()), former)
+        return start_of(known, reported, former)
     except IntegrityError as error:
         return error
