@@ -338,20 +338,22 @@ def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
 ) -> None:
     monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
     target = Cluster(copies(3))
-    looks = 0
+    answer, looks = target.log_range, 0
 
     async def nonsense(partition: TopicPartition) -> tuple[int, int]:
         nonlocal looks
         looks += 1
+        if looks == 1:  # as it is placed
+            return await answer(partition)
         raise KeyError(partition)
 
     async def scenario(site: Site) -> None:
         site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        await site.until(lambda: looks == 1)
         watching = asyncio.create_task(site.lifecycle.watch_targets())
-        await site.until(lambda: site.copy.phase is Phase.IDLE)
-        monkeypatch.setattr(target, "log_range", nonsense)
-        await site.until(lambda: looks > 3 or watching.done())
+        await site.until(lambda: looks > 4 or watching.done())
         assert not watching.done()
         watching.cancel()
 
+    monkeypatch.setattr(target, "log_range", nonsense)
     run(lambda: Site(source_of(3), target), scenario)
