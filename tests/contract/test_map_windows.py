@@ -19,9 +19,12 @@ from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.map_wanted import Wanted
 from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Runs, Translated
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import REPORTS, MapEnd, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import UNKNOWN_LOG, translate
 from srm.engine.compacted import ensure_compacted
+from srm.engine.partition_facts import partition_facts
 from srm.engine.ports import CompactedTopic, TopicSpec
 from srm.errors import NotLoadedError
 from srm.kafka.map_reader import KafkaMapReader
@@ -161,6 +164,22 @@ class Counted:
 
         monkeypatch.setattr(kind, "at", counted_at)
         monkeypatch.setattr(kind, "scan", counted_scan)
+
+
+def test_a_group_before_a_noted_loss_is_translated_and_told_what_it_will_not_find(world):
+    """The range that was lost lies in a block that the group's commit does not need."""
+    world.report(world.write(world.blocks(60)), POSITION)
+    source_id = world.copy_id[0]
+    note = PartitionNotes("0", world.partition.topic, 0, source_id)
+    note = note.with_loss(3010, 3020, "too large", 0)
+    state = internal_topics.replication(world.flow.source)
+    world.other_site.cluster.compacted(state, REPORTS).write({note.key(): note.value()})
+
+    maps = world.look(205)
+
+    side = (world.partition, {world.partition: UNKNOWN_LOG})
+    found = translate(partition_facts(maps, "forward", side, side, "B"), 205)
+    assert (found.state, found.offset, found.refused) == ("translated", 185, 10)
 
 
 def test_only_positions_are_read_where_nothing_is_wanted(world, monkeypatch):

@@ -290,3 +290,20 @@ def _tree(table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey
         return Rebuilt(MapTree(last, place), missing=missing, garbage=garbage)
     tree = MapTree(last, place, chunk)
     return Rebuilt(tree, rewrite=True, missing=missing, garbage=garbage)
+
+
+def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
+    """Return all blocks of a tree that was rebuilt from a table, in order."""
+    chunks: list[IndexRecord] = []
+    if tree.root is not None:
+        numbers = range(tree.root.deleted, len(tree.root.entries))
+        chunks = [table.index[chunk_key(tree.root, number)][0] for number in numbers]
+    if tree.chunk is not None:
+        chunks.append(tree.chunk)
+    keys = [
+        block_key(chunk, number)
+        for chunk in chunks
+        for number in range(chunk.deleted, len(chunk.entries))
+    ]
+    blocks = [table.blocks[key][0] for key in keys]
+    return [*blocks, tree.last] if tree.last is not None else blocks

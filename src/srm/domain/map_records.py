@@ -264,18 +264,3 @@ def _former_runs(value: bytes, at: int) -> _Tail:
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
     """Return the block that reaches furthest along the target, of the latest claim among equals."""
     return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))
-
-
-def missing_before(last: MapBlock, blocks: Iterable[MapBlock]) -> BlockKey | None:
-    """Follow the chain back from the last block of a partition; return the first one missing.
-
-    A block off the chain (of an owner that was stopped, say) may miss what it likes.
-    """
-    known = {block.block_key: block for block in blocks}
-    before = last.previous
-    while before is not None:
-        block = known.pop(before, None)
-        if block is None:
-            return before
-        before = block.previous
-    return None

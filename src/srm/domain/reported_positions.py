@@ -27,15 +27,19 @@ def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPositio
 
     Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
     expires after a week without a claim, and an idle partition is not claimed at all) say nothing
-    about each other: of those the one that is furthest counts, as both logs only grow. Of equals
-    it is the first one.
+    about each other. Of those the one whose marker the target's log took under the latest leader
+    epoch counts: where that log has lost its end since, what was told before is further, and wrong.
+    Of one leader epoch, or where it is not known, it is the one that is furthest, as both logs only
+    grow. Of equals it is the first one.
     """
     owners: dict[int, PartitionPosition] = {}
     for candidate in candidates:
         known = owners.get(candidate.producer_id)
         if known is None or _claim_order(candidate) > _claim_order(known):
             owners[candidate.producer_id] = candidate
-    return max(owners.values(), key=_distance, default=None)
+    latest = max((entry.target_leader_epoch for entry in owners.values()), default=-1)
+    chosen = (entry for entry in owners.values() if entry.target_leader_epoch in (-1, latest))
+    return max(chosen, key=_distance, default=None)
 
 
 def _distance(entry: PartitionPosition) -> tuple[int, int, int]:

@@ -163,6 +163,18 @@ class PartitionFacts:
             return True
         return position is not None and position.target_next >= log.end  # markers of claims only
 
+    @property
+    def copy_lost_its_end(self) -> bool:
+        """In reverse, whether the copy's log ends before what the map tells of it.
+
+        What stands in place of what was lost, a marker at least, is not in the map yet: offsets
+        there would be taken for those of lost records.
+        """
+        log, position = self.upstream_log, self.offset_map.position
+        if self.direction == "forward" or log is None or position is None:
+            return False
+        return log.end < position.target_next
+
     def records_upstream(self, start: int, end: int) -> int:
         """Count records in [start, end) of the upstream log.
 
@@ -256,12 +268,22 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
 
 
+def _lost_end(facts: PartitionFacts) -> str:
+    end = facts.upstream_log.end if facts.upstream_log else 0
+    return (
+        f"{facts.upstream} ends at {end}, before what the map tells of it: it has lost its end, "
+        "which the replicator has not told of yet"
+    )
+
+
 def _in_gap(facts: PartitionFacts, otherwise: str) -> Translation:
     why = f"a part of the offset map of {facts.original} cannot be used: {facts.gap or otherwise}"
     return Translation("damaged-map", reason=why)
 
 
 def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
+    if facts.copy_lost_its_end:
+        return Translation("map-behind", reason=_lost_end(facts))
     found = _ask(facts, offset)
     if isinstance(found, NoMap):
         return Translation("no-map", reason=f"{facts.original} was never copied, as the map knows")

@@ -6,7 +6,8 @@ What makes a map wrong without looking wrong, and what is done about it here:
   only those of the current topics count;
 - a position from before either topic was created again: it carries both topic ids, too;
 - a block that is missing or cannot be read: a hole in the middle would translate to a later record,
-  so the whole partition is left out and reported.
+  so the whole partition is left out and reported;
+- blocks that were cut off, or that a stopped owner has left: no block of the map leads to them.
 """
 
 from __future__ import annotations
@@ -14,17 +15,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from types import MappingProxyType
 
-from srm.domain.map_index import is_index_key
-from srm.domain.map_records import (
-    MapBlock,
-    decode_block,
-    decode_block_key,
-    last_block,
-    missing_before,
-)
+from srm.domain.map_index import Entries, Entry, decode_index_key, is_index_key
+from srm.domain.map_rebuild import MapTable, Placed, blocks_of, rebuild
+from srm.domain.map_records import decode_block, decode_block_key
 from srm.domain.offset_map import OffsetMap, Runs
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.replication_state import PartitionId, ReplicationState
@@ -88,18 +84,18 @@ def assemble(
     topic_ids: Mapping[str, str],
     target_ids: Collection[str],
     state: ReplicationState,
-    blocks: Mapping[bytes, bytes],
+    records: Mapping[bytes, Placed],
 ) -> FlowMaps:
-    """Build the whole maps of the given source topics from all blocks.
+    """Build the whole maps of the given source topics from all records.
 
     Args:
         topic_ids: id of each source topic by its name.
         target_ids: ids of all topics that exist on the target.
-        state: what the slots and the driver reported, read before the blocks.
-        blocks: records of the offset map topic.
+        state: what the slots and the driver reported, read before the records.
+        records: newest records of the offset map topic, by key.
     """
     copies = newest_copies(topic_ids, target_ids, state)
-    maps, errors = maps_of_blocks(topic_ids, target_ids, copies, blocks)
+    maps, errors = maps_of_records(topic_ids, target_ids, copies, records)
     return flow_maps(topic_ids, state, maps, errors)
 
 
@@ -117,94 +113,87 @@ def flow_maps(
     return FlowMaps(maps, state.reports, told, errors, noted, gaps)
 
 
-def maps_of_blocks(
+def maps_of_records(
     topic_ids: Mapping[str, str],
     target_ids: Collection[str],
     copies: Mapping[TopicPartition, PartitionPosition],
-    blocks: Mapping[bytes, bytes],
+    records: Mapping[bytes, Placed],
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
-    """Build whole maps from all their blocks; return them, and why others cannot be built.
+    """Build whole maps from all their records; return them, and why others cannot be built.
 
     Args:
         topic_ids: id of each source topic by its name.
         target_ids: ids of all topics that exist on the target.
-        copies: the newest positions, read before the blocks.
-        blocks: records of the offset map topic.
+        copies: the newest positions, read before the records.
+        records: newest records of the offset map topic, by key.
     """
     names = {topic_id: name for name, topic_id in topic_ids.items()}
-    collected = _Blocks.collect(names, target_ids, blocks)
+    tables: dict[TopicPartition, dict[bytes, Placed]] = defaultdict(dict)
+    for key, record in records.items():
+        owner = owner_of(key)
+        if owner is not None and owner[0] in names:
+            tables[TopicPartition(names[owner[0]], owner[1])][key] = record
     maps: dict[TopicPartition, OffsetMap] = {}
-    errors = dict(collected.errors)
-    for partition in (collected.runs.keys() | copies.keys()) - errors.keys():
-        entry = copies.get(partition)
+    errors: dict[TopicPartition, str] = {}
+    for partition in tables.keys() | copies.keys():
+        own, entry = tables.get(partition, {}), copies.get(partition)
+        target_id = entry.target_topic_id if entry else _newest_target(own, target_ids)
+        copy_id = topic_ids[partition.topic], partition.partition, target_id
         try:
-            maps[partition] = OffsetMap.of(
-                collected.runs.get(partition, Runs()),
-                entry.position if entry else None,
-                open_end=partition not in collected.closed,
-            )
+            found = _whole_map(MapTable.of(copy_id, own), entry)
         except IntegrityError as error:
             errors[partition] = str(error)
+        else:
+            if entry or found.records:
+                maps[partition] = found
     return maps, errors
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """Runs into the current target topics."""
+def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
+    """Put a map together as its next owner will, which tells what is none of it.
 
-    runs: Mapping[TopicPartition, Runs]
-    closed: frozenset[TopicPartition]
-    errors: Mapping[TopicPartition, str]
+    Raises:
+        IntegrityError: something of it is missing, or cannot be read.
+    """
+    end = entry.map_end if entry else None
+    found = rebuild(table, end)
+    if table.reasons and (end is None or found.missing in table.damaged):
+        raise IntegrityError(table.reasons[0])
+    if found.missing is not None:
+        raise IntegrityError(
+            f"the block from target offset {found.missing.target_start} on is missing; it is "
+            "found again in the logs when the partition is claimed: restart the replicator"
+        )
+    position = entry.position if entry else None
+    blocks = blocks_of(table, found.tree)
+    if not blocks:
+        return OffsetMap((), position)
+    loaded = {number: block.runs for number, block in enumerate(blocks)}
+    open_end = blocks[-1].open_end
+    if any(block.previous is None for block in blocks[1:]):  # of the first format: in any order
+        return OffsetMap.of(Runs.concatenate(list(loaded.values())), position, open_end=open_end)
+    entries = Entries.of(Entry.of_block(block, -1) for block in blocks)
+    return OffsetMap.window(entries, loaded, position, open_end=open_end)
 
-    @classmethod
-    def collect(
-        cls, names: Mapping[str, str], target_ids: Collection[str], blocks: Mapping[bytes, bytes]
-    ) -> _Blocks:
-        found: dict[TopicPartition, list[MapBlock]] = defaultdict(list)
-        errors: dict[TopicPartition, str] = {}
-        for key, value in blocks.items():
-            owner = owner_of(key)
-            if owner is None or owner[0] not in names:
-                continue
-            partition = TopicPartition(names[owner[0]], owner[1])
-            block = _decoded(key, value)
-            if isinstance(block, IntegrityError):
-                errors[partition] = str(block)
-            elif block.target_topic_id in target_ids:
-                found[partition].append(block)
-        closed: set[TopicPartition] = set()
-        for partition, known in found.items():
-            last = last_block(known)
-            if not last.open_end:
-                closed.add(partition)
-            missing = missing_before(last, known)
-            if missing is not None:
-                errors[partition] = (
-                    f"the block from target offset {missing.target_start} on is missing; it is "
-                    "found again in the logs when the partition is claimed: restart the replicator"
-                )
-        runs = {
-            partition: Runs.concatenate([block.runs for block in known])
-            for partition, known in found.items()
-        }
-        return cls(runs, frozenset(closed), errors)
+
+def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str]) -> str:
+    """Return the id of the target topic that the newest block of an unreported copy is of."""
+    found = ""
+    for key, record in sorted(records.items(), key=lambda item: item[1].place):
+        if is_index_key(key):
+            continue
+        with suppress(IntegrityError):
+            known = decode_block(key, record.value).target_topic_id
+            found = known if known in target_ids else found
+    return found
 
 
 def owner_of(key: bytes) -> PartitionId | None:
-    """Return the partition that a block is of, from its key; None for other records."""
-    if is_index_key(key):
-        return None
+    """Return the partition that a record is of, from its key; None for those of others."""
     try:
-        found = decode_block_key(key)
+        found = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
     except IntegrityError as error:
         # A record that srm did not write says nothing about any partition.
         _logger.warning("record in the offset map topic is not srm's: %s", error)
         return None
     return found.topic_id, found.partition
-
-
-def _decoded(key: bytes, value: bytes) -> MapBlock | IntegrityError:
-    try:
-        return decode_block(key, value)
-    except IntegrityError as error:
-        return error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
+from srm.domain.map_rebuild import Placed
 from srm.domain.map_window import Need
 from srm.engine.ports import CompactedTopic
 
@@ -67,16 +68,18 @@ class MapPlaces:
         self._partition(number).scan(visit)
         return {wanted[key]: (key, value) for key, value in latest.items() if value is not None}
 
-    def blocks(self, number: int, chosen: Callable[[bytes], bool]) -> Mapping[bytes, bytes]:
-        """Return the latest values of all keys of a partition that are chosen."""
-        latest: dict[bytes, bytes | None] = {}
+    def records(self, number: int, chosen: Callable[[bytes], bool]) -> dict[bytes, Placed]:
+        """Return the newest records of all keys of a partition that are chosen."""
+        newest: dict[bytes, Placed] = {}
 
-        def visit(_place: int, key: bytes, value: bytes | None) -> None:
-            if chosen(key):
-                latest[key] = value
+        def visit(place: int, key: bytes, value: bytes | None) -> None:
+            if value is None:
+                newest.pop(key, None)
+            elif chosen(key):
+                newest[key] = Placed(place, value)
 
         self._partition(number).scan(visit)
-        return {key: value for key, value in latest.items() if value is not None}
+        return newest
 
     def _keep(self, place: tuple[int, Need], row: _Row) -> None:
         self._rows[place] = row

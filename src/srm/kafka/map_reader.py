@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.domain import internal_topics
+from srm.domain.map_rebuild import Placed
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.map_wanted import ALL_RUNS, Wanted, WantedOffsets
 from srm.domain.map_window import (
@@ -24,9 +25,10 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import Losses
 from srm.engine.map_assembly import (
     flow_maps,
-    maps_of_blocks,
+    maps_of_records,
     newest_copies,
     newest_topic_ids,
     owner_of,
@@ -76,7 +78,7 @@ class KafkaMapReader:
         # The state comes first: a position never speaks of runs that the blocks do not have yet.
         state = self._state()
         ids = self._topic_ids(names, source, state, target_ids)
-        look = _Look(source, names, wanted)
+        look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
         copies = newest_copies(ids, target_ids, state)
         look.choose_unreported(copies)
         stale = self._look(look, copies, search=False)
@@ -86,11 +88,11 @@ class KafkaMapReader:
             copies = newest_copies(ids, target_ids, state)
             look.whole |= stale - copies.keys()
             self._look(look, {p: copies[p] for p in stale if p in copies}, search=True)
-        maps, errors = maps_of_blocks(
+        maps, errors = maps_of_records(
             ids,
             target_ids,
             {p: copies[p] for p in look.whole if p in copies},
-            self._blocks(look, ids),
+            self._records(look, ids),
         )
         return flow_maps(ids, state, look.maps | maps, look.errors | errors, look.gaps)
 
@@ -123,7 +125,8 @@ class KafkaMapReader:
         blocks: dict[bytes, bytes] = {}
         if names - {entry.topic for _, entry in state.assigned().values()}:
             for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
-                blocks |= self._places.blocks(number, lambda key: owner_of(key) is not None)
+                found = self._places.records(number, lambda key: owner_of(key) is not None)
+                blocks |= {key: record.value for key, record in found.items()}
         return newest_topic_ids(names, state, blocks, target_ids)
 
     def _begin_anew(self) -> None:
@@ -198,8 +201,8 @@ class KafkaMapReader:
 
     # ----- by reading everything
 
-    def _blocks(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, bytes]:
-        """Read all blocks of partitions of which no report leads to what is wanted."""
+    def _records(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, Placed]:
+        """Read all records of partitions of which no report leads to what is wanted."""
         names = {topic_id: name for name, topic_id in ids.items()}
 
         def chosen(key: bytes) -> bool:
@@ -208,10 +211,19 @@ class KafkaMapReader:
                 return False
             return look.is_whole(TopicPartition(names[owner[0]], owner[1]))
 
-        blocks: dict[bytes, bytes] = {}
+        records: dict[bytes, Placed] = {}
         for number in sorted(look.map_partitions()):
-            blocks.update(self._places.blocks(number, chosen))
-        return blocks
+            records |= self._places.records(number, chosen)
+        return records
+
+
+def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> WantedOffsets:
+    noted = state.noted(ids)
+    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.told(ids).items()}
+    return {
+        place: Wanted.of(offset for bounds in lost.ranges for offset in bounds)
+        for place, lost in losses.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -234,11 +246,15 @@ class _Kept:
 
 @dataclass
 class _Look:
-    """What one call has found so far; ``whole`` are partitions of which all blocks are read."""
+    """What one call has found so far; ``whole`` are partitions of which all blocks are read.
+
+    ``losses`` are the bounds of what slots have noted as lost: whoever translates counts there.
+    """
 
     source: Mapping[str, TopicDescription] | None
     names: Collection[str]
     wanted: WantedOffsets | None
+    losses: WantedOffsets
     maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
     errors: dict[TopicPartition, str] = field(default_factory=dict)
     gaps: dict[TopicPartition, str] = field(default_factory=dict)
@@ -246,7 +262,9 @@ class _Look:
 
     def wanted_of(self, partition: TopicPartition) -> Wanted:
         """Return what is wanted of a partition."""
-        return ALL_RUNS if self.wanted is None else self.wanted[partition]
+        if self.wanted is None:
+            return ALL_RUNS
+        return self.wanted[partition] | self.losses.get(partition, Wanted())
 
     def choose(
         self, copies: Mapping[TopicPartition, PartitionPosition]

@@ -28,12 +28,14 @@ from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
 
 from srm.domain import internal_topics
+from srm.domain.map_rebuild import Placed
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import STATE_PARTITIONS, PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.engine.map_assembly import assemble
+from srm.engine.map_places import MapPlaces
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import StackError
 from srm.kafka.map_reader import KafkaMapReader
@@ -237,18 +239,17 @@ class Run:
         """Return the maps of every life of every topic, by source topic id.
 
         The current ones come from the reader that everybody asks; what it does not look for any
-        more, maps of former ids, is put together from all the blocks there are.
+        more, maps of former ids, is put together from all the records there are.
         """
-        source = self._lab.flow.source
+        topic = internal_topics.offset_map(self._lab.flow.source)
         state = self._lab.state()
-        blocks: dict[bytes, bytes] = {}
+        places = MapPlaces(lambda number: self._lab.target.compacted(topic, number))
+        records: dict[bytes, Placed] = {}
         for number in range(MAP_PARTITIONS):
-            blocks.update(
-                self._lab.target.compacted(internal_topics.offset_map(source), number).read()
-            )
+            records |= places.records(number, lambda _key: True)
         targets = {found.topic_id for found in self._lab.target.topics().values()}
         found = {
-            life.topic_id: assemble({topic.name: life.topic_id}, targets, state, blocks)
+            life.topic_id: assemble({topic.name: life.topic_id}, targets, state, records)
             for topic in self._topics
             for life in topic.lives[:-1]
         }

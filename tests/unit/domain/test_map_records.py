@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.map_rebuild import MapTable, Placed, rebuild
 from srm.domain.map_records import (
     FORMAT,
     MAP_PARTITIONS,
     MapBlock,
     decode_block,
     map_partition,
-    missing_before,
     topic_id_bytes,
     topic_id_text,
 )
@@ -171,11 +171,12 @@ def test_a_hostile_number_of_runs_allocates_nothing() -> None:
 def test_a_chain_tells_of_each_block_that_is_missing_in_it(count: int, lost: int) -> None:
     log = [replace(ONE, runs=(Run(10 * n, 11 * n, 5),)) for n in range(count)]
     log = [after(block, log[n - 1] if n else None) for n, block in enumerate(log)]
-    left = [block for n, block in enumerate(log) if n != lost]
+    left = {b.key(): Placed(n, b.value()) for n, b in enumerate(log) if n != lost}
+    copy_id = ONE.topic_id, ONE.partition, ONE.target_topic_id
 
-    missing = missing_before(log[-1], left)
+    found = rebuild(MapTable.of(copy_id, left), None)
 
-    assert missing == (log[lost].block_key if lost < count - 1 else None)
+    assert found.missing == (log[lost].block_key if lost < count - 1 else None)
 
 
 def test_a_growing_block_keeps_its_key_and_a_successor_gets_another() -> None:

@@ -224,3 +224,19 @@ def test_without_the_end_of_its_map_an_offset_is_not_taken_for_one_still_to_be_c
     assert translate(facts, 5).offset == 5
     assert translate(facts, 15).state == "damaged-map"
     assert translate(replace(facts, gap=""), 15).state == "not-copied-yet"
+
+
+def test_where_the_copy_lost_its_end_and_the_map_does_not_know_nobody_is_moved_back() -> None:
+    """A marker stands where record 800 stood: who has read it has not read record 800."""
+    known = OffsetMap((Run(0, 0, 1000),), Position(1000, 1000, 1000))
+    log = Log(0, 801, 801)
+
+    facts = reverse(offset_map=known, upstream_log=log, downstream_log=Log(0, 1000, 1000))
+
+    found = translate(facts, 801)
+
+    assert (found.state, found.offset) == ("map-behind", None)
+    assert "ends at 801" in found.reason
+    assert "lost its end" in found.reason
+    whole = replace(facts, upstream_log=Log(0, 1000, 1000))
+    assert translate(whole, 801).offset == 801

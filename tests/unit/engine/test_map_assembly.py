@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.old_records import old_report
 from tests.slot_reports import FIRST, records_of
 
+from srm.domain.map_rebuild import Placed
 from srm.domain.map_records import FORMAT, MapBlock
 from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
 from srm.domain.replication_records import (
@@ -38,6 +39,10 @@ def table(*blocks: MapBlock) -> dict[bytes, bytes]:
     return {b.key(): b.value() for b in blocks}
 
 
+def placed(table: dict[bytes, bytes]) -> dict[bytes, Placed]:
+    return {key: Placed(place, value) for place, (key, value) in enumerate(table.items())}
+
+
 def reported(
     position: Position,
     slot: str = "0",
@@ -55,7 +60,7 @@ def assigned(target: str, generation: int = 1, source: str = SOURCE) -> Assignme
 
 def load(blocks, reports=()):
     state = ReplicationState((), tuple(reports))
-    return assemble({"Payments": SOURCE}, {TARGET}, state, blocks)
+    return assemble({"Payments": SOURCE}, {TARGET}, state, placed(blocks))
 
 
 def test_the_open_run_reaches_to_the_reported_position():

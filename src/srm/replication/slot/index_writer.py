@@ -119,7 +119,8 @@ class IndexWriter:
         """Mark the entries of blocks that lie below the starts of both logs."""
         if not self._claimed:
             return
-        below = _count_below(self._chunk, source_start, target_start)
+        # The last entry stays: the last block names its block, and by that its chunk is known.
+        below = min(_count_below(self._chunk, source_start, target_start), len(self._chunk) - 1)
         if below > self._chunk_deleted and self._dying is None:
             self._chunk_deleted, self._chunk_due = below, True
 
@@ -196,8 +197,9 @@ class IndexWriter:
         if self._root_place >= 0:
             self._former.add(self._key(IndexKind.ROOT).encode())
         self._owner = self._newest
-        self._chunk_due = len(self._chunk) > 0
-        self._root_due = len(self._root) > 0
+        # Empty ones too: the former ones go, and nothing may lead to them any more.
+        self._chunk_due = len(self._chunk) > 0 or self._chunk_place >= 0
+        self._root_due = len(self._root) > 0 or self._root_place >= 0
         if self._claimed:  # until then a former owner may still be at work
             self._superseded |= self._former
             self._former = set()

@@ -417,7 +417,7 @@ class Lifecycle:
 
     def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
         """Copy on from the same offset if losses are accepted: there is no better one."""
-        if not self._reporter.goes_on_after_loss:
+        if not self._reporter.accepts_loss:
             self._stop(copy, verdicts.Stop(f"{what}; {_POLICY}", retriable=False))
             return
         self._reporter.strange(copy, what)

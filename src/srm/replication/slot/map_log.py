@@ -95,6 +95,8 @@ class MapLog:
         """All positions that rest on what was written are acknowledged."""
         untold, self._untold = self._untold, {}
         for copy_id, index in untold.items():
+            if self._writers.get(copy_id) is index:  # it has news since: that was not told of
+                continue
             index.reported()
             if index.has_news:
                 self._writers[copy_id] = index

@@ -70,8 +70,10 @@ class PartitionCopy:
     ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
     ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
     is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
-    under which its marker was written. While it is ``held_back``, its map cannot be written, and no
-    more is fetched.
+    under which its marker was written. While it is ``held_back``, its map cannot be written, or
+    does not tell of a cut yet, and no more is fetched. ``cut_is_untold`` until a report under our
+    claim tells of it: records that took the places of lost ones before that would be translated as
+    those.
     """
 
     assigned: AssignedPartition
@@ -98,6 +100,7 @@ class PartitionCopy:
     last_copied: RunStart | None = None
     checked: tuple[int, int] | None = None
     held_back: bool = False
+    cut_is_untold: bool = False
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -114,7 +117,7 @@ class PartitionCopy:
             start.tree,
             start.found,
             start.garbage,
-            start.source_epoch,
+            -1 if start.cut else start.source_epoch,
             rewrite_index=start.rewrite_index,
         )
         if start.cut:
@@ -132,7 +135,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = False
-        self._is_cut = start.cut
+        self._is_cut = self.cut_is_untold = start.cut
         self._sequence = 0
         self._queue: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
@@ -201,6 +204,11 @@ class PartitionCopy:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
 
     @property
+    def epoch_is_ahead(self) -> bool:
+        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        return self.start.cut and self.source_next == self.start.source_next
+
+    @property
     def is_drained(self) -> bool:
         """Whether all that was fetched is acknowledged."""
         return not self._queue and not self._in_flight
@@ -214,7 +222,7 @@ class PartitionCopy:
         """The source was truncated: copy what it has from there on."""
         self.map.cut(source_offset, self.target_next)
         self.go_back_to(source_offset)
-        self._truncated = self._is_cut = True
+        self._truncated = self._is_cut = self.cut_is_untold = True
 
     def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
         """Copy from another source offset on; -1 is an epoch that is not known."""
@@ -304,6 +312,15 @@ class PartitionCopy:
         """Fetch no more until what was copied can be written down, or fetch again."""
         self.held_back = held
 
+    @property
+    def cut_claim(self) -> ProducerId | None:
+        """The claim under which a cut is to be told of; None where there is none, or no claim."""
+        return self.written_by if self.cut_is_untold and not self._is_cut else None
+
+    def note_cut_told(self) -> None:
+        """A report under our claim is acknowledged: its map ends where the log was cut."""
+        self.cut_is_untold = False
+
     def take_run_start(self) -> RunStart | None:
         """Return the newest run start since the last call, if there is a new one."""
         run_start, self.run_start = self.run_start, None
@@ -331,6 +348,7 @@ class PartitionCopy:
         self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
         self.in_doubt = False
+        self.held_back = self.held_back or self.cut_is_untold
         self._sequence = 0
         self.phase = Phase.COPYING
         self.reason = ""
@@ -405,7 +423,7 @@ class PartitionCopy:
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
-            self.source_epoch,
+            -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
             self.target_epoch,

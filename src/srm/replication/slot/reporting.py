@@ -35,7 +35,7 @@ from srm.domain.replication_records import (
 from srm.domain.slot_records import SlotHeartbeat
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.clock import now_s
-from srm.replication.ports import Clock, StateLog
+from srm.replication.ports import Clock, ProducerId, StateLog
 from srm.replication.slot.index_writer import Record as MapRecord
 from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
@@ -68,7 +68,8 @@ class _Sync:
 class _Snapshot:
     """What one report is about: positions, those of leaving partitions, MM2 syncs, metrics.
 
-    ``copied`` is all that the slot copies, with a position or without.
+    ``copied`` is all that the slot copies, with a position or without, ``cut`` are those of which
+    a cut is not told of yet, with the claim that tells it.
     """
 
     positions: Sequence[tuple[int, PartitionPosition]]
@@ -76,6 +77,7 @@ class _Snapshot:
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
     copied: frozenset[CopyId]
+    cut: Mapping[CopyId, ProducerId]
 
 
 class Reporter:
@@ -111,6 +113,7 @@ class Reporter:
         self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[tuple[int, PartitionPosition]] = []
+        self._told_cuts: dict[CopyId, ProducerId] = {}
         self._synced: dict[PartitionCopy, RunStart] = {}
         self._is_written = False
         self._metrics = MetricsReader(config, now_ms())
@@ -160,6 +163,11 @@ class Reporter:
         """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
+    def has_told_cut(self, copy: PartitionCopy) -> bool:
+        """Whether the last report has told of the partition's cut."""
+        claim = copy.cut_claim
+        return claim is not None and self._told_cuts.get(copy.assigned.copy_id) == claim
+
     def tell_everything(self) -> None:
         """Write all positions and statuses with the next report, those too that have not changed.
 
@@ -203,6 +211,7 @@ class Reporter:
             self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
             self._metrics.due(copies, now_ms),
             frozenset(copy.assigned.copy_id for copy in copies),
+            {copy.assigned.copy_id: claim for copy in copies if (claim := copy.cut_claim)},
         )
 
         def write() -> None:
@@ -255,6 +264,11 @@ class Reporter:
             if number not in late:
                 self._groups.put(self._with_map_end(entry))
         self._write_groups()
+        self._told_cuts = {
+            entry.copy_id: snapshot.cut[entry.copy_id]
+            for number, entry in snapshot.positions
+            if entry.copy_id in snapshot.cut and number not in late
+        }
         self._map.reported()
         untold = {entry.copy_id for _, entry in self._leaving}
         self._map.forget_others(snapshot.copied | untold)
@@ -362,7 +376,7 @@ class Reporter:
             key = (copy.source.topic, copy.source.partition)
             lost_from, lost_to = copy.blocked or (None, None)
             state, reason = _STATES[copy.phase], copy.reason
-            if copy.held_back and state == "copying":
+            if copy.held_back and not copy.cut_is_untold and state == "copying":
                 state, reason = "stopped", f"{self._map_topic} cannot be written for now"
             status = PartitionStatus(*key, state, reason, lost_from, lost_to)
             known = self._statuses.get(key)

@@ -51,17 +51,18 @@ class Start:
     """What is known before the walk: how far the copy was, and our producer ids.
 
     ``found`` is the part of the last run that only its former owner's report tells of;
-    ``source_epoch`` is the leader epoch of the source batch before the position, -1 if not known.
-    It is ``fresh`` while nothing is known of this topic id: records of ours on the target may be
-    of a topic that had the name before. Without a position (``has_position``) both logs are walked
-    from their starts. ``tree`` is the end of the map as it is on the log; with ``rewrite_index``
-    its index is not there. ``garbage`` are blocks that count no more. If it is ``cut``, the map is
-    to end at this position, whatever it holds. After the source was ``truncated`` at
-    ``source_next``, records of ours that it does not hold say nothing about those that have taken
-    their offsets. ``target_epoch`` is the leader epoch of the target's batch before the position,
-    -1 if not known, and ``written_by`` the claim under which that batch was written (see
-    :mod:`srm.replication.slot.target_log`). ``has_former`` says that records of a topic are known
-    to have been copied that had the name before.
+    ``source_epoch`` is the leader epoch of the source batch before the position, or of one that
+    the log is known to have held after it, -1 if not known. It is ``fresh`` while nothing is known
+    of this topic id: records of ours on the target may be of a topic that had the name before.
+    Without a position (``has_position``) both logs are walked from their starts. ``tree`` is the
+    end of the map as it is on the log; with ``rewrite_index`` its index is not there. ``garbage``
+    are blocks that count no more. If it is ``cut``, the map is to end at this position, whatever
+    it holds. After the source was ``truncated`` at ``source_next``, records of ours that it does
+    not hold say nothing about those that have taken their offsets. ``target_epoch`` is the leader
+    epoch of the target's batch before the position, -1 if not known, and ``written_by`` the claim
+    under which that batch was written (see :mod:`srm.replication.slot.target_log`).
+    ``has_former`` says that records of a topic are known to have been copied that had the name
+    before.
     """
 
     source_next: int

@@ -201,8 +201,10 @@ class Slot:
     async def _follow_assignments(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            # A process that was stopped meanwhile gets an answer of before, or none in no time.
+            asked_at = now_s()
             newest = await loop.run_in_executor(self._threads, self._feed.poll, _POLL_S)
-            self._heard_at = now_s()
+            self._heard_at = asked_at
             self._heard.set()
             self._heard.clear()
             self._quota.set_share(self._feed.share())
@@ -294,7 +296,10 @@ class Slot:
                 self._written.set()
                 self._written.clear()
             for copy in copies:
-                self._partitions.hold_back(copy, held=self._reporter.is_full(copy))
+                if copy.cut_is_untold and self._reporter.has_told_cut(copy):
+                    copy.note_cut_told()
+                held = copy.cut_is_untold or self._reporter.is_full(copy)
+                self._partitions.hold_back(copy, held=held)
             await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:

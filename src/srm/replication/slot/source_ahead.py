@@ -103,6 +103,11 @@ class SourceAhead:
         return self._base + len(self._offsets)
 
     @property
+    def first(self) -> int:
+        """Index of the first opened record that was not forgotten."""
+        return self._base
+
+    @property
     def is_full(self) -> bool:
         """Whether no more may be opened before some are forgotten."""
         return len(self._offsets) >= LOOK_AHEAD_RECORDS

@@ -90,6 +90,9 @@ def start_of(
 def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
     """Return where to copy again from if the target's log holds nothing from an offset on.
 
+    The source's leader epoch stays that of the further place: a source that was truncated meanwhile
+    has a later one at its new records, and one that was not is found to be whole when it is asked.
+
     Args:
         start: where the partition would start if the log were whole.
         source_next: the translation of that offset, by the whole map.
@@ -106,7 +109,6 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         source_next=source_next.offset,
         target_next=target_end,
         found=_held_of(start.found, target_end),
-        source_epoch=-1,
         target_epoch=-1,
         written_by=None,
         cut=True,

@@ -20,6 +20,8 @@ from srm.replication.slot.source_ahead import Comparison, SourceAhead
 _MOST_UNEXPLAINED: Final = 1024
 """Needed records that are passed without evidence at once, where losses are accepted."""
 _MOST_EQUAL: Final = 4096
+_MOST_ALIKE: Final = 64
+"""Records of one content among which a time still tells one."""
 
 
 class Steps:
@@ -195,13 +197,28 @@ class Steps:
         while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened:
             if not await ahead.open_more():
                 break
-        for index in ahead.same_content(place.at, last + 1, copied.content, _MOST_EQUAL):
-            offset = ahead.offset(index)
-            if offset >= place.source_next and ahead.equals(index, copied.content, copied.time):
-                for passed in range(place.at, index):
-                    if ahead.is_needed(passed):
-                        self.unexplained.add(ahead.offset(passed))
-                place.find(index, offset, copied.offset, 1, ahead.epoch(index))
-                return place
-        place.removed.add(copied.offset)
+        index = self._only_equal(place, last, copied)
+        if index is None:
+            place.removed.add(copied.offset)
+            return place
+        for passed in range(place.at, index):
+            if ahead.is_needed(passed):
+                self.unexplained.add(ahead.offset(passed))
+        offset = ahead.offset(index)
+        place.find(index, offset, copied.offset, 1, ahead.epoch(index))
         return place
+
+    def _only_equal(self, place: Place, last: int, copied: Content) -> int | None:
+        """Return the one record up to an index that a copy equals, by its content and its time.
+
+        To pass what the source holds is to lose it: of several records, or by content alone, none
+        is taken, and the rest is copied again. Equal ones that were passed count as well.
+        """
+        ahead = self._ahead
+        same = ahead.same_content(ahead.first, ahead.opened, copied.content, _MOST_ALIKE)
+        found = [i for i in same if ahead.equals(i, copied.content, copied.time)]
+        if copied.time is None or len(found) != 1 or len(same) == _MOST_ALIKE:
+            return None
+        [index] = found
+        is_ahead = place.at <= index <= last and ahead.offset(index) >= place.source_next
+        return index if is_ahead else None

@@ -189,7 +189,7 @@ def _judge_end(copy: PartitionCopy, log_end: int, epoch_end: int) -> Verdict:
     copy), or a leader that is none any more.
     """
     at, epoch = copy.source_next, copy.source_epoch
-    has_gone_back = 0 <= copy.found_epoch < epoch
+    has_gone_back = 0 <= copy.found_epoch < epoch and not copy.epoch_is_ahead
     if epoch >= 0 > epoch_end and not has_gone_back:
         if copy.failures < _CERTAIN_AFTER:
             text = f"the leader of {copy.source} does not know leader epoch {epoch}"

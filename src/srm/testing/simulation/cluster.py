@@ -295,7 +295,7 @@ class SimulatedCluster:
         for partition in self.partitions():
             if partition.leader == node:
                 self.elect(partition)
-            elif node in partition.in_sync:
+            elif node in partition.in_sync and partition.leader is not None:  # else the last one
                 partition.in_sync.remove(node)
                 self._advance(partition)
 

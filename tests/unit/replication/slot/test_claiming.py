@@ -276,7 +276,7 @@ def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: boo
     known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
 
     async def scenario(site: Site) -> None:
-        site.told.goes_on_after_loss = accepts_loss
+        site.told.accepts_loss = accepts_loss
         site.lifecycle.begin(ASSIGNED, known)
         site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
         site.lifecycle.on_data(site.copy)

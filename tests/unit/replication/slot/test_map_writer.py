@@ -245,11 +245,35 @@ def test_nothing_is_kept_of_partitions_that_have_left_once_all_of_theirs_is_writ
         assert maps.size == 0
 
 
+def test_nothing_is_deleted_before_the_report_that_does_not_reach_it_any_more() -> None:
+    """A report was late; with the next one the map was, whose last block the report still names."""
+    maps, log, writer = MapLog(), FakeMapTopic(), MapWriter(ASSIGNED, [])
+    writer.begin_claim(ProducerId(7, 1))
+    writer.add([Run(0, 1, 5)])
+    maps.take(writer, Position(5, 6, 5))
+    maps.write(log.send)  # the report that should follow is not acknowledged
+    [former] = log.keys
+    writer.begin_claim(ProducerId(7, 2))
+    maps.take(writer, Position(5, 7, 5))
+    log.answers = False
+    maps.write(log.send)
+    maps.reported()  # of the first one
+
+    log.answers = True
+    maps.write(log.send)
+    assert former not in log.deleted
+    maps.reported()
+    maps.write(log.send)
+    assert former in log.deleted
+
+
 class FakeMapTopic:
     """Gives each record a place, unless it does not answer."""
 
     def __init__(self) -> None:
         self.answers = True
+        self.keys: set[bytes] = set()
+        self.deleted: set[bytes] = set()
         self._end = 0
 
     def send(
@@ -258,7 +282,8 @@ class FakeMapTopic:
         found: dict[int, dict[bytes, int]] = {}
         for number, rows in records.items() if self.answers else ():
             found[number] = {}
-            for key, _ in rows:
+            for key, value in rows:
+                (self.deleted if value is None else self.keys).add(key)
                 found[number][key] = self._end
                 self._end += 1
         return found

@@ -24,9 +24,10 @@ from srm.errors import AuthorizationError, UnavailableError
 from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
 from srm.replication.slot import map_log
+from srm.replication.slot.claim import Claim
 from srm.replication.slot.partition import PartitionCopy, Phase, RunStart
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import Resumed, Start
 from srm.testing.fake_state_log import FakeStateLog
 from srm.testing.flows import flow_config
 
@@ -394,3 +395,26 @@ def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:
         reporter.beat(1, 2)
 
     assert log.waiting(STATE) <= 100
+
+
+def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells_of_it() -> None:
+    """What took the places of lost records was translated as those, up to the next report."""
+    state = FakeStateLog()
+    reporter, copy = reporter_to(state), copying()
+    reporter.report([copy])
+    copy.cut_at(5)
+    reporter.report([copy])
+    assert not reporter.has_told_cut(copy)  # under the former claim, which has told more
+
+    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11, (), ()))
+    assert not copy.wants_data
+    state.refused = {STATE: UnavailableError("no leader")}
+    reporter.report([copy])
+    assert not reporter.has_told_cut(copy)
+    state.refused = {}
+    reporter.report([copy])
+
+    assert reporter.has_told_cut(copy)
+    copy.note_cut_told()
+    copy.hold_back(held=False)
+    assert copy.wants_data

@@ -7,16 +7,19 @@ import struct
 from typing import Any, cast
 
 import pytest
-from tests.batches import Record, encode
+from tests.batches import Record, encode, stored
+from tests.unit.replication.slot.two_logs import Log
 
+from srm.domain.offset_map import Translated
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, UnavailableError
 from srm.replication import codes
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, FetchFrom
 from srm.replication.slot import verdicts
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import cut_start
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 
@@ -174,3 +177,56 @@ def test_an_election_that_lost_nothing_leaves_what_is_known_of_the_position() ->
     copy.accept(fetched(copy, 8), None, 1000, read_committed=True)
     assert not copy.in_doubt
     assert copy.needs_claim
+
+
+class CutSource(Log):
+    """A source of leader epoch 1 that was truncated, and has grown since under epoch 3."""
+
+    alias = "P"
+
+    def __init__(self, cut_at: int) -> None:
+        super().__init__([led(at, 1 if at < cut_at else 3) for at in range(20)])
+        self._cut_at = cut_at
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+        del partition
+        return self._cut_at if epoch < 3 else self.end
+
+
+def led(at: int, leader_epoch: int) -> bytes:
+    raw = stored([Record(at, 1, b"k", b"%d" % at)])
+    return raw[:12] + leader_epoch.to_bytes(4, "big") + raw[16:]
+
+
+@pytest.mark.parametrize(
+    ("cut_at", "said"),
+    [
+        (13, verdicts.Lost(13, 14, "the source's log was truncated there")),
+        (15, verdicts.Fine()),
+    ],
+)
+def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found_out(
+    cut_at: int, said: verdicts.Verdict
+) -> None:
+    """The position was at source offset 16 of leader epoch 2, and the target's log ends before."""
+    known = Start(16, 19, source_epoch=2)
+    copy = PartitionCopy(ASSIGNED, cut_start(known, Translated(14), 15))
+    source = CutSource(cut_at)
+
+    async def fetched() -> FetchedPartition:
+        [part] = (await source.fetch(1, [FetchFrom(copy.source_id, 0, 14, 1 << 20)])).partitions
+        return part
+
+    copy.accept(asyncio.run(fetched()), None, 14, read_committed=True)
+
+    assert copy.in_doubt
+    assert asyncio.run(verdicts.judge_doubt(copy, cast("Any", source))) == said
+
+
+def test_the_epoch_of_a_place_further_on_is_not_told_as_that_of_the_position() -> None:
+    """The next owner would take the lower epoch that stands there for a log gone back."""
+    copy = PartitionCopy(ASSIGNED, cut_start(Start(16, 19, source_epoch=2), Translated(14), 15))
+
+    assert copy.position().source_leader_epoch == -1
+    copy.go_back_to(15, 2)
+    assert copy.position().source_leader_epoch == 2

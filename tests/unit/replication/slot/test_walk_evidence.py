@@ -126,3 +126,24 @@ def test_sequence_numbers_tell_how_many_copies_stood_where_the_target_is_empty()
 
     assert found.source_next == 15
     assert pairs(found) == {1: 10, 4: 13, 5: 14}
+
+
+@pytest.mark.parametrize("log_append_time", [False, True])
+def test_records_of_the_source_are_not_passed_for_one_of_several_equal_ones(
+    log_append_time: bool,
+) -> None:
+    """Compaction took what was copied; equal records of its keys, which came later, are needed."""
+    keys = [b"k2", b"k1", b"k0", b"k2", b"k1"]
+    copied = [Record(1 + i, 7, key, b"UP") for i, key in enumerate(keys)]
+    left = [(30, b"k1"), (31, b"k2"), (32, b"k0"), (33, b"k1"), (34, b"k0"), (35, b"k2")]
+    source = [Record(offset, 7, key, b"UP") for offset, key in left]
+    batch = stored(copied, producer_id=OURS)
+    target = Log([with_log_append_time(batch) if log_append_time else batch, marker(6, OURS, 3)])
+    logs = log_of(source, [3], 36, -1), target
+
+    with pytest.raises(IntegrityError, match="undecidable"):
+        walked(*logs, Start(0, 1), Comparison())
+
+    found = walked(*logs, Start(0, 1), Comparison(accepts_loss=True))
+    assert found.source_next == 32, "rather a second time than not at all"
+    assert pairs(found) == {2: 30, 4: 31}
