@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import Producer
+from tests.faults.campaign.brokers import delete_topics
 from tests.integration.copying import CopyLab, delete_before
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
@@ -17,7 +18,10 @@ from tests.waiting import eventually
 from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
-from srm.domain.replication_records import REPORTS, Incarnation
+from srm.domain.partition_notes import begin_of_copy
+from srm.domain.replication_records import REPORTS, AssignedPartition, Incarnation
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import TopicSpec
 from srm.errors import FencedError
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
@@ -357,3 +361,29 @@ def test_of_two_live_processes_of_one_slot_the_one_that_started_first_leaves_the
     assert older < newer
     assert str(newer) in str(ended[0])
     lab.assert_equal(partitions)
+
+
+def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told(
+    lab: CopyLab, clusters: Mapping[str, KafkaBroker]
+) -> None:
+    """Before its first record, too: what stands on the target is of the former topic."""
+    [former] = lab.topic()
+    _fill(lab.producer(), former.topic, 5)
+    lab.assign("0", [former])
+    with lab.running():
+        lab.wait_until_copied([former])
+        delete_topics(clusters["P"].bootstrap, [former.topic])
+        lab.source.create_topics([TopicSpec(former.topic, 1, 1, {})])
+        [p] = lab.assignable(former.topic)
+        assert p.topic_id != former.topic_id
+        lab.assign("0", [p])
+        eventually(lambda: "begins at target offset 6," in _reason(lab, p), "the begin is told")
+        _fill(lab.producer(), p.topic, 3)
+        lab.wait_until_copied([p])
+
+    assert begin_of_copy(lab.state().noted({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]) == 6
+
+
+def _reason(lab: CopyLab, p: AssignedPartition) -> str:
+    status = lab.status(p)
+    return status.reason if status else ""

@@ -86,7 +86,8 @@ def _ask(
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
         answers = driver_requests.ask(topics, action, _requester(), now_ms(), wait)
-    emit(answers, as_json, lambda console: _render(console, answers))
+    others = sorted({str(flow) for flow in resolved.flows} - {str(flow) for flow in wanted})
+    emit(answers, as_json, lambda console: _render(console, answers, others))
     return answers
 
 
@@ -98,11 +99,16 @@ def _requester() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _render(console: Console, answers: tuple[Answer, ...]) -> None:
+def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) -> None:
     table = Table("flow", "replicator", "host", "outcome", box=None, header_style="bold")
     for answer in answers:
         table.add_row(str(answer.flow), answer.application, answer.host, answer.outcome)
     console.print(table)
+    if others and any(answer.outcome == "ended" for answer in answers):
+        console.print(
+            f"An application ends with all flows it copies: srm status shows whether "
+            f"{', '.join(others)} still runs."
+        )
 
 
 def _require(answers: tuple[Answer, ...], problem: str) -> None:

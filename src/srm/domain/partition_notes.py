@@ -23,7 +23,8 @@ class PartitionNotes:
 
     ``lost`` counts all offsets that can never be copied, in so many ``ranges``; ``lost_from`` and
     ``lost_to`` are the newest range (ranges that touch are one) and ``loss`` says why. ``strange``
-    is the newest note about the logs that is no loss.
+    is the newest note about the logs that is no loss. ``begins`` is the target offset before which
+    a topic that had the name before has left its records, where there are any.
     """
 
     slot: str
@@ -37,6 +38,7 @@ class PartitionNotes:
     loss: str = ""
     strange: str = ""
     time_ms: int = 0
+    begins: int | None = None
 
     def with_loss(self, lost_from: int, lost_to: int, what: str, now_ms: int) -> PartitionNotes:
         """Note that source records can never be copied."""
@@ -55,9 +57,13 @@ class PartitionNotes:
         """Note something that is no loss; only the newest is kept."""
         return replace(self, strange=what, time_ms=now_ms)
 
+    def with_begin(self, target_offset: int, now_ms: int) -> PartitionNotes:
+        """Note that what stands before a target offset is of a topic that had the name before."""
+        return replace(self, begins=target_offset, time_ms=self.time_ms or now_ms)
+
     @property
     def text(self) -> str:
-        """All of it in one line, with the time of the newest note."""
+        """Losses and what was strange in one line, with the time of the newest note."""
         told = []
         if self.lost:
             offsets = "source offset" if self.lost == 1 else "source offsets"
@@ -66,6 +72,8 @@ class PartitionNotes:
             told.append(f"lost {self.lost} {offsets}{ranges} {newest}: {self.loss}")
         if self.strange:
             told.append(self.strange)
+        if not told:
+            return ""
         at = datetime.fromtimestamp(self.time_ms / 1000, UTC)
         return f"{'; '.join(told)} ({at:%Y-%m-%d %H:%M} UTC)"
 
@@ -87,6 +95,14 @@ class PartitionNotes:
         return json_records.decode(cls, "notes of a partition", value)
 
 
+def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
+    """Return where the copy of a topic begins that was created again, None where nobody noted it.
+
+    Slots see more of the former topic's records one after another, never less.
+    """
+    return max((entry.begins for entry in notes if entry.begins is not None), default=None)
+
+
 def with_notes(
     status: PartitionStatus | None, notes: Collection[PartitionNotes]
 ) -> PartitionStatus | None:
@@ -99,7 +115,14 @@ def with_notes(
     ordered = sorted(notes, key=lambda entry: entry.time_ms)
     newest = next((n for n in reversed(ordered) if n.lost), ordered[-1])
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
-    texts = (status.reason, *(entry.text for entry in ordered))
+    begins = begin_of_copy(notes)
+    former = (
+        f"the topic was created again: its copy begins at target offset {begins}, what stands "
+        "before that is of the former topic"
+        if begins is not None
+        else ""
+    )
+    texts = (status.reason, *(entry.text for entry in ordered), former)
     status = replace(status, reason="; ".join(text for text in texts if text))
     if status.state == "stopped":
         return status

@@ -261,6 +261,8 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
         return Translation("damaged-map", reason=why)
     if log is None:
         where = f"{facts.downstream} does not exist on {facts.target}"
+        if own is None:
+            where += f", nor does {facts.upstream} where it is read: check topic and partition"
         return Translation("no-target", reason=where)
     try:
         found = _through_map(facts, log, offset)

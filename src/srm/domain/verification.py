@@ -176,6 +176,7 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
         sum(r.foreign for r in results),
         sum(r.one_sided for r in results),
         difference,
+        whole.left_out,
     )
 
 

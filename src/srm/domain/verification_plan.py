@@ -32,6 +32,7 @@ class RangePlan:
     """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
 
     A log may end before its range does, after a loss: ``source_log_end`` and ``target_log_end``.
+    ``left_out`` says what of the target is no part of this copy.
     ``compacted`` topics may have lost a record on one side only. ``timestamps`` is False where the
     target stamps records itself (LogAppendTime).
     """
@@ -48,6 +49,7 @@ class RangePlan:
     runs: tuple[Run, ...]
     compacted: bool = False
     timestamps: bool = True
+    left_out: str = ""
 
 
 def plan_partition(
@@ -59,6 +61,7 @@ def plan_partition(
     *,
     compacted: bool = False,
     timestamps: bool = True,
+    begins: int | None = None,
 ) -> RangePlan | None:
     """Plan the comparison of everything that can be compared of one partition.
 
@@ -74,12 +77,13 @@ def plan_partition(
         target_end_before: last stable offset of the target, read before the map.
         compacted: as in :class:`RangePlan`.
         timestamps: as in :class:`RangePlan`.
+        begins: target offset before which a topic that had the name before has left its records.
 
     Returns:
         The ranges, or None if the source has records and nothing of them was ever copied.
     """
     position = offset_map.known_source_end
-    if position is None and source_log.start < source_log.end:
+    if source_log.start < source_log.end and (position is None or position < source_log.start):
         return None
     source_end = source_log.end if position is None else max(position, source_log.start)
     runs = offset_map.known_runs
@@ -93,6 +97,15 @@ def plan_partition(
     target_start = target_log.start
     if first is not None and (first[0] < source_start or first[1] < target_log.start):
         target_start = target_boundary(runs, source_start, target_end)
+    left_out = ""
+    # Never what the map knows: the remote topic itself may have been created again since.
+    former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
+    if target_start < former_end:
+        left_out = (
+            f"the topic was created again: target offsets {target_start} to {former_end} are of "
+            "the former one and left out"
+        )
+        target_start, target_end = former_end, max(former_end, target_end)
     topic, partition, remote_topic = names
     return RangePlan(
         topic,
@@ -107,6 +120,7 @@ def plan_partition(
         clip(runs, source_start, source_end),
         compacted,
         timestamps,
+        left_out,
     )
 
 

@@ -62,7 +62,8 @@ class TopicStatus:
         partitions: partitions on the source; ``reported`` of them have a known position.
         copied: offsets of the remote topic that the copy has filled and its log still holds, those
             of the markers of claims among them.
-        remaining: source offsets not passed yet in the reported partitions.
+        remaining: source offsets not passed yet; of a partition that nobody has reported, all.
+        state: ``copying`` only while a replicator is alive.
         reason: why it is stopped or waiting, or what was lost.
     """
 
@@ -118,10 +119,15 @@ def flow_status(context: FlowContext) -> FlowStatus:
     selected = selected_topics(source_topics, config)
     maps = context.maps.load(selected, {})  # the positions: the maps themselves are not read
     ends = context.source.log_ends(_partitions(source_topics, selected)) if selected else {}
+    unknown = [p for p in ends if maps.get(p).position is None]
+    source_starts = context.source.log_starts(unknown) if unknown else {}
     target_topics = context.target.topics()
     remotes = [config.policy.format_remote_topic(config.flow.source, name) for name in selected]
     copies = _partitions(target_topics, [name for name in remotes if name in target_topics])
     copy_starts = context.target.log_starts(copies) if copies else {}
+    driver, errors = _driver(context, now_ms)
+    slots = slot_statuses(maps.reports, now_ms)
+    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
     topics = tuple(
         topic_status(
             source_topics[name],
@@ -129,12 +135,12 @@ def flow_status(context: FlowContext) -> FlowStatus:
             target_topics,
             maps,
             ends,
+            source_starts,
             copy_starts,
+            is_alive=is_alive,
         )
         for name in selected
     )
-    driver, errors = _driver(context, now_ms)
-    slots = slot_statuses(maps.reports, now_ms)
     found = survey(context)
     groups = _groups(context, found)
     return FlowStatus(
@@ -157,9 +163,16 @@ def topic_status(
     target_topics: Collection[str],
     maps: FlowMaps,
     ends: Mapping[TopicPartition, int],
+    source_starts: Mapping[TopicPartition, int],
     copy_starts: Mapping[TopicPartition, int],
+    *,
+    is_alive: bool,
 ) -> TopicStatus:
-    """Sum up one topic from its positions, statuses, log ends and its copy's log starts; pure."""
+    """Sum up one topic from its positions, statuses and the bounds of its logs; pure.
+
+    ``source_starts`` are wanted of partitions without a position. ``is_alive`` says whether anybody
+    copies at all.
+    """
     copied = remaining = reported = 0
     states = Counter[str]()
     reasons: dict[str, None] = {}
@@ -171,6 +184,9 @@ def topic_status(
             remaining += max(0, ends.get(partition, 0) - position.source_next)
             start = copy_starts.get(TopicPartition(remote, number), position.target_next)
             copied += max(0, position.target_next - start)
+        else:
+            end = ends.get(partition, 0)
+            remaining += max(0, end - source_starts.get(partition, end))
         status = (maps.statuses or {}).get(partition)
         states[status.state if status else "copying"] += 1
         if reason := maps.errors.get(partition) or _reason(status):
@@ -182,7 +198,9 @@ def topic_status(
         reported,
         copied,
         remaining,
-        _topic_state(states, remaining, all_reported=reported == topic.partitions)
+        _topic_state(
+            states, remaining, all_reported=reported == topic.partitions, is_alive=is_alive
+        )
         if remote in target_topics
         else "not-created",
         "; ".join(reasons),
@@ -260,12 +278,16 @@ def _reason(status: PartitionStatus | None) -> str:
     return status.reason
 
 
-def _topic_state(states: Mapping[str, int], remaining: int, *, all_reported: bool) -> TopicState:
+def _topic_state(
+    states: Mapping[str, int], remaining: int, *, all_reported: bool, is_alive: bool
+) -> TopicState:
     if states.get("stopped"):
         return "stopped"
     if states.get("waiting") or not all_reported:
         return "waiting"
-    return "copying" if remaining else "caught-up"
+    if not remaining:
+        return "caught-up"
+    return "copying" if is_alive else "waiting"
 
 
 def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:

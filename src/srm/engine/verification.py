@@ -8,6 +8,7 @@ from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_wanted import Wanted
+from srm.domain.partition_notes import begin_of_copy
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary
 from srm.domain.verification_plan import LogBounds, RangePlan, newest, plan_partition
@@ -155,9 +156,13 @@ def _plan_one(
         compacted=_is_compacted(observed.source_configs, partition.topic)
         or _is_compacted(observed.target_configs, remote_topic),
         timestamps=not _stamps_records(observed.target_configs, remote_topic),
+        begins=begin_of_copy(observed.maps.notes.get(partition, ())),
     )
     if planned is None:
-        reason = "nothing is copied yet: is the replicator running?"
+        reason = (
+            "nothing that the source still holds is copied yet: is the replicator running, or has "
+            "the partition stopped (srm status)?"
+        )
         return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
     return planned if max_records is None else newest(planned, max_records)
 

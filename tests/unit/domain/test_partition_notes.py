@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.partition_notes import PartitionNotes, with_notes
+from srm.domain.partition_notes import PartitionNotes, begin_of_copy, with_notes
 from srm.domain.replication_records import PartitionStatus
 from srm.errors import IntegrityError
 
@@ -55,6 +55,21 @@ def test_a_stopped_partition_has_the_range_that_stops_it_not_one_that_it_has_pas
     assert told is not None
     assert (told.state, told.lost_from, told.lost_to) == ("stopped", *blocked)
     assert told.reason.startswith("why; lost 5 source offsets, 0 to 5: retention")
+
+
+def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told_once() -> None:
+    mine = EMPTY.with_begin(901, 60_000)
+    other = PartitionNotes("1", "orders", 1, "A" * 22).with_begin(907, 60_000)
+
+    told = with_notes(COPYING, [mine, other])
+
+    assert told is not None
+    assert told.reason == (
+        "the topic was created again: its copy begins at target offset 907, what stands before "
+        "that is of the former topic"
+    )
+    assert (begin_of_copy([mine, other]), begin_of_copy([EMPTY])) == (907, None)
+    assert PartitionNotes.decode(other.value()) == other
 
 
 def test_without_notes_a_status_is_as_it_was() -> None:

@@ -112,6 +112,25 @@ def test_a_topic_without_its_replica_is_not_created_yet(sites) -> None:
     assert topic.state == "not-created"
 
 
+def test_what_nobody_has_begun_to_copy_is_all_left_to_copy(sites) -> None:
+    sites.maps[Flow("P", "B")].maps.clear()
+    sites.clusters["P"].trim("Payments", 0, 30)
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert (status.topics[0].copied, status.topics[0].remaining, status.remaining) == (0, 70, 70)
+
+
+def test_nothing_is_called_copying_while_no_replicator_is_alive(sites) -> None:
+    replicator_runs(sites)
+    sites.produce("P", 25)
+    sites.clock.advance(60_000)
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert (topic.state, topic.remaining) == ("waiting", 25)
+
+
 def test_a_partition_nobody_reports_waits(sites) -> None:
     sites.maps[Flow("P", "B")].maps.clear()
 

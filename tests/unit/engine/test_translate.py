@@ -73,6 +73,19 @@ def test_a_replica_that_is_gone_is_named(sites) -> None:
     assert "P.Payments-0 does not exist on B" in found.reason
 
 
+@pytest.mark.parametrize(
+    "partition", [TopicPartition("Paymnets", 0), TopicPartition("Payments", 9)]
+)
+def test_a_partition_that_neither_cluster_has_is_told_as_such(
+    sites, partition: TopicPartition
+) -> None:
+    """Rather than that the copy is missing: the name, or the number, is wrong."""
+    found = translate(sites.flow("P->B"), partition, 40)
+
+    assert found.state == "no-target"
+    assert f"nor does {partition} where it is read: check topic and partition" in found.reason
+
+
 def test_with_the_source_down_the_way_back_is_still_known(sites) -> None:
     sites.clusters["P"].fail()
 

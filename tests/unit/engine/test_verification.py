@@ -8,8 +8,9 @@ import pytest
 
 from srm.domain import internal_topics
 from srm.domain.offset_map import Run
-from srm.domain.topics import Flow
-from srm.domain.verification import PartitionVerification, VerificationSummary, verdict
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.topics import Flow, TopicPartition
+from srm.domain.verification import PartitionVerification, VerificationSummary, merge, verdict
 from srm.engine import verification
 from srm.engine.ports import FlowMaps
 from srm.errors import IntegrityError, NotFoundError, UnavailableError
@@ -59,6 +60,40 @@ def test_what_both_logs_no_longer_hold_is_not_planned(copied):
 
     assert payments.runs == (Run(30, 31, 70),)
     assert (payments.source_start, payments.target_start) == (30, 31)
+
+
+def test_what_a_topic_of_the_same_name_left_before_is_no_part_of_the_copy_and_told(empty):
+    empty.clusters["B"].produce("P.Payments", 0, 7)
+    empty.produce("P", 10)
+    empty.copy("P->B", claim=1)
+    noted = PartitionNotes("0", "Payments", 0, "id").with_begin(7, 0)
+    empty.maps[FLOW].notes[TopicPartition("Payments", 0)] = (noted,)
+
+    (payments,) = verification.plan(empty.flow("P->B")).ranges
+
+    assert (payments.target_start, payments.target_end) == (7, 18)
+    assert "target offsets 0 to 7 are of the former" in payments.left_out
+    assert payments.left_out == merge(payments, [], 0).reason
+
+
+def test_what_the_map_knows_is_compared_though_a_copy_began_later_in_a_former_remote_topic(copied):
+    noted = PartitionNotes("0", "Payments", 0, "id").with_begin(50, 0)
+    copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (noted,)
+
+    (payments,) = verification.plan(copied.flow("P->B")).ranges
+
+    assert payments.target_start <= payments.runs[0].target_start == 1
+
+
+def test_a_partition_whose_next_records_are_gone_is_not_called_equal(copied):
+    copied.produce("P", 20)
+    copied.clusters["P"].trim("Payments", 0, 110)
+
+    plan = verification.plan(copied.flow("P->B"))
+
+    (payments,) = plan.unverified
+    assert plan.ranges == ()
+    assert "srm status" in payments.reason
 
 
 @pytest.mark.parametrize("side", ["P", "B"])

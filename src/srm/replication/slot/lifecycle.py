@@ -108,6 +108,8 @@ class Lifecycle:
             assigned, known or Start(0, 0, fresh=True, has_position=False), transform
         )
         self.copies[assigned] = copy
+        if known is not None and known.fresh and known.has_former:
+            self._reporter.begins(copy, known.target_next)
         if isinstance(start, SrmError):
             copy.lose_start()
             self._carry_out(copy, verdicts.judge_error(start))
@@ -229,6 +231,8 @@ class Lifecycle:
             case Claimed(claim, resumed):
                 if resumed.notes:
                     self._reporter.strange(copy, "; ".join(resumed.notes))
+                if resumed.former_end is not None:
+                    self._reporter.begins(copy, resumed.former_end)
                 copy.begin_copying(claim, resumed)
                 await self._place(copy)
 

@@ -153,6 +153,15 @@ class Reporter:
         logger.error("%s: %s", copy.target, what)
         self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
 
+    def begins(self, copy: PartitionCopy, target_offset: int) -> None:
+        """Note that a topic that had the name before has left what stands before an offset."""
+        notes = self._notes_of(copy)
+        if notes.begins is None or notes.begins < target_offset:
+            logger.warning(
+                "%s: created again, its copy begins at target offset %s", copy.source, target_offset
+            )
+            self._note(notes.with_begin(target_offset, self._now_ms()))
+
     def is_full(self, copy: PartitionCopy) -> bool:
         """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))

@@ -99,6 +99,7 @@ class Resumed:
     source_epoch: int = -1
     target_epoch: int = -1
     has_rotated: bool = False
+    former_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +252,7 @@ async def resume(
         place.epoch if not place.copies else -1,
         target_epoch,
         _has_rotated(claim, known, ours),
+        place.former.last + 1 if place.former.count and known.has_former else None,
     )
 
 
