@@ -18,7 +18,7 @@ from srm.cli.main import app
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
-REASON_S = 30.0
+REASON_S = 90.0
 """In which a status has to name what holds a move up; some seconds, on a box that is busy."""
 
 
@@ -103,18 +103,23 @@ class Move:
     def await_reason(self, *words: str) -> str:
         """Wait until one reason has all the words, in the status or at the end; return it."""
         found: list[str] = []
+        lines: list[str] = []
 
         def given() -> bool:
             ended = self._process.poll()
             step = self._operator.step(self.move_id)
             assert step not in _GONE, f"the gate opened without a reason with {words}"
             texts = [self._operator.reasons(self.move_id) if step else "", self._said()]
-            lines = [line for text in texts for line in re.split(r"[\n;]", text)]
+            lines[:] = [line for text in texts for line in re.split(r"[\n;]", text)]
             found[:] = [line.strip() for line in lines if all(word in line for word in words)]
             assert found or ended is None, f"{self.move_id} ended without {words}: {self._said()}"
             return bool(found)
 
-        eventually(given, f"a reason with {words}", REASON_S)
+        try:
+            eventually(given, f"a reason with {words}", REASON_S)
+        except AssertionError as error:
+            step = self._operator.step(self.move_id)
+            raise AssertionError(f"{error}; at step {step} it was: {lines}") from None
         return found[0]
 
     def ended(self, timeout_s: float = 60.0) -> tuple[int, str]:

@@ -134,6 +134,7 @@ def test_pending_offsets_of_a_group_keep_the_gate_closed_until_they_are_decided(
     stuck = stage.processor("eos", leave_pending=True)
     stage.start(stage.p, late, stuck)
     eventually(lambda: stuck.count("open"), "offsets are pending")
+    eventually(lambda: late.count("acked") == 40, "everything late is written")
     stage.stop(late)
     stage.readers.remove(stuck)
     try:
