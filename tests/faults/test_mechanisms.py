@@ -27,7 +27,7 @@ from srm.kafka.state_log import KafkaStateLog
 from srm.replication import codes
 from srm.replication.ports import Place
 from srm.replication.slot import claim as claims
-from srm.replication.slot import partition, reporting
+from srm.replication.slot import reporting, send_queue
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.map_log import MapLog
 from srm.replication.slot.resume import Resumed, Start, resume
@@ -156,7 +156,7 @@ def test_a_batch_behind_a_refused_one_is_refused_too(bench: Bench) -> None:
 def test_without_sequence_numbers_a_batch_overtakes_the_one_before_it(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(partition, "next_sequence", lambda sequence, count: sequence)
+    monkeypatch.setattr(send_queue, "next_sequence", lambda sequence, count: sequence)
 
     errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
 
