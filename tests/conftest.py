@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,16 @@ def pytest_configure() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end_session)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files whose tests may take longest, so that none of them is left alone."""
+    limits: dict[Path, float] = defaultdict(float)
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits[item.path], limit.args[0] if limit else 0.0)
+    items.sort(key=lambda item: -limits[item.path])
 
 
 def owner() -> dict[str, str]:
