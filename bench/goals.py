@@ -155,7 +155,8 @@ _LONG, _PASS, _START = "map-irregular", "map-pass", "map-start"
 _MAPS: Final = (
     ("1 000 offsets of 315 million runs, CPU", 1000, "ms", _LONG, _ms("cold_cpu_seconds")),
     ("the same, memory", 50, "MB", _LONG, _detail("megabytes")),
-    ("the same offsets again", 10, "ms", _LONG, _ms("warm_seconds")),
+    ("the same offsets again, after a look for news", 10, "ms", _LONG, _ms("warm_seconds")),
+    ("the same offsets again, without it", 10, "ms", _LONG, _ms("warm_translate_seconds")),
     ("a checkpoint pass over moved commits", 2000, "ms", _PASS, _ms("second_seconds")),
     ("a slot starts with 1 000 partitions", 5000, "ms", _START, _ms("seconds")),
     ("longest pause of others meanwhile", 100, "ms", _START, _detail("longest_pause_ms")),
