@@ -87,13 +87,14 @@ class Claiming:
             return TargetCut(held.end)
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
-        claim = await self._claim(copy, attempt, nodes[1], target)
+        claim = await self._claim(copy, attempt, nodes[1], target, held.log_end)
         if claim is None:
             return None
         # Until the claim was in force the log could still lose its end, and another owner copy on.
-        held = await held_log(target, copy.known_start())
-        if held.end < copy.target_next:
-            return TargetCut(held.end)
+        if copy.target_next:
+            held = await held_log(target, copy.known_start())
+            if held.end < copy.target_next:
+                return TargetCut(held.end)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:
             until = copy.note_rotated(claim.expires)
@@ -102,15 +103,22 @@ class Claiming:
         return Claimed(claim, resumed)
 
     async def _claim(
-        self, copy: PartitionCopy, attempt: int, target_node: int, target: LogReader
+        self,
+        copy: PartitionCopy,
+        attempt: int,
+        target_node: int,
+        target: LogReader,
+        target_end: int,
     ) -> Claim | None:
-        """Return a claim that is in force, None if the attempt was given up meanwhile."""
+        """Return a claim that is in force, None if the attempt was given up meanwhile.
+
+        Its marker stands at ``target_end``, where the log has ended before, or after that.
+        """
         async with self._claims.hold(target_node):
             await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return None
             lifetime_s = await self._claim_lifetime.seconds()
-            _, target_end = await self._target.log_range(copy.target)
             claim = await take(self._target, self._flow, copy.target, lifetime_s)
             copy.note_claim(claim)
         await until_in_force(target, target_end, claim)

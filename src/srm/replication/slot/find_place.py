@@ -203,7 +203,7 @@ async def _fetches(
     offset = start
     while True:
         try:
-            fetched, owner = await log.fetch(offset)
+            fetched, owner = await log.fetch(offset, wait_ms=0)
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 return

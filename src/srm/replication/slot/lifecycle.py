@@ -152,16 +152,21 @@ class Lifecycle:
         source_start, _ = await self._source.log_range(copy.source)
         target_start, target_end = await self._target.log_range(copy.target)
         copy.begin_at(source_start, target_start, target_end)
-        await self._place(copy)
+        await self._place(copy, compared=True)
 
     # ----- copying
 
-    async def _place(self, copy: PartitionCopy) -> None:
-        """Fetch from, and send to, the brokers that lead the partition; claim if data waits."""
+    async def _place(self, copy: PartitionCopy, *, compared: bool = False) -> None:
+        """Fetch from, and send to, the brokers that lead the partition; claim if data waits.
+
+        The target's end is compared with the position first, unless it just was ``compared``.
+        """
         source_node = await self._source.leader(copy.source)
         target_node = await self._target.leader(copy.target)
         await self._target.connect(target_node)
-        is_short = copy.phase is Phase.IDLE and await self._is_target_short(copy)
+        is_short = False
+        if copy.phase is Phase.IDLE and not compared:
+            is_short = await self._is_target_short(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
         self._placement.put(copy, source_node, target_node)

@@ -11,7 +11,7 @@ from srm.replication import codes
 from srm.replication.ports import FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
-_FETCH_WAIT_MS: Final = 50
+WAIT_MS: Final = 50
 
 
 class OutOfRangeError(DataLossError):
@@ -37,9 +37,12 @@ class LogReader:
     read_committed: bool
 
     async def fetch(
-        self, offset: int, max_bytes: int = FETCH_BYTES
+        self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
     ) -> tuple[FetchedPartition, object]:
         """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
+
+        Where nothing stands there the broker waits for so long, and with it all that was sent to it
+        after this: whoever asks for the end of a log does not let it wait.
 
         Raises:
             OutOfRangeError: the log does not hold the offset.
@@ -50,7 +53,7 @@ class LogReader:
         fetched = await self.wire.fetch(
             node,
             [FetchFrom(self.topic_id, self.partition.partition, offset, max_bytes)],
-            max_wait_ms=_FETCH_WAIT_MS,
+            max_wait_ms=wait_ms,
             max_bytes=max_bytes,
             read_committed=self.read_committed,
         )

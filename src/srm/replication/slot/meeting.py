@@ -54,10 +54,12 @@ async def begin_where_logs_meet(
     Copies without an equal are taken for those of a former topic only where one is known: a filter
     that has changed since looks the same.
     """
-    source_start, _ = await source.wire.log_range(source.partition)
-    target_start, _ = await target.wire.log_range(target.partition)
-    source_from = max(start.source_next, source_start)
+    target_start, target_end = await target.wire.log_range(target.partition)
     target_from = max(start.target_next, target_start)
+    if target_end <= 1:  # a claim stands before what is copied under it
+        return replace(start, fresh=start.has_former), ""
+    source_start, _ = await source.wire.log_range(source.partition)
+    source_from = max(start.source_next, source_start)
     ours = OurBatches(producer_ids, fresh=start.fresh)
     first_copy: list[int] = []
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from srm.errors import UnavailableError
 from srm.replication.ports import FetchedPartition
-from srm.replication.slot.log_reader import FETCH_BYTES, LogReader
+from srm.replication.slot.log_reader import FETCH_BYTES, WAIT_MS, LogReader
 
 T = TypeVar("T")
 
@@ -86,10 +86,10 @@ class MeteredReader(LogReader):
     meter: Meter
 
     async def fetch(
-        self, offset: int, max_bytes: int = FETCH_BYTES
+        self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
     ) -> tuple[FetchedPartition, object]:
         """See :meth:`LogReader.fetch`."""
-        fetched, owner = await LogReader.fetch(self, offset, max_bytes)
+        fetched, owner = await LogReader.fetch(self, offset, max_bytes, wait_ms)
         self.meter.read(len(fetched.records))
         return fetched, owner
 

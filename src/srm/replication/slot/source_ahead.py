@@ -21,7 +21,7 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.rebuild import Record
 from srm.replication.batches.transform import Transform
-from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of
 
 RECORD_BYTES: Final = 320
@@ -172,16 +172,17 @@ class SourceAhead:
     async def _fetch(self) -> bool:
         """Fetch until there is something to compare; False at the end of the source.
 
-        That end is behind all that was copied, so it is asked for rarely: it takes a long poll. A
+        That end is behind all that was copied, so it is asked for rarely, and no broker waits. A
         leader that was just elected may not know yet how far its log is committed, and ends it too
         early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
         before an end is believed.
         """
+        wait_ms = 0
         while not self._waiting:
             if self.ended:
                 return False
             try:
-                fetched, _ = await self._reader.fetch(self._fetch_offset)
+                fetched, _ = await self._reader.fetch(self._fetch_offset, wait_ms=wait_ms)
             except OutOfRangeError as error:
                 if error.log_start <= self._fetch_offset:
                     self.ended = True  # truncated
@@ -198,6 +199,7 @@ class SourceAhead:
                     self._waiting.append(batch)
                 self._fetch_offset = max(before, batch.last_offset + 1)
             self.end = fetched.last_stable_offset if committed else fetched.high_watermark
+            wait_ms = WAIT_MS if self._fetch_offset == before < self.end else 0
             if self._fetch_offset == before and before >= self.end:
                 self.ended = self._knows_its_end
                 if not self.ended:
