@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -15,3 +16,10 @@ def eventually(condition: Callable[[], object], what: str, deadline_s: float = D
         assert time.monotonic() - began < deadline_s, f"not within {deadline_s:.0f} s: {what}"
         time.sleep(0.02)
     return time.monotonic() - began
+
+
+async def until(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    """Look at a condition again and again until it holds, while the event loop does the rest."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110 - a state, not an event
+            await asyncio.sleep(0.001)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.slot.two_logs import OURS, Log, walked
+from tests.waiting import until
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
@@ -140,9 +141,7 @@ class Site:
         return self.lifecycle.copies[ASSIGNED]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - a state, not an event
-                await asyncio.sleep(0.001)
+        await until(condition)
 
     async def claim(self) -> None:
         """Claim once, as if there were a batch to write."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster, copies, source_of
 from tests.unit.replication.slot.two_logs import OURS
+from tests.waiting import until
 
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.replication import clock
@@ -76,12 +77,6 @@ class Untold:
     def is_full(self, copy: object) -> bool:
         del copy
         return False
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(_WAIT_S):
-        while not condition():  # noqa: ASYNC110 - a state, not an event
-            await asyncio.sleep(0.001)
 
 
 def test_what_was_asked_before_a_pause_says_nothing_about_the_time_after_it() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
+from tests.waiting import until
 
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
@@ -141,12 +142,6 @@ class Life:
                 await running
 
         asyncio.run(live())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a state, not an event
-            await asyncio.sleep(0.01)
 
 
 def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
