@@ -161,6 +161,11 @@ class Entries:
         """Return the entries from one number to another."""
         return Entries([array[start:end] for array in self.arrays])
 
+    def with_key(self, key_start: int, owner: tuple[int, int]) -> Offsets:
+        """Return the numbers of the entries with that end of a key, in order."""
+        owned = (self.owner_id == owner[0]) & (self.owner_epoch == owner[1])
+        return np.flatnonzero(owned & (self.key_start == key_start))
+
     def with_records(self) -> Entries:
         """Leave out those that hold none, but a cut."""
         kept = self.records > 0

@@ -148,21 +148,15 @@ def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
     before, end = last.previous, chunk.entries[len(chunk.entries) - 1]
     if (end.key_start, end.owner) == (before.target_start, before.owner):
         return True
-    return _lists(chunk, last.block_key.target_start, last.owner)
+    return len(chunk.entries.with_key(last.block_key.target_start, last.owner)) > 0
 
 
 def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
     """Whether a root has the chunks before a chunk, perhaps that one and later ones, too."""
     number = chunk.key.number
-    if _lists(root, number, chunk.key.owner):
+    if len(root.entries.with_key(number, chunk.key.owner)):
         return True
     return not bool((root.entries.key_start >= number).any())
-
-
-def _lists(record: IndexRecord, key_start: int, owner: tuple[int, int]) -> bool:
-    entries = record.entries
-    ids = (entries.owner_id == owner[0]) & (entries.owner_epoch == owner[1])
-    return bool((ids & (entries.key_start == key_start)).any())
 
 
 def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:

@@ -109,14 +109,8 @@ def _in_use(
         return Table(Entries.of(()))
     entries = record.entries
     stop = len(entries)
-    if end is not None:
-        start, (owner, epoch) = end
-        same = (
-            (entries.key_start == start)
-            & (entries.owner_id == owner)
-            & (entries.owner_epoch == epoch)
-        )
-        stop = int(np.flatnonzero(same)[0]) if same.any() else stop
+    if end is not None and len(listed := entries.with_key(*end)):
+        stop = int(listed[0])
     first = min(record.deleted, stop)
     table = entries.slice(first, stop)
     places = table.place

@@ -97,8 +97,6 @@ class Losses:
 
     def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
         """Count offsets in [start, end) that were noted and never copied."""
-        if not self.ranges and not self.elsewhere:
-            return 0
         found = sum(_holes(offset_map, max(a, start), min(b, end)) for a, b in self.ranges)
         if not self.elsewhere:
             return found

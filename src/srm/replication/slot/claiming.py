@@ -18,6 +18,7 @@ from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, Wal
 from srm.replication.slot.resume import Resumed, Walked, resume
 from srm.replication.slot.source_ahead import Comparison
 from srm.replication.slot.target_log import held_log
+from srm.replication.slot.verdicts import Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,7 @@ class TargetCut:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class OldIdInForce:
-    """Who holds the last claim under the old producer id may write for so many seconds yet."""
-
-    wait_s: float
-
-
-Outcome = Claimed | TargetCut | OldIdInForce | None
+Outcome = Claimed | TargetCut | Stop | None
 """None: the attempt was given up meanwhile, which the caller has to ask for in any case."""
 
 
@@ -99,7 +93,7 @@ class Claiming:
         if copy.attempt == attempt and resumed.has_rotated:
             until = copy.note_rotated(claim.expires)
             if now_s() < until:
-                return OldIdInForce(until - now_s())
+                return _old_id_in_force(copy, until - now_s())
         return Claimed(claim, resumed)
 
     async def _claim(
@@ -149,3 +143,11 @@ class Claiming:
             ),
             partial(note_walk, claim) if claim is not None else None,
         )
+
+
+def _old_id_in_force(copy: PartitionCopy, wait_s: float) -> Stop:
+    reason = (
+        f"{copy.target}: the producer id of its claims has changed; who held the last claim "
+        f"under the old one may write for {wait_s:.0f} s yet"
+    )
+    return Stop(reason, retriable=False, retry_s=wait_s)

@@ -22,7 +22,7 @@ from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
 from srm.replication.slot.claim import ClaimLifetime
-from srm.replication.slot.claiming import Claimed, Claiming, OldIdInForce, TargetCut
+from srm.replication.slot.claiming import Claimed, Claiming, TargetCut
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
@@ -231,8 +231,8 @@ class Lifecycle:
         match outcome:
             case TargetCut(end):
                 await self._begin_at_cut(copy, attempt, end)
-            case OldIdInForce(wait_s):
-                self._wait_for_old_id(copy, wait_s)
+            case verdicts.Stop():
+                self._stop(copy, outcome)
             case Claimed(claim, resumed):
                 if resumed.notes:
                     self._reporter.strange(copy, "; ".join(resumed.notes))
@@ -240,13 +240,6 @@ class Lifecycle:
                     self._reporter.begins(copy, resumed.former_end)
                 copy.begin_copying(claim, resumed)
                 await self._place(copy)
-
-    def _wait_for_old_id(self, copy: PartitionCopy, wait_s: float) -> None:
-        reason = (
-            f"{copy.target}: the producer id of its claims has changed; who held the last claim "
-            f"under the old one may write for {wait_s:.0f} s yet"
-        )
-        self._stop(copy, verdicts.Stop(reason, retriable=False, retry_s=wait_s))
 
     async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
         """The target lost the end of its log: cut the map there, and copy again from there on."""

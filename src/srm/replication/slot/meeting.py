@@ -54,12 +54,13 @@ async def begin_where_logs_meet(
     Copies without an equal are taken for those of a former topic only where one is known: a filter
     that has changed since looks the same.
     """
+    not_met = replace(start, fresh=start.has_former), ""
     target_start, target_end = await target.wire.log_range(target.partition)
-    target_from = max(start.target_next, target_start)
     if target_end <= 1:  # a claim stands before what is copied under it
-        return replace(start, fresh=start.has_former), ""
+        return not_met
     source_start, _ = await source.wire.log_range(source.partition)
     source_from = max(start.source_next, source_start)
+    target_from = max(start.target_next, target_start)
     ours = OurBatches(producer_ids, fresh=start.fresh)
     first_copy: list[int] = []
 
@@ -71,13 +72,13 @@ async def begin_where_logs_meet(
 
     place = await find_place(source, target, source_from, target_from, is_copy)
     if isinstance(place, NoPlace) or place == Place(source_from, target_from):
-        return replace(start, fresh=start.has_former), ""
+        return not_met
     passes_source, passes_target = (
         place.source_next > source_from,
         place.target_next > target_from,
     )
     if passes_source and not target_start:
-        return replace(start, fresh=start.has_former), ""
+        return not_met
     if passes_target and not (source_start or start.has_former):
         # Copies before the place are of a topic that had the name before. Where there are none,
         # both logs begin with the same, and what follows is a copy of this topic.

@@ -199,8 +199,9 @@ class SourceAhead:
                     self._waiting.append(batch)
                 self._fetch_offset = max(before, batch.last_offset + 1)
             self.end = fetched.last_stable_offset if committed else fetched.high_watermark
-            wait_ms = WAIT_MS if self._fetch_offset == before < self.end else 0
-            if self._fetch_offset == before and before >= self.end:
+            is_empty, is_at_end = self._fetch_offset == before, before >= self.end
+            wait_ms = WAIT_MS if is_empty and not is_at_end else 0
+            if is_empty and is_at_end:
                 self.ended = self._knows_its_end
                 if not self.ended:
                     await self._reader.wire.log_range(self._reader.partition)
