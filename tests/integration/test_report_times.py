@@ -98,7 +98,9 @@ def test_clients_whose_clocks_are_an_hour_off_do_not_change_the_service_time(sit
     until_go = report.rto_seconds - report.rto_steps["resume"]
     assert 0 < until_go < report.groups[busy].assigned_seconds <= report.assigned_seconds
     assert report.groups[busy].assigned_seconds <= report.groups[busy].rto_seconds <= took + 1
-    assert (report.groups[busy].rto_end, report.groups[idle].rto_end) == ("processed", "assigned")
+    # What its member said may be on its way while its first commit, a second later, is there.
+    assert report.groups[busy].rto_end in ("processed", "committed")
+    assert report.groups[idle].rto_end == "assigned"
     assert report.ok, report.problems
 
 

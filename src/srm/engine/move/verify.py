@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from srm.domain.map_wanted import Wanted
 from srm.domain.move.plan import MovePlan
@@ -83,6 +83,25 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _AtBroker:
+    """What the target's broker says of groups: which have members, and their offsets."""
+
+    active: frozenset[str]
+    offsets: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def read(cls, context: MoveContext, groups: Collection[str]) -> Self:
+        described = context.target.groups(list(groups)) if groups else {}
+        return cls(
+            frozenset(name for name, found in described.items() if found.state == "active"),
+            {
+                group: {str(tp): offset for tp, offset in context.target.committed(group).items()}
+                for group in groups
+            },
+        )
+
+
 @dataclass(frozen=True)
 class Seen:
     """One look after go: the progress with what is new, or as it was, and the time of the look.
@@ -98,13 +117,15 @@ def observe(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
 ) -> Seen:
     """Look at some groups of a move after go, and at its source; nothing is written."""
-    # Before the routes: what was written while they were still this move's is residue.
+    # Before the routes: what was written while they were still this move's is residue. And before
+    # the clock is read and the clients are heard: what is seen here was there at that time.
     ends = _source_ends(context, plan)
+    there = _AtBroker.read(context, groups)
     arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
     now = context.now_ms()
     ours = arrivals.producers_are_ours and not progress.residue_over
     found: dict[str, Any] = {
-        "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, groups)},
+        "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, there)},
         "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
@@ -149,16 +170,12 @@ def _read_resumed(
     plan: MovePlan,
     progress: MoveProgress,
     arrivals: Arrivals,
-    groups: Collection[str],
+    there: _AtBroker,
 ) -> dict[str, GroupResume]:
-    described = context.target.groups(list(groups)) if groups else {}
-    result = {group: progress.resumed.get(group, GroupResume()) for group in groups}
+    commits = there.offsets
+    result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
     # What a group does after a later move is none of this one's.
-    ours = [group for group in groups if arrivals.is_ours(group)]
-    commits = {
-        group: {str(tp): offset for tp, offset in context.target.committed(group).items()}
-        for group in ours
-    }
+    ours = [group for group in commits if arrivals.is_ours(group)]
     records = TargetRecords(
         context,
         plan,
@@ -176,7 +193,7 @@ def _read_resumed(
     for group in ours:
         before, said, committed = result[group], arrivals.of(group), commits[group]
         intended = progress.intended.get(group, {})
-        there = bool(said.members) or (group in described and described[group].state == "active")
+        present = bool(said.members) or group in there.active
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
         seen = before.first_commit_ms or (arrivals.now_ms if moved else None)
         started = {
@@ -186,7 +203,7 @@ def _read_resumed(
         found = replace(
             before,
             resumed_ms=_earliest(
-                before.resumed_ms, said.resumed_ms or (arrivals.now_ms if there else None)
+                before.resumed_ms, said.resumed_ms or (arrivals.now_ms if present else None)
             ),
             processed_ms=_earliest(before.processed_ms, said.processed_ms),
             first_commit_ms=seen,

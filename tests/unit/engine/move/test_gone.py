@@ -100,6 +100,29 @@ def test_what_clients_say_counts_from_when_the_broker_got_it_less_its_age(world:
     assert report.groups["near"].rto_end == "processed"
 
 
+def test_a_commit_made_during_a_look_is_not_dated_before_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its member had said that it works: that is the earlier of both."""
+    context = gone(world)
+    world.start("far", "B", {"P.Payments": 11})
+    world.passing(1_000)
+    committed = world.b.committed
+
+    def work_while_looked_at(group: str) -> dict[TopicPartition, int]:
+        if group == "near" and not world.b.groups(["near"])["near"].members:
+            acknowledge(world, "near", 96)
+            world.passing(1_000)
+            world.start("near", "B", {"P.Payments": 97})
+        return committed(group)
+
+    monkeypatch.setattr(world.b, "committed", work_while_looked_at)
+    assert move.verify(context, "m1").done
+
+    near = move.report(context, "m1").groups["near"]
+    assert (near.rto_seconds, near.rto_end) == (3.0, "processed")
+
+
 def test_the_clock_of_whoever_looks_does_not_count(world: World) -> None:
     context = gone(world)
     late = replace(context.forward, now_ms=lambda: world.clock() + HOUR)
