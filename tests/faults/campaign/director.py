@@ -321,9 +321,10 @@ class Director:
         with self._workload.silent(topic.name):
             topic.snapshot(self._pair.source_bootstrap)
             lowest = topic.life.deleted.get(number, 0)
+            copied = self._copied(topic.partitions[number])
             at = truncation.cut(broker, topic.name, number, step.share, lowest)
             if at is not None:  # written down at once: what follows may fail and be tried again
-                gone = topic.life.truncate(number, at)
+                gone = topic.life.truncate(number, at, copied)
                 logger.info("%s-%s: truncated at %s, %s gone", topic.name, number, at, gone)
             broker.start()
             broker.wait_ready()
