@@ -27,7 +27,7 @@ from srm.domain.replication_records import (
 )
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.ports import TopicDescription, TopicSpec
 from srm.engine.state_topic import StateTopic
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
@@ -47,6 +47,18 @@ def delete_before(cluster: str | Mapping[str, str], topic: str, offset: int) -> 
     admin = AdminClient(_properties(cluster))
     [deleted] = admin.delete_records([KafkaPartition(topic, 0, offset)]).values()
     assert deleted.result(10).low_watermark == offset
+
+
+def _described(cluster: KafkaCluster, topic: str) -> TopicDescription:
+    """Describe a new topic: of several brokers one may not have heard of it yet."""
+    found: dict[str, TopicDescription] = {}
+
+    def exists() -> bool:
+        found.update(cluster.topics())
+        return topic in found
+
+    eventually(exists, f"{topic} exists on {cluster.alias}")
+    return found[topic]
 
 
 class CopyLab:
@@ -100,25 +112,15 @@ class CopyLab:
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
-        # Of several brokers one may not have heard of a new topic yet.
-        eventually(lambda: name in self.source.topics(), f"{name} exists")
-        partitions = self.source.topics()[name].partitions
+        partitions = _described(self.source, name).partitions
         self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
         return self.assignable(name)
 
     def assignable(self, name: str) -> Sequence[AssignedPartition]:
         """Describe the partitions of a topic that exists on both sides."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
-        target_ids: dict[str, str] = {}
-
-        def exists() -> bool:
-            # Of several brokers one may not have heard of a new topic yet.
-            target_ids.update((n, topic.topic_id) for n, topic in self.target.topics().items())
-            return remote in target_ids
-
-        eventually(exists, f"{remote} exists")
-        description = self.source.topics()[name]
-        target_id = target_ids[remote]
+        target_id = _described(self.target, remote).topic_id
+        description = _described(self.source, name)
         return [
             AssignedPartition(name, number, description.topic_id, remote, target_id)
             for number in range(description.partitions)
