@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from tests.conftest import owner
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right
+from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -88,7 +96,20 @@ def grant(broker: KafkaBroker, user: str, *rights: tuple[str, str, str]) -> None
     ]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_acls([right.binding(user) for right in bindings]).values():
-        created.result(30)
+        created.result(60)
+    of_user = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    # The broker applies what the controller has accepted in its own time.
+    eventually(
+        lambda: len(admin.describe_acls(of_user).result(60)) >= len(bindings), f"rights of {user}"
+    )
 
 
 def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
@@ -171,7 +192,7 @@ def copied(
     producer = lab.producer()
     for number in range(50):
         producer.produce(partition.topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     lab.assign("0", [partition])
     with lab.running():
         lab.wait_until_copied([partition])

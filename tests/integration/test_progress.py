@@ -23,7 +23,7 @@ def _produce(lab: CopyLab, partitions: Sequence[AssignedPartition], count: int) 
     producer = lab.producer()
     for number in range(count):
         producer.produce(partitions[0].topic, b"%d" % number, partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_flow_is_caught_up_though_a_former_owner_repeats_an_older_position(
