@@ -203,10 +203,17 @@ def copied(
 def asked(broker: KafkaBroker, request: str, about: str) -> Asked:
     """Return who sent a request that speaks of a topic, or of something else, by the broker's log.
 
-    The test's own clients come in by another listener.
+    The test's own clients come in by another listener. A request is logged after it was answered.
     """
+    eventually(lambda: in_log(broker, request, about), f"a request {request} about {about}")
+    return in_log(broker, request, about)
+
+
+def in_log(broker: KafkaBroker, request: str, about: str) -> Asked:
+    """Return who sent a request, as far as the log says now."""
     found: Asked = set()
-    for line in broker.log.read_text().splitlines():
+    *whole, _being_written = broker.log.read_text().split("\n")
+    for line in whole:
         _, marked, rest = line.partition("Completed request:")
         if not marked or about not in rest:
             continue
@@ -243,7 +250,7 @@ def test_state_and_offset_syncs_are_written_as_the_producer_of_their_cluster(bro
 @pytest.mark.usefixtures("copied")
 def test_what_only_administrators_ask_is_asked_as_the_admin_client(broker):
     assert ("operator", "operator-client") in asked(broker, "DESCRIBE_CONFIGS", "resources")
-    assert asked(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
+    assert in_log(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
         ("operator", "operator-client")
     }
 
