@@ -161,6 +161,21 @@ def test_what_a_truncation_took_stays_on_the_target_and_is_told() -> None:
     assert problems(history(truncated), target, old, told=[lost(4, 6)])
 
 
+def test_of_what_was_copied_behind_the_last_report_and_truncated_nobody_can_tell() -> None:
+    """Its owner was killed, and the source had lost it before another one could ask for it."""
+    for records in (numbered(0, 9), dict.fromkeys(range(9), record("same"))):
+        truncated = life(records)
+        truncated.truncate(0, 3)
+        truncated.take(0, dict.fromkeys((3, 5, 7), record("same")).items())
+        target, known = log(list(records.values())), mapped(Run(0, 0, 6))
+        of = history(truncated, interrupted=True)
+
+        assert problems(of, target, known, told=[lost(3, 6, "stopped")], policy="stop") == []
+        assert problems(of, target, known, told=[lost(3, 5, "stopped")], policy="stop")
+        whole = history(truncated)
+        assert problems(whole, target, known, told=[lost(3, 6, "stopped")], policy="stop")
+
+
 def test_a_target_that_was_cut_has_to_hold_everything_again() -> None:
     of = history(life(numbered(0, 6)))
     of.cut_target(0, 4)

@@ -134,7 +134,11 @@ class Judgement:
             copied = [
                 items[i].offset
                 for i in indexes
-                if items[i].gone and aligned.has(i) and items[i].offset in truncation.gone
+                if items[i].gone
+                and aligned.has(i)
+                and items[i].offset in truncation.gone
+                # Behind the last report of a killed owner: nobody else knows where that came from.
+                and not (self._history.interrupted and i in aligned.unmapped)
             ]
             if copied and max(i for i in indexes if aligned.has(i)) < last:
                 found.append(Loss(number, truncation.at, max(copied) + 1))
