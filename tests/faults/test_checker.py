@@ -161,16 +161,19 @@ def test_what_a_truncation_took_stays_on_the_target_and_is_told() -> None:
     assert problems(history(truncated), target, old, told=[lost(4, 6)])
 
 
-def test_what_was_copied_behind_the_last_report_and_was_truncated_has_no_offset_to_tell() -> None:
-    """Also among equal records, where the new log has others at the same offsets."""
-    truncated = life(dict.fromkeys(range(10), record("same")))
-    truncated.truncate(0, 4, reported=7)
-    truncated.take(0, dict.fromkeys([4, 5, 7, 8], record("same")).items())
-    target, known = log([record("same")] * 9), mapped(Run(0, 0, 7))
-    stopped = history(truncated, interrupted=True)
+def test_of_what_was_copied_behind_the_last_report_and_truncated_nobody_can_tell() -> None:
+    """Its owner was killed, and the source had lost it before another one could ask for it."""
+    for records in (numbered(0, 9), dict.fromkeys(range(9), record("same"))):
+        truncated = life(records)
+        truncated.truncate(0, 3, reported=6)
+        truncated.take(0, dict.fromkeys((3, 5, 7), record("same")).items())
+        target, known = log(list(records.values())), mapped(Run(0, 0, 6))
+        of = history(truncated, interrupted=True)
 
-    assert problems(stopped, target, known, told=[lost(4, 7, "stopped")], policy="stop") == []
-    assert problems(stopped, target, known, told=[lost(4, 6, "stopped")], policy="stop")
+        assert problems(of, target, known, told=[lost(3, 6, "stopped")], policy="stop") == []
+        assert problems(of, target, known, told=[lost(3, 5, "stopped")], policy="stop")
+        whole = history(truncated)
+        assert problems(whole, target, known, told=[lost(3, 6, "stopped")], policy="stop")
 
 
 def test_a_target_that_was_cut_has_to_hold_everything_again() -> None:

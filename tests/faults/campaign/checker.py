@@ -136,7 +136,8 @@ class Judgement:
                 for i in indexes
                 if items[i].gone and aligned.has(i) and items[i].offset in truncation.gone
             ]
-            if self._history.interrupted:  # what nobody had reported has no offset to tell
+            if self._history.interrupted:
+                # What a killed owner had not reported, nobody else knows the offsets of.
                 copied = [offset for offset in copied if offset < truncation.reported]
             if copied and max(i for i in indexes if aligned.has(i)) < last:
                 found.append(Loss(number, truncation.at, max(copied) + 1))

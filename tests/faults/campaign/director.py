@@ -264,7 +264,8 @@ class Director:
 
     def _reassign(self, topic: TopicHistory, *, same_target: bool) -> None:
         old = topic.partitions
-        topic.begin_life(list(self._lab.assignable(topic.name)), same_target=same_target)
+        gone = {old[0].topic_id if same_target else old[0].target_topic_id}
+        topic.begin_life(list(self._lab.assignable(topic.name, gone)), same_target=same_target)
         self._slots.replace(old, topic.partitions)
         persistently("assign", self._slots.publish)  # alone: there is one new topic, not two
 
