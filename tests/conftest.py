@@ -25,6 +25,7 @@ from srm.engine.compacted import compacted_spec
 from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import KAFKA_VERSION
 from srm.stack.kafka import KafkaBroker
+from srm.stack.process import started_at
 from srm.wiring import now_ms
 
 OWNER = "SRM_TEST_OWNER"
@@ -82,7 +83,7 @@ def _end_brokers_of_dead_sessions() -> None:
 
 def _session_lives(pid: str, created: str) -> bool:
     try:
-        return psutil.Process(int(pid)).create_time() == float(created)
+        return started_at(psutil.Process(int(pid)), float(created))
     except psutil.NoSuchProcess:
         return False
 

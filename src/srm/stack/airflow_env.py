@@ -16,13 +16,13 @@ import importlib.util
 import json
 import os
 import secrets
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from srm.errors import StackError
+from srm.stack.ports import free_port
 
 SPARK_CONNECTION: Final = "srm_spark"
 SPARK_MASTER: Final = "local[4]"
@@ -202,7 +202,7 @@ def _keep_values(home: Path) -> dict[str, str]:
 
 
 def _new_values() -> dict[str, str]:
-    execution_port, worker_port, trigger_port = _free_ports(3)
+    execution_port, worker_port, trigger_port = (free_port() for _ in range(3))
     return {
         # SHA512 signatures warn in every process about less than 64 bytes.
         "jwt_secret": secrets.token_hex(64),
@@ -212,15 +212,3 @@ def _new_values() -> dict[str, str]:
         "worker_log_port": str(worker_port),
         "trigger_log_port": str(trigger_port),
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    """Let the system pick ports; all are held until the last is known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind(("127.0.0.1", 0))
-        return [int(held.getsockname()[1]) for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()

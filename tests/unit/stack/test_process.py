@@ -86,6 +86,15 @@ def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
     process.stop(timeout=1)  # and survives this
 
 
+def test_a_process_is_found_again_after_the_clock_was_corrected(tmp_path: Path) -> None:
+    """Its start is told in the time of day, which then is another by a second."""
+    file = tmp_path / "thing.pid"
+    created = psutil.Process().create_time() - 1
+    file.write_text(json.dumps({"pid": os.getpid(), "created": created}))
+
+    assert ManagedProcess("thing", tmp_path / "thing.log", file).running
+
+
 def test_a_damaged_identity_file_means_not_running(tmp_path: Path) -> None:
     file = tmp_path / "thing.pid"
     file.write_text("{")
