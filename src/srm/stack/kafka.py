@@ -24,7 +24,7 @@ from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS: Final = 120.0
+START_SECONDS: Final = 240.0  # on a busy machine; a quiet one needs about 3
 STOP_SECONDS: Final = 60.0
 _FORMAT_SECONDS: Final = 120.0
 _METADATA_SECONDS: Final = 5.0
