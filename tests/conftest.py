@@ -64,14 +64,6 @@ def owner() -> dict[str, str]:
     return {OWNER: f"{os.getpid()} {psutil.Process().create_time()}"}
 
 
-def of_a_broker() -> dict[str, str]:
-    """Environment of a broker of this session: it starts with half the CPU time.
-
-    What a test asks of a broker is not worth the second compiler.
-    """
-    return {**owner(), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
-
 def _end_brokers_of_dead_sessions() -> None:
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -97,9 +89,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     """
     _end_brokers_of_dead_sessions()
     home = tmp_path_factory.mktemp("clusters")
-    brokers = {
-        alias: KafkaBroker(home / alias, alias, environ=of_a_broker()) for alias in ("P", "B")
-    }
+    brokers = {alias: KafkaBroker(home / alias, alias, environ=owner()) for alias in ("P", "B")}
     try:
         for broker in brokers.values():
             broker.start()
@@ -136,7 +126,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
             alias,
             version=version,
             server_props=server_props,
-            environ=of_a_broker(),
+            environ=owner(),
         )
         brokers.append(broker)
         broker.start()
@@ -177,7 +167,7 @@ def cluster_factory(tmp_path: Path) -> Iterator[Callable[..., list[KafkaBroker]]
                 joins=cluster[0] if cluster else None,
                 server_props=replicated,
                 heap="384m",
-                environ=of_a_broker(),
+                environ=owner(),
             )
             cluster.append(broker)
             broker.start()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from srm.errors import StackError
 from srm.stack.disk import write_atomically
 from srm.stack.jars import KAFKA_VERSION, kafka_class_path
-from srm.stack.java import find_java
+from srm.stack.java import QUICK_START, find_java
 from srm.stack.ports import LOOPBACK, answers, free_port, require_free
 from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
 
@@ -93,6 +93,7 @@ class KafkaBroker:
             security protocols; what these need is in ``server_props``.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
+        java_options: further options of Java; none for a broker whose speed is measured.
         environ: additions to the environment; they mark the process for who has to find it.
         log: file for the broker's log lines, ``broker.log`` in ``home`` by default.
     """
@@ -108,6 +109,7 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
+        java_options: Sequence[str] = QUICK_START,
         environ: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
@@ -118,7 +120,7 @@ class KafkaBroker:
         self._version = version
         self._listeners = dict(listeners or {})
         self._extra = dict(server_props or {})
-        self._heap = heap
+        self._java_options = (f"-Xmx{heap}", "-Xms256m", "-Djava.awt.headless=true", *java_options)
         self._environ = dict(environ or {})
         self._process = ManagedProcess(
             f"Kafka cluster {alias}" + (f", broker {node_id}" if joins else ""),
@@ -173,9 +175,7 @@ class KafkaBroker:
         self._format(java.program, environ, settings["srm.cluster.id"])
         command = [
             str(java.program),
-            f"-Xmx{self._heap}",
-            "-Xms256m",
-            "-Djava.awt.headless=true",
+            *self._java_options,
             *self._logging,
             "kafka.Kafka",
             str(self._properties_file),
@@ -280,7 +280,7 @@ class KafkaBroker:
         command = [
             str(java),
             "-Xmx256m",
-            "-XX:TieredStopAtLevel=1",
+            *QUICK_START,
             *self._logging,
             "kafka.tools.StorageTool",
             "format",
