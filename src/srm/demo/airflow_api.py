@@ -85,6 +85,10 @@ class AirflowApi:
                 self._call("POST", f"{_dag(dag)}/dagRuns", json=body, expected=_CONFLICT)
         return run
 
+    def pause(self, dag: str, *, paused: bool) -> None:
+        """Let a DAG start no more runs, or start them again."""
+        self._call("PATCH", _dag(dag), json={"is_paused": paused})
+
     def run(self, dag: str, run: str) -> RunView:
         """Look at a run and its tasks."""
         path = f"{_dag(dag)}/dagRuns/{quote(run)}"
