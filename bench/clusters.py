@@ -49,7 +49,7 @@ class Site:
     """One cluster: a broker with a second listener that is reached through a slow line."""
 
     def __init__(self, home: Path, alias: str) -> None:
-        port, controller, far, self._relay_port = _free_ports(4)
+        port, controller, far, self._relay_port = (free_port() for _ in range(4))
         listeners = f"PLAINTEXT://{LOOPBACK}:{port},FAR://{LOOPBACK}:{far}"
         settings = {
             **_SETTINGS,
@@ -159,14 +159,6 @@ class Site:
             self._relay.terminate()
             self._relay.wait(10)
         self.broker.kill()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return as many different ports."""
-    ports: dict[int, None] = {}
-    while len(ports) < count:
-        ports[free_port()] = None
-    return list(ports)
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,13 @@ from srm.engine.compacted import compacted_spec
 from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import KAFKA_VERSION
 from srm.stack.kafka import KafkaBroker
+from srm.stack.process import started_at
 from srm.wiring import now_ms
 
 OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""
+
+_UNIT = Path(__file__).with_name("unit")
 
 BrokerFactory = Callable[..., KafkaBroker]
 
@@ -51,12 +54,15 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files whose tests may take longest, so that none of them is left alone."""
+    """Begin with the files whose tests may take longest, so that none of them is left alone.
+
+    Unit tests come last: they are short, and fill what the others leave of each process.
+    """
     limits: dict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("timeout")
         limits[item.path] = max(limits[item.path], limit.args[0] if limit else 0.0)
-    items.sort(key=lambda item: -limits[item.path])
+    items.sort(key=lambda item: (-limits[item.path], _UNIT in item.path.parents))
 
 
 def owner() -> dict[str, str]:
@@ -74,7 +80,7 @@ def _end_brokers_of_dead_sessions() -> None:
 
 def _session_lives(pid: str, created: str) -> bool:
     try:
-        return psutil.Process(int(pid)).create_time() == float(created)
+        return started_at(psutil.Process(int(pid)), float(created))
     except psutil.NoSuchProcess:
         return False
 

@@ -120,7 +120,7 @@ class Site:
             producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
             for number in range(count):
                 producer.produce(topic, str(number).encode(), partition=0)
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
 
     def record_copy(self, count: int) -> None:
         """Write what a replicator writes when it has copied the first ``count`` records."""

@@ -152,15 +152,15 @@ def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
 
     def counted(planned: Any) -> Any:
         looks.append(1)
-        if len(looks) == 2:
+        if len(looks) == 1:  # there may be no second one: the time may be over by then
             site.produce(7)
         return watch(planned)
 
     monkeypatch.setattr(moves, "watch_residue", counted)
 
-    states = move(site, {"residue_seconds": 12}, dag=dag)
+    states = move(site, {"residue_seconds": 5}, dag=dag)
 
-    assert len(looks) >= 3
+    assert looks
     assert (states["report"], states["residue"], states["run"]) == ("success", "failed", "failed")
     assert site.xcom("report")["residue"] == {}
     with open_move(load_config(config_path()), site.x.alias, site.y.alias) as context:

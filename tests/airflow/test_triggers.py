@@ -35,7 +35,7 @@ WAITING = SyncStatus(
 )
 READY = replace(WAITING, ready=True, blocking=(), remaining_records=0, eta_seconds=0.0)
 
-Look = SyncStatus | Exception
+Look = SyncStatus | Exception | Callable[[], SyncStatus]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
                 seen["polled"].set()
                 if isinstance(found, Exception):
                     raise found
-                return found
+                return found() if callable(found) else found
 
             def close(self) -> None:
                 seen["closed"] = True
@@ -72,7 +72,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     return answer
 
 
-def trigger(deadline_in: float = 60) -> MoveWaitTrigger:
+def trigger(deadline_in: float = 600) -> MoveWaitTrigger:
     return MoveWaitTrigger(
         config_path="srm.properties",
         move_id="m1",
@@ -180,7 +180,7 @@ def test_a_cancelled_trigger_closes_its_clients(looks: Callable[..., dict[str, A
 
     async def cancel() -> None:
         running = asyncio.ensure_future(anext(trigger().run()))
-        assert await asyncio.to_thread(seen["polled"].wait, 10)
+        assert await asyncio.to_thread(seen["polled"].wait, 120)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -193,24 +193,31 @@ def test_a_cancelled_trigger_closes_its_clients(looks: Callable[..., dict[str, A
 class FakeRest:
     """Airflow's REST API, which takes its time."""
 
-    def __init__(self, seen: list[Any], answer: threading.Event) -> None:
+    def __init__(self, seen: list[Any], asked: threading.Event, answer: threading.Event) -> None:
         self.works = True
         self._seen = seen
+        self._asked = asked
         self._answer = answer
 
     def set_progress(self, *written: Any) -> None:
         self._seen.append(written)
-        self._answer.wait(10)
+        self._asked.set()
+        self._answer.wait(120)
 
 
 def test_progress_goes_to_the_state_store_and_never_delays_the_end_of_the_wait(
     looks: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once an XCom from the trigger held a ready move up for 87 s on a busy machine."""
-    looks(WAITING, WAITING, WAITING, READY)
     written: list[Any] = []
-    answered = threading.Event()
-    monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: FakeRest(written, answered))
+    asked, answered = threading.Event(), threading.Event()
+
+    def ready_when_asked() -> SyncStatus:
+        assert asked.wait(120)
+        return READY
+
+    looks(WAITING, WAITING, WAITING, ready_when_asked)
+    monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: FakeRest(written, asked, answered))
     subject = trigger()
     subject._task_instance = SimpleNamespace(  # type: ignore[assignment]
         dag_id="srm_failover", run_id="r", task_id="wait", map_index=-1

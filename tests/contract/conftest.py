@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.contract.simulated_site import SimulatedWireSite
 from tests.contract.wire_places import Place
 from tests.contract.wire_sites import KafkaWireSite, WireSite
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
@@ -22,8 +22,6 @@ from srm.kafka.cluster import KafkaCluster
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.simulation.loop import simulated
 from srm.wiring import now_ms
-
-JOIN_DEADLINE_S = 30
 
 
 class Site(Protocol):
@@ -112,17 +110,18 @@ class KafkaSite:
         consumer = Consumer({**self.props, "group.id": group})
         places = [KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
         producer = self._in_transaction(name)
-        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), 30)
+        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), DEADLINE_S)
         consumer.close()
 
     def end_transaction(self, name: str, *, commit: bool) -> None:
         producer = self._transactional.pop(name)
-        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        (producer.commit_transaction if commit else producer.abort_transaction)(DEADLINE_S)
 
     def _in_transaction(self, name: str) -> Producer:
         if name not in self._transactional:
-            producer = Producer({**self.props, "transactional.id": name})
-            producer.init_transactions(60)
+            settings = {"transactional.id": name, "transaction.timeout.ms": 600_000}
+            producer = Producer({**self.props, **settings})
+            producer.init_transactions(DEADLINE_S)
             producer.begin_transaction()
             self._transactional[name] = producer
         return self._transactional[name]
@@ -130,26 +129,33 @@ class KafkaSite:
     def _produce(self, producer: Producer, topic: str, partition: int, records: int) -> None:
         for _ in range(records):
             producer.produce(topic, b"value", b"key", partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(DEADLINE_S) == 0
 
     def trim(self, topic: str, partition: int, start: int) -> None:
         place = KafkaTopicPartition(topic, partition, start)
-        for future in self._admin.delete_records([place]).values():
-            future.result(30)
+
+        def is_trimmed() -> bool:
+            for future in self._admin.delete_records([place]).values():
+                try:
+                    future.result(DEADLINE_S)
+                except KafkaException as error:
+                    # The log has not heard yet that its topic's policy was changed.
+                    if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                        raise
+                    return False
+            return True
+
+        eventually(is_trimmed, f"{topic}-{partition} begins at {start}")
 
     def delete_topic(self, topic: str) -> None:
         for future in self._admin.delete_topics([topic]).values():
-            future.result(30)
-        deadline = time.monotonic() + JOIN_DEADLINE_S
-        while topic in self.cluster.topics():
-            assert time.monotonic() < deadline, f"{topic} is still there"
+            future.result(DEADLINE_S)
+        eventually(lambda: topic not in self.cluster.topics(), f"{topic} is gone")
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         consumer = Consumer({**self.props, "group.id": group})
         places = [KafkaTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
-        deadline = time.monotonic() + JOIN_DEADLINE_S
-        while not _committed(consumer, places):
-            assert time.monotonic() < deadline, f"no commit in group {group}"
+        eventually(lambda: _committed(consumer, places), f"a commit in group {group}")
         consumer.close()
 
     @contextmanager
@@ -165,12 +171,16 @@ class KafkaSite:
             }
         )
         consumer.subscribe([topic])
-        deadline = time.monotonic() + JOIN_DEADLINE_S
-        while not consumer.assignment():
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline, f"no assignment in group {group}"
+        eventually(
+            lambda: consumer.poll(0.1) or consumer.assignment(), f"an assignment in group {group}"
+        )
         yield
         consumer.close()
+        if not instance_id:  # a static member keeps its place
+            eventually(
+                lambda: self.cluster.groups([group])[group].state != "active",
+                f"the coordinator has heard that the member leaves group {group}",
+            )
 
 
 def _committed(consumer: Consumer, places: list[KafkaTopicPartition]) -> bool:

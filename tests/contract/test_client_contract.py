@@ -79,7 +79,7 @@ class Clients:
         producer = Producer(self._connect)
         for number in range(count):
             producer.produce(self.topic, str(number), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def committed(self) -> int:
         with KafkaCluster("P", *[dict(self._connect)] * 3) as cluster:
@@ -146,7 +146,7 @@ def test_produce_takes_its_arguments_in_confluents_order(clients: Clients) -> No
         [("h", b"1")],
     )
     assert len(producer) == 1
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     [(error, message)] = delivered
     assert error is None
     assert (message.topic(), message.partition(), message.offset()) == (clients.topic, 1, 0)
@@ -184,7 +184,7 @@ def test_an_exception_of_a_callback_comes_out_of_poll_or_flush(clients: Clients)
 
     producer.produce(clients.topic, b"1", callback=wrong)
     with pytest.raises(ValueError, match="bug"):
-        producer.flush(30)
+        producer.flush(120)
 
 
 def test_a_full_queue_is_a_buffer_error(clients: Clients) -> None:
@@ -193,7 +193,7 @@ def test_a_full_queue_is_a_buffer_error(clients: Clients) -> None:
     producer.produce(clients.topic, b"2")
     with pytest.raises(BufferError):
         producer.produce(clients.topic, b"3")
-    producer.flush(30)
+    producer.flush(120)
 
 
 def test_purged_records_are_reported(clients: Clients) -> None:
@@ -201,7 +201,7 @@ def test_purged_records_are_reported(clients: Clients) -> None:
     producer = clients.producer(linger_ms=60000)
     producer.produce(clients.topic, b"1", callback=lambda e, m: errors.append(e.name()))
     producer.purge()
-    producer.flush(30)
+    producer.flush(120)
     assert errors == ["_PURGE_QUEUE"]
 
 
@@ -228,7 +228,7 @@ def test_a_batch_tells_of_the_records_that_were_not_taken(clients: Clients) -> N
     assert producer.produce_batch(clients.topic, messages) == 1
     assert messages[1]["_error"].name() == "MSG_SIZE_TOO_LARGE"
     assert "_error" not in messages[0]
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def test_a_transaction_commits_records_with_offsets_or_neither(clients: Clients) -> None:
@@ -236,14 +236,14 @@ def test_a_transaction_commits_records_with_offsets_or_neither(clients: Clients)
     consumer = clients.consumer(enable_auto_commit=False)
     consumer.subscribe([clients.topic])
     producer = clients.producer(transactional_id=f"tx-{clients.unique}")
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     for end in ("abort_transaction", "commit_transaction"):
         [message] = read(consumer, 1)
         producer.begin_transaction()
         producer.produce(clients.topic, end, partition=1)
         offsets = [TopicPartition(clients.topic, 0, message.offset() + 1)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
-        getattr(producer, end)(30)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 120)
+        getattr(producer, end)(120)
         eventually(
             lambda end=end: clients.committed() == (-1 if end == "abort_transaction" else 2), end
         )
@@ -283,11 +283,11 @@ def test_a_batch_is_read_and_all_of_it_committed(clients: Clients) -> None:
     }
     place = TopicPartition(clients.topic, 0)
     assert consumer.position([place])[0].offset == 10
-    assert consumer.committed([place], timeout=10)[0].offset < 0
+    assert consumer.committed([place], timeout=60)[0].offset < 0
     [done] = [one for one in consumer.commit(asynchronous=False) if one.partition == 0]
     assert (done.topic, done.offset, done.error) == (clients.topic, 10, None)
-    assert consumer.committed([place], timeout=10)[0].offset == 10
-    assert consumer.get_watermark_offsets(place, timeout=10) == (0, 10)
+    assert consumer.committed([place], timeout=60)[0].offset == 10
+    assert consumer.get_watermark_offsets(place, timeout=60) == (0, 10)
 
 
 @pytest.mark.parametrize("form", ["message", "offsets"])
@@ -424,12 +424,12 @@ def test_objects_are_written_and_read_and_what_cannot_be_raises_the_same(clients
         {"key.serializer": StringSerializer(), "value.serializer": StringSerializer()}
     )
     producer.produce(clients.topic, "key", "value", 0)
-    producer.flush(30)
+    producer.flush(120)
     consumer = clients.deserializing(
         {"key.deserializer": StringDeserializer(), "value.deserializer": StringDeserializer()}
     )
     consumer.subscribe([clients.topic])
-    message = consumer.poll(30)
+    message = consumer.poll(120)
     assert (message.key(), message.value()) == ("key", "value")
     wrong = clients.serializing({"key.serializer": IntegerSerializer()})
     with pytest.raises(KeySerializationError):
@@ -437,7 +437,7 @@ def test_objects_are_written_and_read_and_what_cannot_be_raises_the_same(clients
     Producer({"bootstrap.servers": clients._connect["bootstrap.servers"]})
     plain = clients.producer()
     plain.produce(clients.topic, b"\xff", partition=0)
-    plain.flush(30)
+    plain.flush(120)
     with pytest.raises(ValueDeserializationError):
-        consumer.poll(30)
+        consumer.poll(120)
     assert issubclass(ValueDeserializationError, ConsumeError)

@@ -30,7 +30,7 @@ from srm.errors import NotLoadedError
 from srm.kafka.map_reader import KafkaMapReader
 
 EAGER = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0"}
-COMPACTED_S = 120
+COMPACTED_S = 240
 
 
 @dataclass

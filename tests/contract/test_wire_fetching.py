@@ -6,8 +6,9 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 
-from tests.contract.wire_places import DEADLINE_S, Place, batch, offsets, places, until
+from tests.contract.wire_places import Place, batch, offsets, places, until
 from tests.contract.wire_sites import WireSite
+from tests.waiting import DEADLINE_S
 
 from srm.replication import codes
 from srm.replication.batches.batch import batches

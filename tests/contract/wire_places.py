@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tests.batches import Record, encode
+from tests.waiting import DEADLINE_S
 
 from srm.domain.topics import TopicPartition
 from srm.replication import codes
@@ -23,7 +24,6 @@ from srm.replication.ports import (
 
 T = TypeVar("T")
 
-DEADLINE_S = 30.0
 NOW_MS = time.time_ns() // 1_000_000
 STRANGER = ProducerId(-1, -1)
 

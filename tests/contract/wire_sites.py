@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tests.waiting import DEADLINE_S
+
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import UnavailableError
@@ -88,7 +90,7 @@ class KafkaWireSite:
 async def _until_served(name: str, topic_id: bytes, partitions: int, wire: Wire) -> None:
     """Wait until the broker has opened the logs of a topic that it has just heard of."""
     wanted = [FetchFrom(topic_id, number, 0, 1) for number in range(partitions)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             with suppress(UnavailableError):
                 fetched = await wire.fetch(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
 from srm.domain.replication_state import decode_state
@@ -31,6 +31,7 @@ from srm.wiring import open_flow
 Log = list[tuple[int, LoggedRecord]]
 
 START_S = 300.0
+MOST_ON_THE_WAY = 5_000
 
 
 class Application:
@@ -95,7 +96,7 @@ class Application:
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait(30)
+                process.wait(DEADLINE_S)
 
     def view(self) -> str:
         """Return the last line that the application has printed."""
@@ -114,7 +115,7 @@ class Application:
         producer = Producer({"bootstrap.servers": self.source})
         for number in range(self.partitions):
             producer.produce(self.topic, b"one", partition=number)
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
 
     def copied(self) -> int:
         return sum(self.ends())
@@ -168,6 +169,9 @@ def load(application: Application) -> Iterator[None]:
         producer = Producer({"bootstrap.servers": application.source, "enable.idempotence": True})
         number = 0
         while not stop.wait(0.01):
+            if len(producer) > MOST_ON_THE_WAY:
+                producer.poll(0.1)  # the broker is not faster
+                continue
             for _ in range(20):
                 producer.produce(
                     application.topic,
@@ -176,7 +180,7 @@ def load(application: Application) -> Iterator[None]:
                 )
                 number += 1
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -184,4 +188,4 @@ def load(application: Application) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(90)
+        thread.join(2 * DEADLINE_S)

@@ -138,7 +138,7 @@ class Bench:
         for size in sizes:
             name = f"{self._number}:".encode()
             producer.produce(self.assigned.topic, name + b"x" * size, partition=0)
-            assert producer.flush(10) == 0
+            assert producer.flush(120) == 0
             self._number += 1
 
     def damage(self, former_records: int = 0) -> list[str]:

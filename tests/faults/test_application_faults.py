@@ -19,9 +19,9 @@ from srm.stack.kafka import KafkaBroker
 from srm.testing.processes import slot_workers
 from srm.wiring import open_state_topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
 
-END_S = 60.0  # on a busy machine; a quiet one needs about 3
+END_S = 180.0  # on a busy machine; a quiet one needs about 3
 
 
 def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
@@ -76,7 +76,7 @@ def test_sigterm_ends_many_partitions_within_5_seconds_with_their_last_positions
         _, left = psutil.wait_procs(everything, timeout=END_S)
 
     assert (code, left) == (0, [])
-    assert took < 5.5 * slowness()
+    assert took < 5.5 * slowness(END_S / 5.5)
     assert application.reported() == application.ends()
 
 
@@ -92,7 +92,7 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
             everything = [driver, *driver.children(recursive=True)]
             config, flow = load_config(application.config), Flow.parse(application.flows[0])
             with open_state_topics(config, [flow]) as topics:
-                [answer] = driver_requests.ask(topics, "stop", "test", 0, wait_s=60.0)
+                [answer] = driver_requests.ask(topics, "stop", "test", 0, wait_s=END_S)
             at_the_end = application.copied()
             code = driver.wait(END_S)
             _, left = psutil.wait_procs(everything, timeout=END_S)

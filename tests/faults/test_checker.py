@@ -150,7 +150,7 @@ def test_a_former_life_may_lack_its_end_and_nothing_else() -> None:
 
 def test_what_a_truncation_took_stays_on_the_target_and_is_told() -> None:
     truncated = life(numbered(0, 6))
-    truncated.truncate(0, 4)
+    truncated.truncate(0, 4, reported=6)
     truncated.take(0, numbered(4, 8, "new ").items())
     target = log([*numbered(0, 6).values(), *numbered(4, 8, "new ").values()])
     known = mapped(Run(0, 0, 4), Run(4, 6, 4))
@@ -159,6 +159,21 @@ def test_what_a_truncation_took_stays_on_the_target_and_is_told() -> None:
     assert problems(history(truncated), target, known)
     old = mapped(Run(0, 0, 6), Run(6, 8, 2))
     assert problems(history(truncated), target, old, told=[lost(4, 6)])
+
+
+def test_of_what_was_copied_behind_the_last_report_and_truncated_nobody_can_tell() -> None:
+    """Its owner was killed, and the source had lost it before another one could ask for it."""
+    for records in (numbered(0, 9), dict.fromkeys(range(9), record("same"))):
+        truncated = life(records)
+        truncated.truncate(0, 3, reported=6)
+        truncated.take(0, dict.fromkeys((3, 5, 7), record("same")).items())
+        target, known = log(list(records.values())), mapped(Run(0, 0, 6))
+        of = history(truncated, interrupted=True)
+
+        assert problems(of, target, known, told=[lost(3, 6, "stopped")], policy="stop") == []
+        assert problems(of, target, known, told=[lost(3, 5, "stopped")], policy="stop")
+        whole = history(truncated)
+        assert problems(whole, target, known, told=[lost(3, 6, "stopped")], policy="stop")
 
 
 def test_a_target_that_was_cut_has_to_hold_everything_again() -> None:
@@ -240,7 +255,7 @@ def test_a_loss_ends_where_the_copy_went_on_although_the_source_lost_more_afterw
 
 def test_a_new_life_that_was_truncated_before_it_was_copied_is_found_as_it_became() -> None:
     former, now = life(numbered(0, 3, "former ")), life(numbered(0, 3, "gone "))
-    now.truncate(0, 0)
+    now.truncate(0, 0, reported=0)
     now.take(0, numbered(0, 3).items())
     target = log([*numbered(0, 3, "former ").values(), *numbered(0, 3).values()])
 

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.faults.campaign import checker
 from tests.faults.campaign.history import TopicHistory
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
 from srm.domain.replication_records import AssignedPartition, DriverHeartbeat
@@ -34,11 +34,11 @@ from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log, read_logs
 from srm.wiring import open_flow
 
-pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 SPAWN = multiprocessing.get_context("spawn")
 SLOTS = ("0", "1")
-COPIED_S = 180.0
+COPIED_S = 300.0
 
 
 def _drive(file: Path, flow: Flow, name: str) -> None:
@@ -89,7 +89,7 @@ class Processes:
             process = self._running.pop(name)
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, signal.SIGKILL)
-            process.join(20)
+            process.join(DEADLINE_S)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _writing(servers: str, topic: str, partitions: list[int]) -> Iterator[None]:
                     producer.produce(topic, b"%d" % number, partition=partition)
                     number += 1
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -120,7 +120,7 @@ def _writing(servers: str, topic: str, partitions: list[int]) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(90)
+        thread.join(2 * DEADLINE_S)
 
 
 def _damage(context: FlowContext, topic: str, servers: Mapping[str, str]) -> list[str]:

@@ -28,7 +28,7 @@ def _write(bench: Bench, count: int, value: bytes = b"the same") -> None:
     for _ in range(count):
         producer = bench.lab.producer()
         producer.produce(bench.assigned.topic, value, partition=0, timestamp=TIME_MS)
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
 
 
 async def _a_topic_created_anew_with_equal_records(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from tests.faults import owners
 from tests.faults.campaign.brokers import delete_topics
 from tests.faults.owners import Bench
 from tests.integration.copying import CopyLab
+from tests.waiting import until
 
 from srm.domain.map_records import topic_id_bytes
 from srm.domain.replication_records import AssignedPartition
@@ -292,6 +293,7 @@ def test_a_map_by_name_takes_the_former_topic_for_the_new_one(
 
 
 async def _an_owner_that_sleeps_until_the_broker_has_forgotten_it(bench: Bench) -> list[int]:
+    target = bench.lab.target
     async with bench.connected():
         older = bench.owner()
         lifetime_s = claims.claim_lifetime_s(broker_configs(bench.lab.target_props))
@@ -302,7 +304,7 @@ async def _an_owner_that_sleeps_until_the_broker_has_forgotten_it(bench: Bench) 
         await newer.claim()
         await newer.copy_all()
         newer.report()
-        await asyncio.sleep(1.5)  # the broker's expiration: that it passes is the scenario
+        await until(lambda: not target.active_producers([older.copy.target]))
         return [p.error for p in await older.send()] if not older.copy.needs_claim else []
 
 

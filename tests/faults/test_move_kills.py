@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ from srm.engine.move.routes import RoutingTables
 from srm.errors import ConflictError
 from srm.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
 SEEDS = 12
 WRITES = 11  # hold 2, apply 4, go 5
@@ -48,7 +48,7 @@ def site(clusters: Mapping[str, KafkaBroker], home: Path) -> Iterator[Site]:
     producer = Producer(made.config.client(made.p, "producer"))
     for number in range(100):
         producer.produce(made.topic, f"{number}", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     group = Consumer({**made.config.client(made.p, "consumer"), "group.id": made.group("g")})
     place = KafkaTopicPartition(made.topic, 0, READ)
     eventually(lambda: _committed(group, place), "a commit")
@@ -80,7 +80,7 @@ def kill(site: Site, request: MoveRequest, move_id: str, number: int, moment: st
     run = subprocess.run(
         [sys.executable, "-m", "tests.faults.move_runner", *arguments],
         cwd=ROOT,
-        timeout=120,
+        timeout=300,
         capture_output=True,
         check=False,
     )
@@ -102,15 +102,24 @@ def next_value(site: Site, alias: str) -> bytes:
         for place, offset in offsets.items():
             reader.assign([KafkaTopicPartition(place.topic, place.partition, offset)])
             _, end = reader.get_watermark_offsets(
-                KafkaTopicPartition(place.topic, place.partition), timeout=30
+                KafkaTopicPartition(place.topic, place.partition), timeout=120
             )
             if offset < end:
-                message = reader.poll(30)
-                assert message is not None
-                return message.value()
+                return _read_one(reader).value()
     finally:
         reader.close()
     return b""
+
+
+def _read_one(reader: Consumer) -> Message:
+    found: list[Message] = []
+
+    def reads() -> bool:
+        found.extend(message for message in reader.consume(1, 1.0) if message.error() is None)
+        return bool(found)
+
+    eventually(reads, "the next record")
+    return found[0]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -14,16 +14,17 @@ from multiprocessing.process import BaseProcess
 import pytest
 from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.replication_records import AssignedPartition
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.faults]
+pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(900)]
 
 SPAWN = multiprocessing.get_context("spawn")
+MOST_ON_THE_WAY = 5_000
 
 
 def _run(spec: SlotSpec) -> None:
@@ -39,7 +40,7 @@ def _start(lab: CopyLab, slot: str) -> BaseProcess:
 def _kill(process: BaseProcess) -> None:
     if process.pid is not None and process.is_alive():
         os.kill(process.pid, signal.SIGKILL)
-    process.join(10)
+    process.join(DEADLINE_S)
 
 
 class Load:
@@ -60,8 +61,10 @@ class Load:
                 producer.produce(self._topic, f"{self.sent}".encode() * 20, partition=partition)
                 self.sent += 1
             producer.poll(0)
-            self._stop.wait(0.005)
-        assert producer.flush(60) == 0
+            while len(producer) > MOST_ON_THE_WAY and not self._stop.is_set():
+                producer.poll(0.1)  # the broker is not faster, or away
+            self._stop.wait(0.02)
+        assert producer.flush(DEADLINE_S) == 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -71,7 +74,7 @@ class Load:
             yield
         finally:
             self._stop.set()
-            thread.join(70)
+            thread.join(2 * DEADLINE_S)
 
     def at_least(self, more: int) -> None:
         """Wait until so many more records were sent."""

@@ -17,10 +17,10 @@ from srm.testing.processes import slot_workers
 
 logger = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(2400)]
 
-PAUSE_S = 180.0  # on a busy machine; a quiet one needs about 5
-END_S = 60.0  # the same, where a quiet one needs about 3
+PAUSE_S = 300.0  # on a busy machine; a quiet one needs about 5
+END_S = 180.0  # the same, where a quiet one needs about 3
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from srm.domain.replication_records import (
 )
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.state_topic import StateTopic
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
@@ -46,7 +46,21 @@ def delete_before(cluster: str | Mapping[str, str], topic: str, offset: int) -> 
     """Delete the records of partition 0 before an offset, as retention would."""
     admin = AdminClient(_properties(cluster))
     [deleted] = admin.delete_records([KafkaPartition(topic, 0, offset)]).values()
-    assert deleted.result(10).low_watermark == offset
+    assert deleted.result(60).low_watermark == offset
+
+
+def described(cluster: Cluster, name: str, gone: Collection[str] = ()) -> TopicDescription:
+    """Ask for a topic until it is there: of several brokers one may know only what was before."""
+    found: list[TopicDescription] = []
+
+    def exists() -> bool:
+        topic = cluster.topics().get(name)
+        if topic is not None and topic.topic_id not in gone:
+            found.append(topic)
+        return bool(found)
+
+    eventually(exists, f"{name} exists")
+    return found[0]
 
 
 class CopyLab:
@@ -100,28 +114,18 @@ class CopyLab:
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
-        # Of several brokers one may not have heard of a new topic yet.
-        eventually(lambda: name in self.source.topics(), f"{name} exists")
-        partitions = self.source.topics()[name].partitions
+        partitions = described(self.source, name).partitions
         self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
         return self.assignable(name)
 
-    def assignable(self, name: str) -> Sequence[AssignedPartition]:
-        """Describe the partitions of a topic that exists on both sides."""
+    def assignable(self, name: str, gone: Collection[str] = ()) -> Sequence[AssignedPartition]:
+        """Describe the partitions of a topic that exists on both sides, not under ``gone`` ids."""
         remote = self.config.policy.format_remote_topic(self.flow.source, name)
-        target_ids: dict[str, str] = {}
-
-        def exists() -> bool:
-            # Of several brokers one may not have heard of a new topic yet.
-            target_ids.update((n, topic.topic_id) for n, topic in self.target.topics().items())
-            return remote in target_ids
-
-        eventually(exists, f"{remote} exists")
-        description = self.source.topics()[name]
-        target_id = target_ids[remote]
+        source = described(self.source, name, gone)
+        target = described(self.target, remote, gone)
         return [
-            AssignedPartition(name, number, description.topic_id, remote, target_id)
-            for number in range(description.partitions)
+            AssignedPartition(name, number, source.topic_id, remote, target.topic_id)
+            for number in range(source.partitions)
         ]
 
     def assign(
@@ -136,7 +140,7 @@ class CopyLab:
         self._log.write(
             internal_topics.replication(self.flow.source), assignment.key(), assignment.value()
         )
-        self._log.flush(10)
+        self._log.flush(60)
         return self._generation
 
     def spec(self, slot: str) -> SlotSpec:
@@ -163,7 +167,7 @@ class CopyLab:
             yield
         finally:
             stop.set()
-            thread.join(30)
+            thread.join(120)
         assert not thread.is_alive()
         assert not failures, failures
 

@@ -11,7 +11,7 @@ from srm.stack.java import find_java
 
 
 def run_tool(
-    main: str, *arguments: str, check: bool = True, timeout_s: float = 60.0
+    main: str, *arguments: str, check: bool = True, timeout_s: float = 180.0
 ) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka, or a Java file beside its jars, in a small JVM; keep its output."""
     return subprocess.run(

@@ -116,7 +116,7 @@ class Site:
         finally:
             stop.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(90)
         assert not any(thread.is_alive() for thread in threads), "a slot did not stop"
         assert not failures, failures
 
@@ -139,7 +139,7 @@ class Site:
         )
         log = KafkaStateLog(flow.target, self.config.client(flow.target, "producer"))
         log.write(internal_topics.replication(flow.source), assignment.key(), assignment.value())
-        log.flush(10)
+        log.flush(60)
 
     @contextmanager
     def context(self, source: str, target: str) -> Iterator[MoveContext]:
@@ -163,11 +163,18 @@ def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
 class Application:
     """Members of one group, each a thread, that write down what they have processed."""
 
-    def __init__(self, site: Site, group: str, members: int, watcher: RoutingWatcher) -> None:
+    def __init__(
+        self,
+        site: Site,
+        group: str,
+        members: int,
+        watcher: RoutingWatcher,
+        pause_s: float = 0.0,
+    ) -> None:
         self.group = group
         self.processed: list[bytes] = []
         self.clusters: set[str] = set()
-        self.pause_s = 0.0
+        self.pause_s = pause_s
         self.failures: list[BaseException] = []
         self._stop = threading.Event()
         self._arguments = (site, watcher)
@@ -181,7 +188,7 @@ class Application:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(90)
 
     def _work(self) -> None:
         site, watcher = self._arguments

@@ -48,12 +48,12 @@ class Proxy:
 
         thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(120)
         try:
             yield self
         finally:
             loop.call_soon_threadsafe(done.set)
-            thread.join(30)
+            thread.join(120)
             loop.close()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

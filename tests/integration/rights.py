@@ -13,6 +13,7 @@ from typing import Final
 
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -22,7 +23,8 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from tests.integration.securing import SecuredBroker
+from tests.integration.securing import SecuredBroker, may_come_in
+from tests.waiting import eventually
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
 _KINDS: Final = {
@@ -96,9 +98,25 @@ def user_with(secured: SecuredBroker, rights: Collection[Right]) -> dict[str, st
     if rights:
         for created in admin.create_acls([right.binding(name) for right in rights]).values():
             created.result()
-    return {
+    properties = {
         **secured.at("SASL"),
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": name,
         "sasl.password": "secret",
     }
+    eventually(lambda: _is_known(admin, name, properties, len(set(rights))), f"{name} may come in")
+    return properties
+
+
+def _is_known(admin: AdminClient, user: str, properties: dict[str, str], rights: int) -> bool:
+    """Whether the broker has applied what the controller has accepted: it does so in its time."""
+    of_user = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    return len(admin.describe_acls(of_user).result()) >= rights and may_come_in(properties)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -15,6 +17,7 @@ from confluent_kafka.admin import (
 from tests.certificates import Authority, Signed
 from tests.conftest import owner
 from tests.identities import IdentityProvider
+from tests.waiting import eventually
 
 from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import LOOPBACK
@@ -139,6 +142,13 @@ class SecuredBroker:
             change = UserScramCredentialUpsertion("srm", credential, PASSWORD.encode())
             for future in admin.alter_user_scram_credentials([change]).values():
                 future.result()
+            known = {
+                **self.at("SASL"),
+                "sasl.mechanism": mechanism.name.replace("_", "-"),
+                "sasl.username": "srm",
+                "sasl.password": PASSWORD,
+            }
+            eventually(partial(may_come_in, known), f"srm may come in by {mechanism.name}")
 
     def file(self, name: str, content: str | bytes) -> str:
         """Write a file beside the broker and return its path."""
@@ -196,6 +206,15 @@ class SecuredBroker:
             "ssl.key.location": self.file("srm.key", self.client.key_pem_under(KEY_PASSWORD)),
             "ssl.key.password": KEY_PASSWORD,
         }
+
+
+def may_come_in(properties: Mapping[str, str]) -> bool:
+    """Whether a client is let in: a broker knows a new user some time after the controller."""
+    try:
+        AdminClient({**properties, "log_level": 0}).list_topics(timeout=5)
+    except KafkaException:
+        return False
+    return True
 
 
 def _escaped(text: str) -> str:

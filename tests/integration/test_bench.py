@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(580),
+    pytest.mark.timeout(1200),
 ]
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_pat
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=570,
+        timeout=1150,
         check=False,
     )
 

@@ -41,17 +41,17 @@ def topics(secured: SecuredBroker) -> Iterator[tuple[str, str]]:
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in (first, second)])
         cluster.commit_idle(first, {TopicPartition(first, 0): 0})
     producer = Producer({**props, "transactional.id": first, "transaction.timeout.ms": 600_000})
-    producer.init_transactions(60)
+    producer.init_transactions(120)
     producer.begin_transaction()
     for name in (first, second):
         producer.produce(name, b"x", partition=0)
-    producer.flush(30)
+    producer.flush(120)
     yield first, second
-    producer.abort_transaction(30)
+    producer.abort_transaction(120)
 
 
 def as_user(secured: SecuredBroker, *rights: Right) -> KafkaCluster:
-    return KafkaCluster("P", *[user_with(secured, rights)] * 3, timeout_s=10)
+    return KafkaCluster("P", *[user_with(secured, rights)] * 3, timeout_s=60)
 
 
 @pytest.mark.parametrize("way", WAYS_IN)
@@ -142,7 +142,7 @@ def test_removing_members_takes_read_on_the_group(
 def test_a_login_that_is_refused_is_said_at_once(secured: SecuredBroker) -> None:
     properties = {**secured.ways_in()["PLAIN over TLS"], "sasl.password": "guessed"}
     with (
-        KafkaCluster("P", *[properties] * 3, timeout_s=20) as cluster,
+        KafkaCluster("P", *[properties] * 3, timeout_s=60) as cluster,
         pytest.raises(AuthorizationError, match=r"cluster P.*check sasl\.username"),
     ):
         cluster.groups()
@@ -153,6 +153,6 @@ def test_sessions_that_end_are_renewed(secured: SecuredBroker, topics: tuple[str
     session = {"bootstrap.servers": secured.broker.address("SHORT")}
     properties = {**secured.ways_in()["SCRAM-SHA-512 over TLS"], **session}
     until = time.monotonic() + 3 * SESSION_MS / 1000
-    with KafkaCluster("P", *[properties] * 3, timeout_s=20) as cluster:
+    with KafkaCluster("P", *[properties] * 3, timeout_s=60) as cluster:
         while time.monotonic() < until:
             assert cluster.groups([topics[0]])[topics[0]].state == "empty"

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.copying import delete_before
 from tests.slot_reports import records_of
+from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -103,7 +104,9 @@ class Copied:
 
     def copy(self) -> None:
         """Write the records on both sides, and the map that says which is which."""
-        self.forward.source.create_topics([TopicSpec(self.topic, 1, 1, {"retention.ms": "99999"})])
+        self.forward.source.create_topics(
+            [TopicSpec(self.topic, 1, 1, {"retention.ms": "999999999"})]
+        )
         created = [topic.name for topic in topic_sync.sync(self.forward).create]
         assert self.replica in created
         values = [f"payment {number}" for number in range(RECORDS)]
@@ -150,7 +153,7 @@ def _produce(bootstrap: str, topic: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value.encode(), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 class Application:
@@ -172,7 +175,7 @@ class Application:
     def read(self, count: int) -> list[str]:
         """Read exactly ``count`` records and commit after the last of them."""
         values: list[str] = []
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while len(values) < count:
             assert time.monotonic() < deadline, f"only {len(values)} of {count} records came"
             message = self._consumer.poll(0.5)
@@ -206,9 +209,9 @@ def _read_and_leave(copied: Copied, alias: str, protocol: str, count: int) -> li
 
 
 def _wait_until_idle(cluster: Cluster, group: str) -> None:
-    deadline = time.monotonic() + 20
-    while cluster.groups([group])[group].state not in ("empty", "dead"):
-        assert time.monotonic() < deadline, f"{group} still has members"
+    eventually(
+        lambda: cluster.groups([group])[group].state in {"empty", "dead"}, f"{group} has left"
+    )
 
 
 def _string(text: str) -> bytes:

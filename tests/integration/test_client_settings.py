@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from tests.conftest import owner
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right
+from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -88,7 +96,20 @@ def grant(broker: KafkaBroker, user: str, *rights: tuple[str, str, str]) -> None
     ]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_acls([right.binding(user) for right in bindings]).values():
-        created.result(30)
+        created.result(60)
+    of_user = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    # The broker applies what the controller has accepted in its own time.
+    eventually(
+        lambda: len(admin.describe_acls(of_user).result(60)) >= len(bindings), f"rights of {user}"
+    )
 
 
 def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
@@ -171,7 +192,7 @@ def copied(
     producer = lab.producer()
     for number in range(50):
         producer.produce(partition.topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     lab.assign("0", [partition])
     with lab.running():
         lab.wait_until_copied([partition])
@@ -182,10 +203,17 @@ def copied(
 def asked(broker: KafkaBroker, request: str, about: str) -> Asked:
     """Return who sent a request that speaks of a topic, or of something else, by the broker's log.
 
-    The test's own clients come in by another listener.
+    The test's own clients come in by another listener. A request is logged after it was answered.
     """
+    eventually(lambda: in_log(broker, request, about), f"a request {request} about {about}")
+    return in_log(broker, request, about)
+
+
+def in_log(broker: KafkaBroker, request: str, about: str) -> Asked:
+    """Return who sent a request, as far as the log says now."""
     found: Asked = set()
-    for line in broker.log.read_text().splitlines():
+    *whole, _being_written = broker.log.read_text().split("\n")
+    for line in whole:
         _, marked, rest = line.partition("Completed request:")
         if not marked or about not in rest:
             continue
@@ -222,7 +250,7 @@ def test_state_and_offset_syncs_are_written_as_the_producer_of_their_cluster(bro
 @pytest.mark.usefixtures("copied")
 def test_what_only_administrators_ask_is_asked_as_the_admin_client(broker):
     assert ("operator", "operator-client") in asked(broker, "DESCRIBE_CONFIGS", "resources")
-    assert asked(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
+    assert in_log(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
         ("operator", "operator-client")
     }
 

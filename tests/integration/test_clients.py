@@ -60,7 +60,7 @@ def load(site: Site, count: int) -> None:
     producer = Producer(site.config.client(site.p, "producer"))
     for number in range(count):
         producer.produce(site.topic, f"{number}", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def committed(site: Site, alias: str, group: str) -> dict[str, int]:
@@ -92,15 +92,15 @@ def test_a_hold_flushes_what_was_handed_over_and_the_rest_goes_to_the_other_clus
         eventually(lambda: acks(site, site.p, subject) == {"writer": "held"}, "acknowledged")
         assert values_on(site, site.p).total() == 200
 
-        waiting = threading.Thread(target=producer.produce, args=(site.topic, "new"))
+        waiting = threading.Thread(target=producer.produce, args=(site.topic, "new"), daemon=True)
         waiting.start()
         waiting.join(0.5)
         assert waiting.is_alive()
         assert producer.cluster(site.topic) is None
         tell(site, subject, site.b, "go")
-        waiting.join(30)
+        waiting.join(90)
         assert not waiting.is_alive()
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     assert values_on(site, site.p) == Counter(f"old-{n}".encode() for n in range(200))
     assert values_on(site, site.b) == Counter([b"new"])
@@ -109,7 +109,9 @@ def test_a_hold_flushes_what_was_handed_over_and_the_rest_goes_to_the_other_clus
 def test_a_hold_that_lasts_too_long_is_an_error_and_the_record_is_not_handed_over(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    tell(site, f"topic:{site.topic}", site.p, "hold")
+    subject = f"topic:{site.topic}"
+    tell(site, subject, site.p, "hold")
+    eventually(lambda: watcher.route(subject).state == "hold", "hold is known")
     properties = {"delivery.timeout.ms": "1000", "linger.ms": "0"}
     with (
         FailoverProducer(properties, watcher=watcher) as producer,
@@ -129,7 +131,7 @@ def test_a_failed_record_without_a_callback_is_raised_by_flush(
     with FailoverProducer(larger_than_the_broker_takes, watcher=watcher) as producer:
         producer.produce(site.topic, b"x" * 2_000_000, partition=0)
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
-            producer.flush(30)
+            producer.flush(60)
 
 
 def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_done(
@@ -196,7 +198,7 @@ def test_members_that_leave_one_by_one_process_each_record_once(
                 if message is not None:
                     mine.append(message.value())
 
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in seen]
+    threads = [threading.Thread(target=work, args=(mine,), daemon=True) for mine in seen]
     threads[0].start()
     eventually(lambda: len(seen[0]) > 100, "the first member reads")
     for thread in threads[1:]:
@@ -216,6 +218,15 @@ def test_members_that_leave_one_by_one_process_each_record_once(
     )
 
 
+def has_started(watcher: RoutingWatcher) -> bool:
+    """Start a watcher; on a busy machine the cluster that is up may not answer in time either."""
+    try:
+        watcher.start(3.0)
+    except UnavailableError:
+        return False
+    return True
+
+
 def test_a_cluster_that_is_down_does_not_keep_clients_from_starting(site: Site) -> None:
     down = {"bootstrap.servers": "127.0.0.1:1"}
     clients = {
@@ -227,7 +238,7 @@ def test_a_cluster_that_is_down_does_not_keep_clients_from_starting(site: Site) 
 
     watcher = RoutingWatcher(config)
     try:
-        watcher.start(3.0)
+        eventually(lambda: has_started(watcher), "the other cluster is followed")
         assert watcher.route("group:x" + site.unique).state == "hold"
     finally:
         watcher.close()

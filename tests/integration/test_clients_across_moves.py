@@ -55,7 +55,7 @@ def load_on(site: Site, alias: str, count: int) -> None:
     producer = Producer(site.config.client(alias, "producer"))
     for number in range(count):
         producer.produce(site.topic, f"{alias}-{number}", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def take(consumer: FailoverConsumer, count: int) -> list[Any]:
@@ -65,6 +65,11 @@ def take(consumer: FailoverConsumer, count: int) -> list[Any]:
         "read",
     )
     return found
+
+
+def written(site: Site, alias: str, values: Mapping[bytes, int]) -> None:
+    """Wait until just this can be read: a commit returns before its markers are in the logs."""
+    eventually(lambda: values_on(site, alias) == values, f"{values} on {alias}")
 
 
 def move(site: Site, watcher: RoutingWatcher, subject: str, target: str) -> None:
@@ -186,11 +191,11 @@ def test_an_exception_in_a_delivery_callback_is_raised_by_flush_and_ends_nothing
         producer.produce(site.topic, b"1", callback=wrong)
         producer.produce(site.topic, b"2", callback=lambda e, m: delivered.append(m.cluster))
         with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="bug"):
-            producer.flush(30)
+            producer.flush(60)
         assert delivered == [site.p]
         move(site, watcher, subject, site.b)
         producer.produce(site.topic, b"3", callback=lambda e, m: delivered.append(m.cluster))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     assert "a callback of the application raised" in caplog.text
     assert delivered == [site.p, site.b]
 
@@ -203,10 +208,10 @@ def test_after_a_fatal_error_a_new_producer_takes_over_and_says_so(
     errors: list[object] = []
     with FailoverProducer(conf, watcher=watcher) as producer:
         producer.produce(site.topic, b"x" * 2_000_000, callback=lambda e, m: errors.append(e))
-        producer.flush(30)
+        producer.flush(60)
         eventually(lambda: "a new one takes over" in caplog.text, "the fatal error is logged")
         producer.produce(site.topic, b"small", callback=lambda e, m: errors.append(e))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     assert errors[0] is not None
     assert errors[1] is None
     assert values_on(site, site.p) == {b"small": 1}
@@ -225,21 +230,21 @@ def test_a_held_producer_acknowledges_when_its_transaction_has_ended(
         tell(site, subject, site.p, "hold")
         eventually(lambda: watcher.route(subject).state == "hold", "hold is known")
         producer.produce(site.topic, b"2")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert said(site, site.p, subject)["writer"].state == "resumed"
         producer.commit_transaction(30)
         eventually(lambda: said(site, site.p, subject)["writer"].state == "held", "acknowledged")
-        assert values_on(site, site.p) == {b"1": 1, b"2": 1}
+        written(site, site.p, {b"1": 1, b"2": 1})
 
-        waiting = threading.Thread(target=producer.begin_transaction)
+        waiting = threading.Thread(target=producer.begin_transaction, daemon=True)
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
         tell(site, subject, site.b, "go")
-        waiting.join(30)
+        waiting.join(90)
         producer.produce(site.topic, b"3")
         producer.commit_transaction(30)
-        assert values_on(site, site.b) == {b"3": 1}
+        written(site, site.b, {b"3": 1})
 
         producer.begin_transaction()
         producer.produce(site.topic, b"4")
@@ -292,10 +297,10 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
                 tell(site, subject, site.b, "go")
 
         eventually(lambda: watcher.route(f"group:{group}").state == "hold", "held")
-        releasing = threading.Thread(target=release)
+        releasing = threading.Thread(target=release, daemon=True)
         releasing.start()
         producer.begin_transaction()  # waits, and lets the consumer of this thread leave
-        releasing.join(30)
+        releasing.join(120)
         producer.produce(site.topic, b"never", partition=1)
         with pytest.raises(KafkaException) as refused:
             producer.send_offsets_to_transaction(positions, metadata, 30)
@@ -322,7 +327,7 @@ def test_a_pattern_finds_the_topic_and_its_copy(site: Site, watcher: RoutingWatc
     copy = f"{site.b}.{site.topic}"
     producer = Producer(site.config.client(site.p, "producer"))
     producer.produce(copy, b"copied")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     pattern = f"^{site.topic[:-1]}."
     with FailoverConsumer({"group.id": site.group("g")}, watcher=watcher) as consumer:
         consumer.subscribe([pattern])
@@ -337,7 +342,7 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
     assigned: list[str | None] = []
 
     async def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
-        await consumer.committed(partitions, timeout=10)
+        await consumer.committed(partitions, timeout=60)
         assigned.append(consumer.cluster)
 
     async def work() -> list[Any]:
@@ -350,7 +355,7 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
                 for subject in subjects:
                     await asyncio.to_thread(move, site, watcher, subject, cluster)
             delivered = await producer.produce(site.topic, f"on-{cluster}".encode())
-            await producer.flush(30)
+            await producer.flush(60)
             assert (await delivered).cluster == cluster
             while len(seen) < (1 if cluster == site.p else 2):
                 seen += await consumer.consume(5, 1.0)
@@ -359,9 +364,10 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
         await producer.close()
         return seen
 
-    seen = asyncio.run(asyncio.wait_for(work(), 60))
+    seen = asyncio.run(asyncio.wait_for(work(), 240))
     assert [message.cluster for message in seen] == [site.p, site.b]
-    assert assigned == [site.p, site.b]
+    # A group may rebalance more than once, as topics come to be known.
+    assert list(dict.fromkeys(assigned)) == [site.p, site.b]
     assert committed(site, site.b, group) == {f"{site.topic}-{seen[1].partition()}": 1}
 
 
@@ -379,7 +385,7 @@ def test_serialisers_work_across_a_move(site: Site, watcher: RoutingWatcher) -> 
                 for subject in (f"topic:{site.topic}", f"group:{group}"):
                     move(site, watcher, subject, cluster)
             producer.produce(site.topic, "key", f"v-{cluster}")
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
             [message] = take(consumer, 1)
             assert (message.key(), message.value()) == (b"key", f"v-{cluster}")
 
@@ -426,9 +432,9 @@ def test_a_loop_that_reads_and_writes_does_not_block_its_own_move(
             for subject in (f"topic:{site.topic}", f"group:{group}"):
                 tell(site, subject, site.b, "go")
 
-        releasing = threading.Thread(target=release)
+        releasing = threading.Thread(target=release, daemon=True)
         releasing.start()
         producer.produce(site.topic, b"out")
-        releasing.join(60)
-        assert producer.flush(30) == 0
+        releasing.join(120)
+        assert producer.flush(60) == 0
     assert values_on(site, site.b) == {b"out": 1}

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(60
 def _copy_one(lab: CopyLab, p: AssignedPartition) -> None:
     producer = lab.producer()
     producer.produce(p.topic, b"v", partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     lab.wait_until_copied([p])
 
 
@@ -57,7 +57,7 @@ def test_who_gets_a_new_producer_id_waits_until_the_last_claim_under_the_old_one
     with lab.running():
         producer = lab.producer()
         producer.produce(p.topic, b"v", partition=0)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         eventually(
             lambda: (
                 (s := lab.status(p)) is not None and "the producer id of its claims" in s.reason

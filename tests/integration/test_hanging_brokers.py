@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 from tests.integration.proxy import Proxy
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
@@ -21,7 +21,7 @@ from srm.kafka.wire.cluster import WireCluster
 from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import free_port
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
 REQUEST_TIMEOUT = {"socket.timeout.ms": "3000"}
 """Called request.timeout.ms in srm's configuration."""
@@ -37,7 +37,7 @@ def send(lab: CopyLab, p: AssignedPartition, count: int, size: int = 100) -> Non
     producer = lab.producer(**{"linger.ms": 50})
     for _ in range(count):
         producer.produce(p.topic, os.urandom(size), partition=p.partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -64,16 +64,15 @@ def test_a_connection_whose_packets_vanish_is_given_up(
         if side == "source":
             proxy.swallow()
         accepted = proxy.accepted
-        eventually(lambda: proxy.accepted > accepted + 3, "they are given up", 120)
+        eventually(lambda: proxy.accepted > accepted + 3, "they are given up")
         proxy.heal()
         for p in partitions:
             send(lab, p, 100)
-        eventually(lambda: lab.caught_up(partitions), "copied on new connections", 120)
+        eventually(lambda: lab.caught_up(partitions), "copied on new connections")
 
     lab.assert_equal(partitions)
 
 
-@pytest.mark.timeout(600)
 def test_a_frozen_target_broker_is_given_up_while_the_partitions_of_others_are_copied(
     clusters: Mapping[str, KafkaBroker], cluster_factory: Callable[..., list[KafkaBroker]]
 ) -> None:
@@ -121,7 +120,7 @@ async def leaders(
 
 async def _leader(wire: WireCluster, p: AssignedPartition) -> int:
     """Ask until the brokers have heard of a topic that is new."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             with suppress(UnavailableError):
                 return await wire.leader(TopicPartition(p.target_topic, p.partition))

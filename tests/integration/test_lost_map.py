@@ -30,7 +30,7 @@ def test_logs_that_begin_apart_are_resumed_without_map_and_reports(
     with lab.running():
         for number in range(2000):
             producer.produce(p.topic, b"%d " % number + padding, partition=0)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         lab.wait_until_copied([p])
     lab.forget_state()
     if trimmed == "target":
@@ -41,7 +41,7 @@ def test_logs_that_begin_apart_are_resumed_without_map_and_reports(
     with lab.running():
         for number in range(2000, 2010):
             producer.produce(p.topic, b"%d " % number + padding, partition=0)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         lab.wait_until_copied([p])
 
     copied = read_log(lab.target_props, p.target_topic, 0)

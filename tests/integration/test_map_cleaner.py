@@ -24,7 +24,7 @@ def test_all_that_the_map_topic_holds_of_a_gone_topic_is_deleted(
     producer = lab.producer()
     for partition in (*gone, *kept):
         producer.produce(partition.topic, b"x", partition=partition.partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     lab.assign("0", [*gone, *kept])
     with lab.running():
         lab.wait_until_copied([*gone, *kept])

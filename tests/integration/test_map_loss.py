@@ -36,12 +36,12 @@ def lab(clusters: Mapping[str, KafkaBroker]) -> CopyLab:
 
 def _commit(lab: CopyLab, p: AssignedPartition, transactions: int) -> None:
     producer = lab.producer(**{"transactional.id": f"{p.topic}-writer"})
-    producer.init_transactions(60)
+    producer.init_transactions(120)
     for number in range(transactions):
         producer.begin_transaction()
         for n in range(2):
             producer.produce(p.topic, b"%d of %d" % (n, number), partition=p.partition)
-        producer.commit_transaction(60)
+        producer.commit_transaction(120)
 
 
 def _lose_block(lab: CopyLab, p: AssignedPartition, number: int) -> int:

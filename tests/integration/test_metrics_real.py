@@ -46,7 +46,7 @@ def write_raw(bootstrap: str, topic: str, flow: Flow, until_ms: int) -> list[Raw
         for value in encode_raw(of_second):
             producer.produce(topic, value, b"0", 0, timestamp=time_ms)
     producer.produce(topic, b"junk", timestamp=until_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return records
 
 

@@ -23,7 +23,7 @@ def _produce(lab: CopyLab, partitions: Sequence[AssignedPartition], count: int) 
     producer = lab.producer()
     for number in range(count):
         producer.produce(partitions[0].topic, b"%d" % number, partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_flow_is_caught_up_though_a_former_owner_repeats_an_older_position(
@@ -63,6 +63,8 @@ def test_a_flow_is_caught_up_though_a_former_owner_repeats_an_older_position(
         eventually(lambda: ("0", 10) in follow(), "slot 0 has copied its first records")
         lab.assign("0", partitions[1:])
         lab.assign("1", partitions[:1])
+        # Before, slot 0 might copy what comes now: it hears of its assignment in its own time.
+        eventually(lambda: ("1", 10) in follow(), "slot 1 has taken over")
         _produce(lab, partitions, 20)
         eventually(lambda: ("1", 20) in follow(), "slot 1 has copied the others")
         eventually(lambda: follow().count(("0", 10)) > 1, "slot 0 has told where it left")

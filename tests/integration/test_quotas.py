@@ -27,7 +27,7 @@ def _copy(lab: CopyLab) -> float:
     producer = lab.producer(**{"batch.size": 20_000})
     for number in range(SIZE // 1000):
         producer.produce(partitions[0].topic, os.urandom(1000), partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     lab.assign("0", partitions)
     with lab.running():
         began = time.monotonic()

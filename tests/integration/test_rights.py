@@ -74,8 +74,8 @@ class Srm:
     @contextmanager
     def context(self) -> Iterator[FlowContext]:
         with (
-            KafkaCluster("P", *[self.source] * 3, timeout_s=10) as source,
-            KafkaCluster("B", *[self.target] * 3, timeout_s=10) as target,
+            KafkaCluster("P", *[self.source] * 3, timeout_s=60) as source,
+            KafkaCluster("B", *[self.target] * 3, timeout_s=60) as target,
         ):
             yield flow_context(self.config, source, target)
 
@@ -116,7 +116,7 @@ class Srm:
             finally:
                 stop.set()
                 for thread in threads:
-                    thread.join(20)
+                    thread.join(90)
         assert not failures, failures
 
 
@@ -196,7 +196,10 @@ def copy(srm: Srm, world: World) -> str:
 
     def stopped(context: FlowContext) -> bool:
         table = context.target.compacted(internal_topics.replication("P"), REPORTS).read()
-        status = PartitionStatus.decode(table[f"status:{TOPIC}-0".encode()])
+        told = table.get(f"status:{TOPIC}-0".encode())
+        if told is None:
+            return False
+        status = PartitionStatus.decode(told)
         reasons.append(status.reason)
         return status.state == "stopped" and status.time_ms >= began
 
@@ -207,7 +210,7 @@ def copy(srm: Srm, world: World) -> str:
             eventually(lambda: stopped(context), "stopped")
     finally:
         stop.set()
-        slot.join(20)
+        slot.join(90)
     return reasons[-1]
 
 
@@ -239,7 +242,7 @@ def drive(srm: Srm, _: World) -> None:
 def write_offset_syncs(srm: Srm, _: World) -> None:
     log = KafkaStateLog("P", srm.source)
     log.write(internal_topics.offset_syncs("B"), b"a", b"b")
-    log.flush(10)
+    log.flush(60)
 
 
 def on_source(call: Callable[[Cluster], None]) -> Callable[[Srm, World], None]:

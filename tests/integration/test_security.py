@@ -174,7 +174,7 @@ def _copying_refused(properties: dict[str, str]) -> SrmError | None:
 
 def _others_refused(properties: dict[str, str]) -> SrmError | None:
     try:
-        with KafkaCluster("P", properties, properties, properties, timeout_s=20) as cluster:
+        with KafkaCluster("P", properties, properties, properties, timeout_s=60) as cluster:
             cluster.topics()
     except SrmError as error:
         return error
@@ -228,7 +228,7 @@ def test_a_broker_that_hangs_does_not_hold_up_the_end(secured: SecuredBroker) ->
     finally:
         os.kill(pid, signal.SIGCONT)
 
-    assert took < 3
+    assert took < 15, "half of what TLS may take"
 
 
 def test_connections_that_break_in_the_middle_of_a_record_lose_and_repeat_nothing(

@@ -50,7 +50,7 @@ def _fill(producer: Producer, topic: str, count: int, partitions: int = 1, seed:
         )
         if i % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def _newest(bootstrap: str, topic: str) -> dict[bytes | None, bytes | None]:
@@ -84,16 +84,16 @@ def test_only_committed_transactions_arrive(lab: CopyLab) -> None:
     partitions = lab.topic()
     topic = partitions[0].topic
     producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     for number in range(12):
         producer.begin_transaction()
         for i in range(20):
             producer.produce(topic, f"{number}-{i}".encode(), partition=0)
-        producer.flush(30)
+        producer.flush(120)
         if number % 3 == 1:
-            producer.abort_transaction(30)
+            producer.abort_transaction(120)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
     lab.assign("0", partitions)
 
     with lab.running():
@@ -121,11 +121,11 @@ def test_a_compacted_topic_with_holes_arrives_dense_and_mapped(lab: CopyLab) -> 
             # Every twentieth record is the only one of its key: it stays, with holes around it.
             key = uuid.uuid4().hex if i % 20 == 0 else str(i % 50)
             producer.produce(topic, os.urandom(25).hex(), key=key.encode(), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         offsets = [offset for offset, _ in read_log(source, topic, 0)]
         return bool(offsets) and offsets[-1] - offsets[0] + 1 - len(offsets) > 300
 
-    eventually(has_holes, "the cleaner has run", 60)
+    eventually(has_holes, "the cleaner has run")
     target, remote = lab.target_props["bootstrap.servers"], partitions[0].target_topic
     lab.target.alter_topic_configs({remote: {"cleanup.policy": "delete"}})
     lab.assign("0", partitions)
@@ -239,7 +239,7 @@ def test_records_of_somebody_else_are_a_hole_and_reported(lab: CopyLab) -> None:
         lab.wait_until_copied(partitions)
         stranger = Producer(lab.target_props)
         stranger.produce(p.target_topic, b"not ours")
-        assert stranger.flush(10) == 0
+        assert stranger.flush(120) == 0
         _fill(lab.producer(), p.topic, 100, seed=100)
         lab.wait_until_copied(partitions)
         eventually(
@@ -294,15 +294,8 @@ def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLa
 
     with lab.running():
         lab.wait_until_copied(partitions[1:])
+        status = lab.stopped(partitions[0])
 
-        def stopped() -> bool:
-            status = lab.status(partitions[0])
-            return status is not None and status.state == "stopped"
-
-        eventually(stopped, "partition 0 stops")
-        status = lab.status(partitions[0])
-
-    assert status is not None
     assert (status.lost_from, status.lost_to) == (100, 150)
     assert "data.loss.policy" in status.reason
     lab.assert_equal(partitions[1:])
@@ -348,7 +341,7 @@ def test_of_two_live_processes_of_one_slot_the_one_that_started_first_leaves_the
         eventually(lambda: incarnation() != older, "the second one has started")
         newer = incarnation()
         lab.assign("0", partitions, newer)
-        lost.join(30)
+        lost.join(120)
         assert not lost.is_alive()
         _fill(lab.producer(), partitions[0].topic, 50, seed=50)
         lab.wait_until_copied(partitions)
@@ -372,16 +365,21 @@ def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told(
     lab.assign("0", [former])
     with lab.running():
         lab.wait_until_copied([former])
+        place = TopicPartition(former.target_topic, 0)
+        end = lab.target.high_watermarks([place])[place]  # a claim may have taken two markers
         delete_topics(clusters["P"].bootstrap, [former.topic])
         lab.source.create_topics([TopicSpec(former.topic, 1, 1, {})])
         [p] = lab.assignable(former.topic)
         assert p.topic_id != former.topic_id
         lab.assign("0", [p])
-        eventually(lambda: "begins at target offset 6," in _reason(lab, p), "the begin is told")
+        eventually(
+            lambda: f"begins at target offset {end}," in _reason(lab, p), "the begin is told"
+        )
         _fill(lab.producer(), p.topic, 3)
         lab.wait_until_copied([p])
 
-    assert begin_of_copy(lab.state().noted({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]) == 6
+    noted = lab.state().noted({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
+    assert begin_of_copy(noted) == end
 
 
 def _reason(lab: CopyLab, p: AssignedPartition) -> str:

@@ -45,7 +45,7 @@ def test_an_old_segment_is_copied_and_what_follows_it_too(
     source.wait_ready()
     producer = lab.producer()
     producer.produce(p.topic, b"new", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     lab.assign("0", [p])
 
     with lab.running():

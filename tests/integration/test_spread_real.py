@@ -72,7 +72,7 @@ def copied(clusters: Mapping[str, KafkaBroker], config: Config, name: str) -> It
             producer = Producer({"bootstrap.servers": clusters[alias].bootstrap})
             for number in range(100):
                 producer.produce(topic, b"%d" % number, partition=0)
-            assert producer.flush(30) == 0
+            assert producer.flush(120) == 0
         ids = [cluster.topics()[topic].topic_id for cluster, _, topic in places]
         map_topic = internal_topics.offset_map("P")
         ensure_compacted(context.target, map_topic, MAP_PARTITIONS)

@@ -92,7 +92,7 @@ def test_the_installed_program_reaches_the_cluster(
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=tmp_path,
     )
 
@@ -140,12 +140,12 @@ def test_an_address_alone_makes_the_compacted_topic_there(
     topic = internal_topics.control(primary)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": clusters["B"].bootstrap})
-    settings = admin.describe_configs([resource])[resource].result(timeout=20)
+    settings = admin.describe_configs([resource])[resource].result(timeout=60)
     assert settings["cleanup.policy"].value == "compact"
     assert (
         topic
         not in AdminClient({"bootstrap.servers": clusters["P"].bootstrap})
-        .list_topics(timeout=20)
+        .list_topics(timeout=60)
         .topics
     )
     with open_cluster(load_config(config_file), backup) as cluster:
@@ -226,4 +226,4 @@ def test_kafkas_own_tool_takes_the_exported_offsets(
 def _consumer_groups(broker: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     where = "--bootstrap-server", broker.bootstrap
-    return run_tool(tool, *where, *arguments, check=False, timeout_s=90)
+    return run_tool(tool, *where, *arguments, check=False, timeout_s=120)

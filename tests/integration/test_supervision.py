@@ -22,10 +22,10 @@ from srm.spark.supervisor import Supervisor
 from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow, open_state_topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("driver_process.py")
-END_S = 60.0
+END_S = 120.0
 
 
 class Lab:
@@ -77,7 +77,7 @@ def lab(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Lab]:
         yield made
         for program in made.programs:
             program.kill()
-            program.wait(10)
+            program.wait(END_S)
 
 
 def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alone(

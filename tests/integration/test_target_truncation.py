@@ -11,6 +11,7 @@ from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
 from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
 from srm.errors import SrmError
 from srm.stack.kafka import KafkaBroker
 
@@ -22,7 +23,7 @@ RECORDS = 10
 def _send(lab: CopyLab, p: AssignedPartition, value: bytes) -> None:
     producer = lab.producer(**{"linger.ms": 0})
     producer.produce(p.topic, value, partition=p.partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def _copy_one_by_one(lab: CopyLab, p: AssignedPartition) -> None:
@@ -32,22 +33,29 @@ def _copy_one_by_one(lab: CopyLab, p: AssignedPartition) -> None:
         lab.wait_until_copied([p])
 
 
-def _lose(target: KafkaBroker, p: AssignedPartition, records: int, *, state: bool) -> int:
-    """Cut the last records off the target's log, with what the broker knows of producers."""
-    batches = RECORDS + 1  # with the marker of the claim
-    end = cut(target, p.target_topic, 0, share=(batches - records) / batches)
+def _lose(
+    lab: CopyLab, target: KafkaBroker, p: AssignedPartition, records: int, *, state: bool
+) -> tuple[int, int]:
+    """Cut the last records off the target's log, with what the broker knows of producers.
+
+    Returns:
+        The end of the log now, and before.
+    """
+    place = TopicPartition(p.target_topic, 0)
+    batches = lab.target.high_watermarks([place])[place]  # with the markers of claims
+    end = cut(target, p.target_topic, 0, share=(batches - records + 0.5) / batches)
     assert end == batches - records
     if not state:
         for snapshot in (target.home / "data" / f"{p.target_topic}-0").glob("*.snapshot"):
             snapshot.unlink()
     target.start()
     target.wait_ready()
-    return end
+    return end, batches
 
 
-def _told(lab: CopyLab, p: AssignedPartition, end: int) -> bool:
+def _told(lab: CopyLab, p: AssignedPartition, lost: tuple[int, int]) -> bool:
     status = lab.status(p)
-    return status is not None and f"offsets {end} to {RECORDS + 1} are gone" in status.reason
+    return status is not None and "offsets {} to {} are gone".format(*lost) in status.reason
 
 
 def _is_equal(lab: CopyLab, p: AssignedPartition) -> bool:
@@ -72,16 +80,16 @@ def test_a_target_that_lost_its_end_gets_it_again(
     lab.assign("0", [p])
     with lab.running():
         _copy_one_by_one(lab, p)
-    end = _lose(target, p, lost, state=producer_state)
+    gone = _lose(lab, target, p, lost, state=producer_state)
 
     with lab.running():
         eventually(
-            lambda: _told(lab, p, end), "the loss is told though nothing new is to be copied"
+            lambda: _told(lab, p, gone), "the loss is told though nothing new is to be copied"
         )
         _send(lab, p, b"one more")
         eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")
 
-    assert _told(lab, p, end)
+    assert _told(lab, p, gone)
 
 
 @pytest.mark.parametrize("more", [True, False])
@@ -95,8 +103,8 @@ def test_the_slot_that_copied_notices_that_the_target_lost_its_end(
     lab.assign("0", [p])
     with lab.running():
         _copy_one_by_one(lab, p)
-        end = _lose(target, p, 3, state=True)
+        gone = _lose(lab, target, p, 3, state=True)
         if more:
             _send(lab, p, b"one more")
-        eventually(lambda: _told(lab, p, end), "the loss is told")
+        eventually(lambda: _told(lab, p, gone), "the loss is told")
         eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")

@@ -48,7 +48,7 @@ def produce(site: Site, alias: str, records: int, size: int = 10) -> None:
     producer = Producer(site.config.client(alias, "producer"))
     for _ in range(records):
         producer.produce(site.topic, b"x" * size, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def transaction(site: Site, alias: str) -> Iterator[Producer]:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(site.topic, b"open", partition=0)
-    producer.flush(30)
+    producer.flush(60)
     try:
         yield producer
     finally:
@@ -81,7 +81,7 @@ def plain_writer(site: Site, alias: str) -> Iterator[list[int]]:
                 on_delivery=lambda error, message: error or acknowledged.append(message.offset()),
             )
             producer.poll(0)
-        producer.flush(30)
+        producer.flush(60)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -89,7 +89,7 @@ def plain_writer(site: Site, alias: str) -> Iterator[list[int]]:
         yield acknowledged
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(90)
 
 
 def start(site: Site, alias: str, name: str, commits: Mapping[str, int]) -> str:
@@ -127,15 +127,14 @@ def finish(context: MoveContext) -> MoveReport:
 
 def blocked_by(context: MoveContext, text: str) -> str:
     """Wait until a reason is the only one that is left, and return it."""
+    seen: list[tuple[str, ...]] = []
 
     def alone() -> bool:
-        return all(
-            text in reason
-            for reason in (move.wait_status(context, move_id(context)).blocking or ("",))
-        )
+        seen.append(move.wait_status(context, move_id(context)).blocking)
+        return seen[-1] and all(text in reason for reason in seen[-1])
 
     eventually(alone, f"nothing but {text!r} is in the way")
-    return move.wait_status(context, move_id(context)).blocking[0]
+    return seen[-1][0]
 
 
 def copied(context: MoveContext, site: Site, records: int) -> None:
@@ -231,7 +230,7 @@ def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
                 move.apply(context, move_id(context))
     finally:
         member.kill()
-        member.wait(30)
+        member.wait(60)
 
     assert [outcome.state for outcome in outcomes] == ["translated"]
     assert group in everything.group_names

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from pyspark.sql import SparkSession
 from tests.slot_reports import records_of
+from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -106,12 +107,12 @@ def write_source(bootstrap: str, topic: str, partitions: int) -> None:
     transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     for partition in range(partitions):
         produce(plain, topic, partition, [content(n) for n in range(third)])
-    assert plain.flush(30) == 0
+    assert plain.flush(60) == 0
     transactional.init_transactions(30)
     transactional.begin_transaction()
     for partition in range(partitions):
         transactional.produce(topic, b"never happened", partition=partition)
-    transactional.flush(30)
+    transactional.flush(60)
     transactional.abort_transaction(30)
     transactional.begin_transaction()
     for partition in range(partitions):
@@ -119,7 +120,20 @@ def write_source(bootstrap: str, topic: str, partitions: int) -> None:
     transactional.commit_transaction(30)
     for partition in range(partitions):
         produce(plain, topic, partition, [content(n) for n in range(2 * third, COUNT)])
-    assert plain.flush(30) == 0
+    assert plain.flush(60) == 0
+
+
+def written_log(bootstrap: str, topic: str, partition: int) -> Log:
+    """Read what was written; a commit returns before its markers are in the logs."""
+    found: list[Log] = []
+
+    def whole() -> bool:
+        found.append(read_log(bootstrap, topic, partition))
+        return len(found[-1]) >= COUNT
+
+    eventually(whole, "all transactions have ended in the log")
+    assert len(found[-1]) == COUNT
+    return found[-1]
 
 
 def create(cluster: Cluster, topic: str, partitions: int) -> None:
@@ -141,14 +155,13 @@ def replicate(
     write_source(clusters["P"].bootstrap, topic, len(damages))
     producer = Producer({"bootstrap.servers": clusters["B"].bootstrap})
     for partition, damage in enumerate(damages):
-        log = read_log(clusters["P"].bootstrap, topic, partition)
-        assert len(log) == COUNT
+        log = written_log(clusters["P"].bootstrap, topic, partition)
         produce(producer, remote, partition, damage([record for _, record in log]))
         runs = tuple(Run(offset, place, 1) for place, (offset, _) in enumerate(log))
         block = MapBlock(topic, source_id, partition, target_id, (1,), runs)
         table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
         table.write({block.key(): block.value()})
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     report(context, topic, source_id, target_id)
 
 

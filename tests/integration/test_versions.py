@@ -66,14 +66,14 @@ def _fill(lab: CopyLab, topic: str) -> None:
         for i in range(400):
             value = None if i % 7 == 3 else os.urandom(i % 200)
             producer.produce(topic, value, str(i % 50), partition=i % 2, headers={"n": str(i)})
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
     producer.init_transactions(30)
     for number in range(6):
         producer.begin_transaction()
         for i in range(20):
             producer.produce(topic, f"{number}-{i}".encode(), partition=i % 2)
-        producer.flush(30)
+        producer.flush(60)
         if number % 3 == 1:
             producer.abort_transaction(30)
         else:
@@ -98,7 +98,7 @@ def test_a_copy_between_versions_is_equal_through_a_restart_and_another_owner(
     def shut_out() -> bool:
         for p in partitions:
             producer.produce(topic, b"more", partition=p.partition)
-        producer.flush(30)
+        producer.flush(60)
         return any(s is not None and s.state == "waiting" for s in map(lab.status, partitions))
 
     with lab.running("0"):
@@ -164,7 +164,7 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
         finally:
             stop.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(90)
         remote = f"{flow.source}.{topic}"
         committed = context.target.committed(group)
         configs = context.target.topic_configs([remote])
@@ -182,13 +182,10 @@ def _read_half(bootstrap: str, topic: str, group: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(100):
         producer.produce(topic, str(n).encode(), partition=n % 2)
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    offsets = [KafkaTopicPartition(topic, n, 25) for n in range(2)]
-    try:
-        consumer.commit(offsets=offsets, asynchronous=False)
-    finally:
-        consumer.close()
+    assert producer.flush(60) == 0
+    props = {"bootstrap.servers": bootstrap}
+    with KafkaCluster("P", *[props] * 3) as cluster:
+        cluster.commit_idle(group, {TopicPartition(topic, n): 25 for n in range(2)})
 
 
 @pytest.mark.parametrize("version", ["3.7", "3.9", "4.3"])
@@ -202,14 +199,16 @@ def test_groups_and_transactions_are_seen_on_each(
         cluster.create_topics([TopicSpec(name, 1, 1, {})])
         cluster.commit_idle(name, {partition: 0})
         settings = {"group.id": name, "group.instance.id": "shop-1", "client.id": "app"}
-        consumer = Consumer({**props, **settings, "session.timeout.ms": 120_000})
+        # A member that is removed joins again with its next sign of life.
+        rarely = {"session.timeout.ms": 900_000, "heartbeat.interval.ms": 600_000}
+        consumer = Consumer({**props, **settings, **rarely})
         consumer.subscribe([name])
         eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
         producer = Producer({**props, "transactional.id": name})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce(name, b"x", partition=0)
-        producer.flush(30)
+        producer.flush(60)
         producer.send_offsets_to_transaction(
             [KafkaTopicPartition(name, 0, 1)], consumer.consumer_group_metadata()
         )

@@ -10,6 +10,8 @@ from tests.spec.tlc import SPEC, Outcome, amended, check
 _NOBODY = {"Clients": "{}", "MaxGeneration": "1", "MaxBeat": "0"}
 _ONE_CLIENT = {"Clients": '{"sees P"}', "MaxGeneration": "1", "MaxBeat": "1"}
 
+pytestmark = pytest.mark.timeout(700)
+
 # guard: (what is enough to see it, the invariant that breaks)
 WITHOUT = {
     "fence": (_NOBODY, "OneOutcome"),

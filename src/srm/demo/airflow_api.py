@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -13,12 +13,13 @@ import tenacity
 
 from srm.errors import UnavailableError, UsageError
 
-_REQUEST_S: Final = 20.0
+_REQUEST_S: Final = 30.0
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _REFUSED: Final = (400, 422)
-_TRIGGER_S: Final = 60.0
+_PATIENCE_S: Final = 180.0
 _LONGEST: Final = 400
+_T = TypeVar("_T")
 _ACTIVE: Final = ("running", "queued", "scheduled", "deferred", "up_for_retry", "restarting")
 
 
@@ -57,7 +58,7 @@ class AirflowApi:
         )
 
     def __enter__(self) -> Self:
-        answer = self._call("GET", "/auth/token")
+        answer = self.insist(lambda: self._call("GET", "/auth/token"))
         self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
         return self
 
@@ -69,20 +70,27 @@ class AirflowApi:
     ) -> None:
         self._client.close()
 
+    def insist(self, call: Callable[[], _T]) -> _T:
+        """Repeat a call for some minutes while Airflow does not answer, as on a busy machine.
+
+        For calls whose caller does not try again itself.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(UnavailableError),
+            stop=tenacity.stop_after_delay(_PATIENCE_S),
+            wait=tenacity.wait_fixed(1),
+            reraise=True,
+        )
+        return retrying(call)
+
     def trigger(self, dag: str, run: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run by hand under a given id; return the id.
 
         It may be asked for again: a run of that id that exists already is the one.
         """
         body = {"dag_run_id": run, "logical_date": None, "conf": dict(conf or {})}
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(UnavailableError),
-            stop=tenacity.stop_after_delay(_TRIGGER_S),
-            wait=tenacity.wait_fixed(1),
-            reraise=True,
-        ):
-            with attempt:
-                self._call("POST", f"{_dag(dag)}/dagRuns", json=body, expected=_CONFLICT)
+        path = f"{_dag(dag)}/dagRuns"
+        self.insist(lambda: self._call("POST", path, json=body, expected=_CONFLICT))
         return run
 
     def pause(self, dag: str, *, paused: bool) -> None:

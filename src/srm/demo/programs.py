@@ -15,7 +15,8 @@ from srm.demo.record import Entry, RecordReader
 from srm.errors import StackError
 from srm.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
 
-_STOP_S: Final = 15.0
+_STOP_S: Final = 60.0
+"""A producer that is killed before it has heard of its last payments makes the demo fail."""
 
 
 class Program:

@@ -26,11 +26,12 @@ SLOW_GROUP: Final = "analytics"
 _FRAUD_DELAY_S: Final = 10.0
 _RUN: Final = "demo"
 _METRICS_DAG: Final = "srm_metrics_aggregation"
-_START_S: Final = 300.0
-_LOAD_S: Final = 180.0
-_MOVE_S: Final = 420.0
-_WORK_S: Final = 300.0
-_SPARK_JOB_S: Final = 400.0
+_START_S: Final = 600.0
+_LOAD_S: Final = 400.0
+_MOVE_S: Final = 900.0
+_WORK_S: Final = 600.0
+_SPARK_JOB_S: Final = 900.0
+_STANDSTILL_S: Final = 90.0
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class Scenario:
         }
         run = api.trigger("srm_failover", f"demo-{operation}", conf)
         follow_run(self._world, api, "srm_failover", run, _MOVE_S)
-        report = api.xcom("srm_failover", run, "report", "report")
+        report = api.insist(lambda: api.xcom("srm_failover", run, "report", "report"))
         self._world.display.say(
             f"RPO {report['rpo_records']} records, RTO {seconds(report['rto_seconds'])}; lag at "
             f"hold " + ", ".join(f"{g} {report['groups'][g]['lag_at_hold']:,}" for g in GROUPS)
@@ -248,7 +249,7 @@ class Scenario:
             if total != last["behind"]:
                 last.update(behind=total, changed=time.monotonic())
             # A payment that never comes is for the audit to name, not for a time-out.
-            if not total or time.monotonic() - last["changed"] > _FRAUD_DELAY_S * 3:
+            if not total or time.monotonic() - last["changed"] > _STANDSTILL_S:
                 return None
             return ", ".join(f"{g} {n:,} behind" for g, n in behind.items() if n)
 
@@ -263,7 +264,8 @@ class Scenario:
         """Let Spark aggregate the metrics while the applications work; return the run's id."""
         api.pause(_METRICS_DAG, paused=False)
         # It is scheduled too: a second run would only wait for the one under way.
-        under_way = [run for run in api.runs(_METRICS_DAG) if run["state"] in {"running", "queued"}]
+        runs = api.insist(lambda: api.runs(_METRICS_DAG))
+        under_way = [run for run in runs if run["state"] in {"running", "queued"}]
         return str(under_way[-1]["dag_run_id"]) if under_way else api.trigger(_METRICS_DAG, _RUN)
 
     def await_aggregation(self, api: AirflowApi, run: str) -> dict[str, int]:

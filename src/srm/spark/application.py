@@ -60,7 +60,7 @@ class Application:
             return None
         try:
             process = psutil.Process(self.pid)
-            same = self.created == 0 or abs(process.create_time() - self.created) < 1
+            same = self.created == 0 or abs(process.create_time() - self.created) <= 2
             alive = process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return None

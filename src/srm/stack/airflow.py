@@ -31,9 +31,9 @@ EXECUTION: Final = "execution-api"
 """The API server of the tasks, apart from the one of people."""
 COMPONENTS: Final = (WEB, EXECUTION, "scheduler", "dag-processor", "triggerer")
 _FORKING: Final = {"scheduler", "dag-processor"}
-START_SECONDS: Final = 240.0
+START_SECONDS: Final = 480.0
 STOP_SECONDS: Final = 10.0
-_REQUEST_SECONDS: Final = 10.0
+_REQUEST_SECONDS: Final = 30.0
 _TICK_SECONDS: Final = 0.3
 
 # Component: (section of /monitor/health, its field with the latest heartbeat).

@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import secrets
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Final
 
 from srm.errors import StackError
 from srm.stack.java import QUICK_START
+from srm.stack.ports import free_port
 
 SPARK_CONNECTION: Final = "srm_spark"
 SPARK_MASTER: Final = "local[4]"
@@ -208,7 +208,7 @@ def _keep_values(home: Path) -> dict[str, str]:
 
 
 def _new_values() -> dict[str, str]:
-    execution_port, worker_port, trigger_port = _free_ports(3)
+    execution_port, worker_port, trigger_port = (free_port() for _ in range(3))
     return {
         # SHA512 signatures warn in every process about less than 64 bytes.
         "jwt_secret": secrets.token_hex(64),
@@ -218,15 +218,3 @@ def _new_values() -> dict[str, str]:
         "worker_log_port": str(worker_port),
         "trigger_log_port": str(trigger_port),
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    """Let the system pick ports; all are held until the last is known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind(("127.0.0.1", 0))
-        return [int(held.getsockname()[1]) for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()

@@ -25,7 +25,7 @@ from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
 logger = logging.getLogger(__name__)
 
 START_SECONDS: Final = 120.0
-STOP_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 60.0
 _FORMAT_SECONDS: Final = 120.0
 _METADATA_SECONDS: Final = 5.0
 

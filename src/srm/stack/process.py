@@ -28,6 +28,9 @@ HOME_MARK: Final = "SRM_STACK_HOME"
 """Variable in the environment of all that a stack starts: the stack's folder."""
 
 _TICK_SECONDS: Final = 0.1
+_SAME_SECONDS: Final = 2.0
+"""Start times count from the boot of the machine, and that is said a second later after its clock
+has been corrected."""
 _KILL_SECONDS: Final = 10.0
 _TAIL_LINES: Final = 200
 _LINE_LENGTH: Final = 300
@@ -191,7 +194,7 @@ class ManagedProcess:
             return
         leader = int(identity["pid"])
         with suppress(psutil.NoSuchProcess):
-            if psutil.Process(leader).create_time() != identity["created"]:
+            if not started_at(psutil.Process(leader), identity["created"]):
                 return  # our group ended long ago, the pid is somebody else's now
         end_processes(group_members(leader), timeout=0)
 
@@ -210,11 +213,20 @@ class ManagedProcess:
             return None
         try:
             process = psutil.Process(int(identity["pid"]))
-            if process.create_time() != identity["created"]:
+            if not started_at(process, identity["created"]):
                 return None
             return None if process.status() == psutil.STATUS_ZOMBIE else process
         except psutil.NoSuchProcess:
             return None
+
+
+def started_at(process: psutil.Process, created: float) -> bool:
+    """Whether a process is the one of a pid that had this start time, in epoch seconds, before.
+
+    Raises:
+        psutil.NoSuchProcess: it is gone.
+    """
+    return abs(process.create_time() - created) <= _SAME_SECONDS
 
 
 def telling_line(lines: Sequence[str]) -> str:

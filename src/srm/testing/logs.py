@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from srm.errors import UnavailableError
 
-_STALLED_S = 20.0
+_STALLED_S = 60.0
 _ELECTION = {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -74,7 +74,7 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     deadline = time.monotonic() + _STALLED_S
     while True:
         try:
-            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=10)
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=_STALLED_S)
         except KafkaException as error:
             if error.args[0].code() not in _ELECTION or time.monotonic() > deadline:
                 raise

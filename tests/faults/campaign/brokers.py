@@ -285,7 +285,7 @@ def signal_broker(broker: KafkaBroker, number: int) -> None:
             os.kill(pid, number)
 
 
-def delete_topics(bootstrap: str, names: list[str], timeout_s: float = 30.0) -> None:
+def delete_topics(bootstrap: str, names: list[str], timeout_s: float = 120.0) -> None:
     """Delete topics and wait until they are gone."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + timeout_s

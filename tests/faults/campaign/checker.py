@@ -136,6 +136,9 @@ class Judgement:
                 for i in indexes
                 if items[i].gone and aligned.has(i) and items[i].offset in truncation.gone
             ]
+            if self._history.interrupted:
+                # What a killed owner had not reported, nobody else knows the offsets of.
+                copied = [offset for offset in copied if offset < truncation.reported]
             if copied and max(i for i in indexes if aligned.has(i)) < last:
                 found.append(Loss(number, truncation.at, max(copied) + 1))
         self.losses += found[:1] if self._policy == "stop" else found
@@ -264,7 +267,7 @@ def check_partition(
             judged.check_map(maps[-1])
             judged.check_told(told, counted)
             judged.check_foreign(told)
-        if best is None or not judged.problems:
+        if best is None or not judged.problems or (aligned.problems and not tried.problems):
             best, aligned = judged, tried
         if not judged.problems:
             break

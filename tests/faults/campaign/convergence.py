@@ -85,7 +85,7 @@ class Convergence:
                 if not waiting or now - began > MOST_S or any(waiting.values()):
                     break
                 if now - nudged > _NUDGE_S:
-                    self._slots.publish()
+                    persistently("assign", self._slots.publish)
                     nudged = now
         finally:
             consumer.close()

@@ -264,7 +264,8 @@ class Director:
 
     def _reassign(self, topic: TopicHistory, *, same_target: bool) -> None:
         old = topic.partitions
-        topic.begin_life(list(self._lab.assignable(topic.name)), same_target=same_target)
+        gone = {old[0].topic_id if same_target else old[0].target_topic_id}
+        topic.begin_life(list(self._lab.assignable(topic.name, gone)), same_target=same_target)
         self._slots.replace(old, topic.partitions)
         persistently("assign", self._slots.publish)  # alone: there is one new topic, not two
 
@@ -321,9 +322,10 @@ class Director:
         with self._workload.silent(topic.name):
             topic.snapshot(self._pair.source_bootstrap)
             lowest = topic.life.deleted.get(number, 0)
+            copied = self._copied(topic.partitions[number])
             at = truncation.cut(broker, topic.name, number, step.share, lowest)
             if at is not None:  # written down at once: what follows may fail and be tried again
-                gone = topic.life.truncate(number, at)
+                gone = topic.life.truncate(number, at, copied)
                 logger.info("%s-%s: truncated at %s, %s gone", topic.name, number, at, gone)
             broker.start()
             broker.wait_ready()

@@ -14,14 +14,14 @@ from srm.errors import SrmError
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_PATIENCE_S: Final = 120.0  # a broker on a busy machine starts in a minute
+_PATIENCE_S: Final = 240.0  # a broker on a busy machine starts in a minute
 
 
 def persistently(what: str, work: Callable[[], _T]) -> _T:
     """Try again while a cluster is down.
 
     Raises:
-        SrmError, KafkaException: it is still down after two minutes.
+        SrmError, KafkaException: it is still down after four minutes.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:

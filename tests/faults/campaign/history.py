@@ -33,10 +33,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The source lost everything from ``at`` on: those records, with their generations."""
+    """The source lost everything from ``at`` on: those records, with their generations.
+
+    Slots had reported everything below ``reported`` as copied.
+    """
 
     at: int
     gone: dict[int, tuple[int, LoggedRecord]]
+    reported: int
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Life:
             known[offset] = record
             generations.setdefault(offset, len(self.truncations.get(partition, [])))
 
-    def truncate(self, partition: int, at: int) -> int:
+    def truncate(self, partition: int, at: int, reported: int) -> int:
         """Note that everything from an offset on is gone; return how many records that were."""
         records = self.records.setdefault(partition, {})
         generations = self._generations.setdefault(partition, {})
@@ -71,7 +75,7 @@ class Life:
             offset: (generations.pop(offset), records.pop(offset))
             for offset in [offset for offset in records if offset >= at]
         }
-        self.truncations.setdefault(partition, []).append(Truncation(at, gone))
+        self.truncations.setdefault(partition, []).append(Truncation(at, gone, reported))
         return len(gone)
 
     def items(self, partition: int, number: int) -> list[Item]:

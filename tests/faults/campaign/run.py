@@ -87,13 +87,16 @@ class Run:
         self._plan = plan
         self._pair = pair
         self._home = home
-        self._lab = CopyLab(
-            pair.source_bootstrap,
-            pair.target_bootstrap,
-            target_replicas=pair.replicas,
-            source_replicas=len(pair.source),
-            data_loss_policy=plan.policy,
-            records=_FILTER[plan.records],
+        self._lab = persistently(
+            "flow",
+            lambda: CopyLab(
+                pair.source_bootstrap,
+                pair.target_bootstrap,
+                target_replicas=pair.replicas,
+                source_replicas=len(pair.source),
+                data_loss_policy=plan.policy,
+                records=_FILTER[plan.records],
+            ),
         )
         self._topics: list[TopicHistory] = []
         self._numbers: Counter[str] = Counter()
@@ -107,12 +110,12 @@ class Run:
         problems: list[str] = []
         slots = Slots(self._lab, self._plan.slots, self._home, self._pair.slots_target)
         try:
-            self._create_topics()
+            persistently("topics", self._create_topics)
             workload = Workload(
                 self._plan, self._pair.source_bootstrap, [t.name for t in self._topics]
             )
             slots.spread(p for t in self._topics for p in t.partitions)
-            slots.publish()
+            persistently("assign", slots.publish)
             slots.start_all()
             workload.start()
             director = Director(self._plan, self._pair, self._lab, self._topics, slots, workload)
@@ -154,6 +157,7 @@ class Run:
         )
 
     def _create_topics(self) -> None:
+        self._topics = []  # those of an attempt that failed stay empty
         for topic in self._plan.topics:
             name = f"T{uuid.uuid4().hex[:8]}"
             self._lab.source.create_topics(
@@ -207,7 +211,8 @@ class Run:
     def _take_compacted(self, topic: TopicHistory, workload: Workload) -> None:
         """Remember what was written, and what of it the source has compacted away."""
         for p in topic.partitions:
-            left = dict(read_log(self._pair.source_bootstrap, topic.name, p.partition))
+            bootstrap, number = self._pair.source_bootstrap, p.partition
+            left = dict(persistently("source", partial(read_log, bootstrap, topic.name, number)))
             topic.life.take(p.partition, workload.sent(topic.name, p.partition).items())
             topic.life.take(p.partition, left.items())
             topic.life.compacted[p.partition] = set(topic.life.records[p.partition]) - set(left)

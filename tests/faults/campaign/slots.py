@@ -102,7 +102,7 @@ class Slots:
         with self._lock:
             self._wanted.discard(name)
             self.signal(name, signal.SIGKILL)
-            self._processes[name].join(10)
+            self._processes[name].join(60)
 
     def signal(self, name: str, number: int) -> None:
         pid = self._processes[name].pid

@@ -218,7 +218,7 @@ class Workload:
         for writer in self._writers:
             writer.end()
         for writer in self._writers:
-            writer.join(90)
+            writer.join(300)
             if writer.is_alive():
                 raise TimeoutError(f"writer {writer.name} does not end")
 
@@ -287,7 +287,7 @@ class Workload:
         )
         for topic, number in places:
             producer.produce(topic, LAST, key=LAST, partition=number)
-        if producer.flush(2 * _FLUSH_S):
+        if producer.flush(6 * _FLUSH_S):
             raise UnavailableError("the source does not take the last records")
 
     def _of(self, topic: str) -> list[Writer]:

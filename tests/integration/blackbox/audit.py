@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-_READ_S = 30.0
+_READ_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def read_ids(bootstrap: str, topic: str) -> Counter[str]:
     )
     found: Counter[str] = Counter()
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         unread, deadline = set(partitions), time.monotonic() + _READ_S
         while unread:

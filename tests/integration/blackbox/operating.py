@@ -18,7 +18,7 @@ from srm.cli.main import app
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
-REASON_S = 90.0
+REASON_S = 120.0
 """In which a status has to name what holds a move up; some seconds, on a box that is busy."""
 
 
@@ -90,7 +90,7 @@ class Move:
     def kill(self) -> None:
         """End the run with SIGKILL, as a machine that dies; safe to repeat."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def await_held(self) -> None:
         """Wait until the hold is on: now the operator stops what does not follow by itself."""
@@ -122,17 +122,31 @@ class Move:
             raise AssertionError(f"{error}; at step {step} it was: {lines}") from None
         return found[0]
 
-    def ended(self, timeout_s: float = 60.0) -> tuple[int, str]:
+    def ended(self, timeout_s: float = 240.0) -> tuple[int, str]:
         """Wait for the end of the run; return its exit code and what it said on stderr."""
         code = self._process.wait(timeout_s)
         return code, self._stderr.read_text(encoding="utf-8")
 
     def report(self) -> Any:
-        """Wait for the end of the run and return its report; it may have problems."""
+        """Wait for the end of the run and return its report; it may have problems.
+
+        A run has an end: clients that start for longer than two minutes, as JVMs on a busy machine,
+        are in a later report.
+        """
         code, said = self.ended()
         text = self._stdout.read_text(encoding="utf-8")
         assert text, f"{self.move_id} ended with {code}: {said}"
-        return json.loads(text)
+        reports = [json.loads(text)]
+
+        def complete() -> bool:
+            groups = reports[-1]["groups"].values()
+            if all(group["resumed"] or not group["members_at_hold"] for group in groups):
+                return True
+            reports.append(self._operator.ask("report", self.move_id))
+            return False
+
+        eventually(complete, f"all groups of {self.move_id} are back")
+        return reports[-1]
 
     def _await(self, condition: Any, what: str) -> None:
         def holds() -> bool:

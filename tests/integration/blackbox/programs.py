@@ -18,8 +18,12 @@ from srm.stack.java import find_java
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
 STREAMS_LOCK = HERE / "kafka-streams-4.3.1.lock"
-_STOP_S = 45.0
-_ENDED_BY_SIGTERM = {0, 128 + signal.SIGTERM}
+_STOP_S = 120.0
+_ENDED_BY_SIGTERM = {
+    0,
+    128 + signal.SIGTERM,  # Java
+    -signal.SIGTERM,  # Python, before it has begun to listen: it has not done anything yet
+}
 
 
 def compile_clients(folder: Path) -> str:
@@ -33,7 +37,7 @@ def compile_clients(folder: Path) -> str:
     java = str(find_java().program)
     sources = sorted(map(str, CLIENTS.glob("*.java")))
     compiler = ["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", str(folder), "-cp", jars]
-    subprocess.run([java, *compiler, *sources], check=True, timeout=120)
+    subprocess.run([java, *compiler, *sources], check=True, timeout=240)
     return os.pathsep.join([str(folder), jars])
 
 
@@ -143,7 +147,7 @@ class Client:
         """End the client at once; safe to repeat."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def _tail(self) -> str:

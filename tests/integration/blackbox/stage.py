@@ -14,6 +14,7 @@ from tests.integration.blackbox.audit import (
     GroupCount,
     count_group,
     from_first_processed,
+    not_copied,
     read_ids,
 )
 from tests.integration.blackbox.operating import Move, Operator
@@ -216,10 +217,10 @@ class Stage:
         admin = AdminClient({"bootstrap.servers": self.bootstrap[alias]})
         places = [KafkaTopicPartition(topic, number) for number in range(PARTITIONS)]
         for place in places:
-            place.offset = consumer.get_watermark_offsets(place, timeout=20)[1] // 2
+            place.offset = consumer.get_watermark_offsets(place, timeout=60)[1] // 2
         consumer.close()
         for deleted in admin.delete_records(places).values():
-            deleted.result(20)
+            deleted.result(60)
 
     # What is true.
 
@@ -248,9 +249,16 @@ class Stage:
             return not self.count(reader, latest_on=latest_on).lost
 
         try:
-            eventually(read, f"{reader.name} has read everything", 30)
+            eventually(read, f"{reader.name} has read everything")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.count(reader, latest_on=latest_on)}") from None
+
+    def await_copied(self, source: str) -> None:
+        """Wait until all that was written on a cluster is in its copy, once."""
+        written = [event for event in self.acked if event.cluster == source]
+        eventually(
+            lambda: not not_copied(written, self.copy(source)), f"{source}'s records are copied"
+        )
 
     def copy(self, source: str) -> Any:
         """Ids in the copy of a cluster's topic, with how often they are there."""
@@ -266,7 +274,7 @@ class Stage:
                 for topic in self.topics(alias)
                 for number in range(PARTITIONS)
             ]
-            found = consumer.committed(asked, timeout=20)
+            found = consumer.committed(asked, timeout=60)
             return {f"{tp.topic}-{tp.partition}": tp.offset for tp in found if tp.offset >= 0}
         finally:
             consumer.close()

@@ -15,20 +15,22 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 OPEN = 30
 """Records in the transaction that is left open."""
-SESSION_S = 45
-"""librdkafka's session.timeout.ms."""
+SESSION_S = 1200
+"""Of a static member: longer than any test."""
+SLOW = ("--slow-writer-seconds", "10")
+"""Many times the pause of the slow writer, which a busy machine makes longer."""
 
 
 def _python_writer(stage: Stage) -> Client:
-    return stage.writer("slow", rate=0.5)
+    return stage.writer("slow", rate=0.8)
 
 
 def _java_writer(stage: Stage) -> Client:
-    return stage.java_writer("slow", rate=0.5)
+    return stage.java_writer("slow", rate=0.8)
 
 
 @pytest.mark.parametrize("slow_writer", [_python_writer, _java_writer])
-def test_a_move_waits_for_a_writer_of_a_record_in_two_seconds_until_it_is_stopped(
+def test_a_move_waits_for_a_writer_that_pauses_longer_than_the_quiet_time_until_it_is_stopped(
     stage: Stage, slow_writer: Callable[[Stage], Client]
 ) -> None:
     """Its log stands still for longer than the quiet time, between any two looks of the gate.
@@ -41,7 +43,7 @@ def test_a_move_waits_for_a_writer_of_a_record_in_two_seconds_until_it_is_stoppe
     eventually(lambda: reader.count("processed") > 1, "the group works on P")
     stage.stop(reader)
 
-    with stage.run("slow", stage.p) as move:
+    with stage.run("slow", stage.p, *SLOW) as move:
         move.await_held()
         written = writer.count("acked")
         eventually(lambda: writer.count("acked") >= written + 4, "it never noticed")
@@ -158,8 +160,9 @@ def test_pending_offsets_of_a_group_keep_the_gate_closed_until_they_are_decided(
 def test_static_members_that_were_stopped_do_not_make_the_move_wait_for_their_session(
     stage: Stage,
 ) -> None:
-    """They do not leave when they are closed: their session has 45 s by librdkafka's default."""
-    reader = stage.reader("static", reset="earliest", store=True, instance="static-1")
+    """They do not leave when they are closed."""
+    static = {"instance": "static-1", "session": SESSION_S}
+    reader = stage.reader("static", reset="earliest", store=True, **static)
     writer = stage.writer("shop", rate=100)
     stage.start(stage.p)
     eventually(lambda: reader.count("processed") > 50, "the group works on P")
@@ -169,6 +172,6 @@ def test_static_members_that_were_stopped_do_not_make_the_move_wait_for_their_se
     stage.await_read(reader)
     stage.stop()
 
-    assert report["rto_steps"]["wait and apply"] < SESSION_S / 2, report["rto_steps"]
+    assert report["rto_steps"]["wait and apply"] < SESSION_S / 4, report["rto_steps"]
     assert stage.count(reader).clean, stage.count(reader)
     assert report["ok"], report["problems"]

@@ -12,10 +12,12 @@ from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.protocol.group import JoinGroupRequest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.waiting import eventually
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
+from srm.kafka import groups
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
@@ -36,10 +38,12 @@ def member(props, group, topic):
     """Join a group and wait for the assignment."""
     consumer = Consumer({**props, "group.id": group, "enable.auto.commit": False})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 30
-    while not consumer.assignment():
+
+    def is_member():
         consumer.poll(0.1)
-        assert time.monotonic() < deadline
+        return consumer.assignment()
+
+    eventually(is_member, "an assignment")
     return consumer
 
 
@@ -51,21 +55,20 @@ def test_the_log_ends_at_the_last_stable_offset(cluster, props, topic):
         producer.flush(30)
         assert cluster.log_ends([partition]) == {partition: 0}
         producer.commit_transaction(30)
-    deadline = time.monotonic() + 30
 
-    while cluster.log_ends([partition]) != {partition: 2}:
-        assert time.monotonic() < deadline, "the marker counts as an offset"
+    eventually(lambda: cluster.log_ends([partition]) == {partition: 2}, "the marker is an offset")
 
 
-def test_offsets_of_an_ending_transaction_are_waited_for(cluster, props, topic):
+def test_offsets_of_an_ending_transaction_are_waited_for(cluster, props, topic, monkeypatch):
     """The markers of a transaction are written after its commit has returned."""
+    monkeypatch.setattr(groups, "_UNSTABLE_WAIT_S", 90)
     consumer = member(props, topic, topic)
     consumer.commit(offsets=[KafkaTopicPartition(topic, 0, 1)], asynchronous=False)
     with transaction(props, topic) as producer:
         producer.send_offsets_to_transaction(
             [KafkaTopicPartition(topic, 0, 5)], consumer.consumer_group_metadata()
         )
-        timer = Timer(0.3, producer.commit_transaction, [30])
+        timer = Timer(0.3, producer.commit_transaction, [60])
         timer.start()
 
         assert cluster.committed(topic) == {TopicPartition(topic, 0): 5}
@@ -131,9 +134,8 @@ def test_a_table_ends_after_transaction_markers_and_shows_only_committed_rows(
         producer.produce(unique, b"1", b"dropped", partition=0)
         producer.flush(30)
         producer.abort_transaction(30)
-        deadline = time.monotonic() + 30
-        while cluster.log_ends([TopicPartition(unique, 0)])[TopicPartition(unique, 0)] < 4:
-            assert time.monotonic() < deadline
+        place = TopicPartition(unique, 0)
+        eventually(lambda: cluster.log_ends([place])[place] >= 4, "both markers are written")
 
         assert table.read() == {b"kept": b"1"}
 
@@ -217,7 +219,7 @@ def test_a_silent_cluster_is_unavailable_within_the_time_limit(call, capfd):
         with pytest.raises(UnavailableError, match="cluster X"):
             call(cluster)
 
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     assert capfd.readouterr().err == "", "librdkafka's own log must not reach the terminal"
 
 

@@ -33,7 +33,7 @@ def test_a_live_streams_group_is_active_listed_and_not_written_to(cluster, props
         with pytest.raises(GroupActiveError):
             cluster.commit_idle(unique, {partition: 3})
 
-        member.communicate("leave", timeout=60)
+        member.communicate("leave", timeout=150)
 
     eventually(lambda: cluster.groups()[unique].state == "empty", "its end")
     assert cluster.groups([unique])[unique] == GroupDescription(unique, "empty", "streams")
@@ -73,12 +73,12 @@ def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):
     broker = broker_factory("X")
     props = {"bootstrap.servers": broker.bootstrap}
     partition = TopicPartition(unique, 0)
-    with KafkaCluster("X", props, props, props, timeout_s=60) as cluster:
+    with KafkaCluster("X", props, props, props, timeout_s=150) as cluster:
         cluster.create_topics([TopicSpec(unique, 1, 1, {})])
         cluster.commit_idle(unique, {partition: 1})
         producer = Producer({**props, "enable.idempotence": True})
         producer.produce(unique, b"x", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         groups, producers = cluster.groups(), cluster.active_producers([partition])
         assert producers.keys() == {partition}
 

@@ -15,7 +15,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
@@ -30,8 +30,8 @@ def test_a_group_resumes_where_its_leader_epoch_is_of_the_future_there_and_back(
     source_props = {"bootstrap.servers": old.bootstrap}
     target_props = {"bootstrap.servers": new.bootstrap}
     with (
-        KafkaCluster("X", *[source_props] * 3, timeout_s=60) as source,
-        KafkaCluster("B", *[target_props] * 3, timeout_s=60) as target,
+        KafkaCluster("X", *[source_props] * 3, timeout_s=150) as source,
+        KafkaCluster("B", *[target_props] * 3, timeout_s=150) as target,
     ):
         for cluster, props in ((source, source_props), (target, target_props)):
             cluster.create_topics([TopicSpec(name, 1, 1, {})])
@@ -63,7 +63,7 @@ def _produce(props: Mapping[str, str], topic: str, numbers: range) -> None:
     producer = Producer(props)
     for number in numbers:
         producer.produce(topic, str(number).encode(), partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def _read_and_commit(props: Mapping[str, str], name: str, records: int) -> None:
@@ -87,7 +87,7 @@ def _read_and_commit(props: Mapping[str, str], name: str, records: int) -> None:
 def _leader_epoch(props: Mapping[str, str], group: str) -> int | None:
     """Leader epoch that a group has committed with its offset."""
     consumer = Consumer({**props, "group.id": group})
-    [found] = consumer.committed([KafkaTopicPartition(group, 0)], timeout=30)
+    [found] = consumer.committed([KafkaTopicPartition(group, 0)], timeout=90)
     consumer.close()
     return found.leader_epoch
 
@@ -104,5 +104,5 @@ def _leader_epoch_of_log(props: Mapping[str, str], topic: str) -> int:
 
 def _java_reads(bootstrap: str, name: str, records: int) -> list[str]:
     servers = ("--bootstrap-server", bootstrap, "--topic", name, "--group", name)
-    limits = ("--max-messages", str(records), "--timeout-ms", "45000")
-    return run_tool(CONSUMER, *servers, *limits, timeout_s=90).stdout.split()
+    limits = ("--max-messages", str(records), "--timeout-ms", "150000")
+    return run_tool(CONSUMER, *servers, *limits, timeout_s=200).stdout.split()

@@ -13,7 +13,7 @@ from srm.kafka.tail import KafkaTopicTail
 
 pytestmark = pytest.mark.kafka
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 
 
 def until_caught_up(tail):
@@ -62,7 +62,7 @@ def test_it_starts_at_the_beginning_and_goes_on(cluster, state_topic, tail):
 
 def test_an_empty_topic_is_caught_up_at_once(tail):
     assert not tail.caught_up
-    assert tail.poll(5) == []
+    assert tail.poll(DEADLINE_S) == [], "it returns when it has caught up"
     assert tail.caught_up
 
 
@@ -79,7 +79,7 @@ def test_it_is_caught_up_behind_a_transaction_marker(props, state_topic):
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(state_topic, b"1", b"a", partition=0)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
     with KafkaTopicTail(props, state_topic) as tail:
         assert until_caught_up(tail) == [(b"a", b"1")]
@@ -87,8 +87,7 @@ def test_it_is_caught_up_behind_a_transaction_marker(props, state_topic):
 
 def test_a_topic_that_comes_later_is_followed_then(cluster, props, unique):
     with KafkaTopicTail(props, unique) as tail:
-        assert tail.poll(0.1) == []
-        assert tail.caught_up, "what does not exist has nothing to catch up with"
+        assert until_caught_up(tail) == [], "what does not exist has nothing to catch up with"
 
         ensure_compacted(cluster, unique)
         cluster.compacted(unique).write({b"a": b"1"})
@@ -104,8 +103,8 @@ def test_news_wake_a_waiting_poll(cluster, state_topic, tail):
     table.write({b"a": b"1"})
     began = time.monotonic()
 
-    assert tail.poll(20) == [(b"a", b"1")]
-    assert time.monotonic() - began < 10
+    assert tail.poll(DEADLINE_S) == [(b"a", b"1")]
+    assert time.monotonic() - began < DEADLINE_S / 2
 
 
 def test_a_silent_cluster_delays_and_is_not_caught_up():
@@ -114,7 +113,7 @@ def test_a_silent_cluster_delays_and_is_not_caught_up():
 
         assert tail.poll(0.1) == []
         assert not tail.caught_up
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
 
 
 def test_settings_that_cannot_work_are_an_srm_error():

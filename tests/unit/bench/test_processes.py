@@ -20,18 +20,32 @@ from tests.waiting import eventually
 
 from srm.stack.ports import LOOPBACK, free_port
 
-BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
-PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); input()"
+BURN = "import time\nwhile time.process_time() < 0.3: pass\nprint('burnt', flush=True)\ninput()\n"
+PARENT = (
+    "import subprocess, sys, time\n"
+    f"subprocess.run([sys.executable, '-c', {BURN!r}])\n"
+    "print('alone', flush=True)\ntime.sleep(600)\n"
+)
 
 
 def test_time_of_a_child_that_has_ended_still_counts() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, cwd=PROJECT
+        [sys.executable, "-c", PARENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        cwd=PROJECT,
     ) as process:
         tree = Tree(process.pid)
-        eventually(lambda: len(tree.processes()) == 2, "the child runs")
-        while len(tree.processes()) == 2:
-            most = tree.cpu_seconds()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "burnt\n"
+        assert len(tree.processes()) == 2
+        most = tree.cpu_seconds()
+        process.stdin.write("end\n")
+        assert process.stdout.readline() == "alone\n"
+        assert len(tree.processes()) == 1
         later = tree.cpu_seconds()
         with PeakMemory(tree) as memory:
             pass

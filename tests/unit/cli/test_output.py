@@ -95,7 +95,7 @@ def srm(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         [program, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env={**os.environ, **environ},
     )

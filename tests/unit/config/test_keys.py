@@ -94,6 +94,6 @@ def test_the_page_in_docs_is_the_generated_one() -> None:
 def test_the_generator_writes_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
 
-    subprocess.run([sys.executable, "-m", "srm.config.docs", str(page)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "srm.config.docs", str(page)], check=True, timeout=300)
 
     assert page.read_text("utf-8") == render()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
+
+import pytest
+from tests.waiting import DEADLINE_S
 
 from srm.errors import UnavailableError
 from srm.kafka.clients import Clients
@@ -11,27 +13,36 @@ from srm.kafka.compacted import KafkaCompactedTopic
 from srm.stack.ports import LOOPBACK, free_port
 
 
-def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster() -> None:
+@pytest.fixture
+def clients() -> Clients:
     props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
-    clients = Clients("P", props, props, props, timeout_s=5)
-    failures: list[Exception] = []
+    return Clients("P", props, props, props, timeout_s=1)
+
+
+def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:
+    reads, has_answer = threading.Event(), threading.Event()
 
     def read() -> None:
-        try:
-            KafkaCompactedTopic(clients, "table", 0).read()
-        except UnavailableError as error:
-            failures.append(error)
+        with clients.reader_lock:
+            reads.set()
+            has_answer.wait()
 
     clients.reader()
     reading = threading.Thread(target=read)
+    closing = threading.Thread(target=clients.close)
     reading.start()
-    while clients.reader_lock.acquire(blocking=False):  # until the thread has it
-        clients.reader_lock.release()
-        time.sleep(0.01)
+    reads.wait()
+    closing.start()
+    closing.join(DEADLINE_S)
+    waits = closing.is_alive()
+    has_answer.set()
+    reading.join(DEADLINE_S)
+    closing.join(DEADLINE_S)
 
+    assert not waits
+
+
+def test_who_waits_for_the_cluster_in_vain_is_told(clients: Clients) -> None:
+    with pytest.raises(UnavailableError):
+        KafkaCompactedTopic(clients, "table", 0).read()
     clients.close()
-    still_reading = reading.is_alive()
-    reading.join(30)
-
-    assert still_reading
-    assert failures

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.certificates import Authority, Signed
+from tests.waiting import DEADLINE_S
 
 from srm.errors import ConfigError
 from srm.kafka.wire.buffers import BufferPool
@@ -62,7 +63,7 @@ class Listener:
         port = server.sockets[0].getsockname()[1]
         try:
             connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE_S):
                 await served.wait()
             connection.close()
         finally:

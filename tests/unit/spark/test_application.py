@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.spark import application
 from srm.spark.application import Application
@@ -37,7 +37,7 @@ def test_a_started_command_has_its_own_session_and_log_and_stop_ends_its_childre
     started.stop(grace_s=5)
 
     assert started.process() is None
-    _, alive = psutil.wait_procs(kids, timeout=5)
+    _, alive = psutil.wait_procs(kids, timeout=DEADLINE_S)
     assert not alive
 
 

@@ -9,6 +9,8 @@ import signal
 import threading
 from pathlib import Path
 
+from tests.waiting import DEADLINE_S
+
 from srm.config.model import ClusterClients
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot_task import SlotTask
@@ -44,7 +46,7 @@ def test_a_second_hang_up_while_the_first_is_served_blocks_nothing(tmp_path: Pat
     process = multiprocessing.get_context("spawn").Process(target=_task, args=(str(last_words),))
     process.start()
     try:
-        process.join(60)
+        process.join(DEADLINE_S)
         assert process.exitcode == 0
         assert last_words.exists()
     finally:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain import silence
 from srm.domain.replication_records import (
@@ -124,7 +124,7 @@ def test_progress_says_which_application_drives_the_flows_and_how_far_they_are(m
     thread = lab.start(supervisor)
 
     supervisor.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
     assert lab.progress["state"] in {"starting", "running"}
     assert (lab.progress["host"], lab.progress["pid"]) == ("another-host", 4711)
@@ -145,7 +145,7 @@ def test_an_application_that_already_drives_all_flows_is_supervised_and_not_star
     assert (lab.found[-1].pid, lab.found[-1].ours) == (os.getpid(), False)
 
     supervisor.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert psutil.pid_exists(os.getpid()), "it may be somebody's shell: it is asked, not killed"
 
@@ -159,7 +159,7 @@ def test_an_application_on_another_host_is_ended_and_the_next_supervisor_starts_
     thread = lab.start(first)
 
     first.kill("srm_replication on here")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
     request = read_request(lab.topic.records)
     assert request is not None
@@ -171,7 +171,7 @@ def test_an_application_on_another_host_is_ended_and_the_next_supervisor_starts_
     assert lab.topic.driver.ended
     assert second.child is not None, "not the one with the old settings again"
     second.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
 
 def test_an_application_that_ends_on_request_ends_its_supervisor_without_an_error(
@@ -181,7 +181,7 @@ def test_an_application_that_ends_on_request_ends_its_supervisor_without_an_erro
     thread = lab.start(lab.supervisor())
 
     driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
     assert not thread.is_alive()
     assert lab.failures == []
@@ -199,7 +199,7 @@ def test_nothing_is_started_while_a_stop_stands(make: Make) -> None:
     driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
     eventually(lambda: supervisor.child is not None, "a start after the stop was lifted")
     supervisor.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
 
 def test_a_supervisor_that_ends_during_a_stop_does_not_lift_it(make: Make) -> None:
@@ -210,7 +210,7 @@ def test_a_supervisor_that_ends_during_a_stop_does_not_lift_it(make: Make) -> No
     thread = lab.start(supervisor)
 
     supervisor.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
     request = read_request(lab.topic.records)
     assert request is not None
@@ -232,8 +232,8 @@ def test_a_new_supervisor_goes_on_with_the_application_of_the_one_that_was_kille
     assert second.child is None
     assert lab.progress["pid"] == first.child.pid
     second.kill("test")
-    thread.join(20)
-    assert first.child.wait(5) is not None
+    thread.join(DEADLINE_S)
+    assert first.child.wait(DEADLINE_S) is not None
 
 
 def test_a_failed_application_is_an_error_with_the_end_of_its_log(make: Make) -> None:
@@ -250,7 +250,7 @@ def test_a_killed_supervisor_ends_the_application_it_started(make: Make) -> None
     assert child.poll() is None
 
     supervisor.kill("test")
-    thread.join(20)
+    thread.join(DEADLINE_S)
 
     assert child.poll() is not None
     assert lab.failures == []

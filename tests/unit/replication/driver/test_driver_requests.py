@@ -10,7 +10,7 @@ from tests.unit.replication.driving import (
     MemoryLog,
     NoDiscovery,
 )
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.replication_records import (
     DRIVER_KEY,
@@ -43,13 +43,13 @@ def test_a_request_ends_the_application_and_the_last_heartbeat_says_so_after_its
     stop, slots_ended = threading.Event(), threading.Event()
     thread = threading.Thread(target=driver.run, args=(stop, slots_ended))
     thread.start()
-    eventually(lambda: lab.topic.epoch == 2, "run has opened the log", 10)
+    eventually(lambda: lab.topic.epoch == 2, "run has opened the log")
 
     asked(lab, "r1")
-    assert stop.wait(10), "it ends the other flows of the application, too"
+    assert stop.wait(DEADLINE_S), "it ends the other flows of the application, too"
     before = last_heartbeat(lab)
     slots_ended.set()
-    thread.join(10)
+    thread.join(DEADLINE_S)
 
     assert not before.ended
     assert last_heartbeat(lab).ended
@@ -82,7 +82,7 @@ def test_a_request_that_came_while_the_application_started_is_meant_for_it(lab):
     asked(lab, "r2")
 
     thread = running(driver)
-    thread.join(10)
+    thread.join(DEADLINE_S)
 
     assert not thread.is_alive()
     assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("starting", True)

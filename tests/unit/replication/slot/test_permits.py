@@ -26,7 +26,7 @@ from srm.testing.flows import flow_config
 SICK = 300
 ID = "A" * 21 + "g"
 TARGET_ID = "B" * 21 + "g"
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 async def for_ever() -> Any:
