@@ -95,7 +95,8 @@ class AirflowApi:
 
     def pause(self, dag: str, *, paused: bool) -> None:
         """Let a DAG start no more runs, or start them again."""
-        self._call("PATCH", _dag(dag), json={"is_paused": paused})
+        body = {"is_paused": paused}
+        self.insist(lambda: self._call("PATCH", _dag(dag), json=body))
 
     def run(self, dag: str, run: str) -> RunView:
         """Look at a run and its tasks."""
