@@ -130,7 +130,7 @@ def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:
 
 
 def test_parsing_imports_neither_kafka_clients_nor_spark_nor_pandas() -> None:
-    """Each parse is a process of its own, every 30 s: heavy imports there cost a core."""
+    """Each parse is a process of its own, again and again: heavy imports there cost a core."""
     code = (
         "import json, sys\n"
         f"sys.path.append({str(DAGS.parent / 'plugins')!r})\n"

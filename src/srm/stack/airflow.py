@@ -30,7 +30,6 @@ WEB: Final = "api-server"
 EXECUTION: Final = "execution-api"
 """The API server of the tasks, apart from the one of people."""
 COMPONENTS: Final = (WEB, EXECUTION, "scheduler", "dag-processor", "triggerer")
-_FORKING: Final = {"scheduler", "dag-processor"}
 START_SECONDS: Final = 480.0
 STOP_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 30.0
@@ -118,7 +117,7 @@ class EmbeddedAirflow:
             require_free(_execution_port(environ), "Airflow's task API")
         for name in missing:
             process = self.processes[name]
-            program = "srm.stack.airflow_forking" if name in _FORKING else "airflow"
+            program = "srm.stack.airflow_forking" if name == "scheduler" else "airflow"
             command = [sys.executable, "-m", program, *_arguments(name, environ)]
             env = web_environment(environ) if name == WEB else environ
             process.start(ProcessSpec(process.name, command, env, process.log, self._home))

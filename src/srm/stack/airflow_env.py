@@ -138,7 +138,7 @@ def _quick_turnaround() -> dict[str, str]:
         # New and changed files are looked for often; unchanged ones are parsed again rarely, which
         # costs a process each, and is only there to notice a change of the properties file.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "5",
     }
 
