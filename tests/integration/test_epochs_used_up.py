@@ -17,7 +17,7 @@ from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import LAST_EPOCH, transactional_id
 from srm.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(2400)]
 
 
 def _copy_one(lab: CopyLab, p: AssignedPartition) -> None:
@@ -31,7 +31,7 @@ async def _use_up_epochs(broker: KafkaBroker, name: str) -> ProducerId:
     wire = WireCluster("B", {"bootstrap.servers": broker.bootstrap})
     await wire.start()
     try:
-        async with asyncio.timeout(400):
+        async with asyncio.timeout(1500):
             while (taken := await wire.init_producer_id(name)).epoch < LAST_EPOCH - 1:
                 pass
         return taken
@@ -42,7 +42,7 @@ async def _use_up_epochs(broker: KafkaBroker, name: str) -> ProducerId:
 def test_who_gets_a_new_producer_id_waits_until_the_last_claim_under_the_old_one_has_lapsed(
     clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory
 ) -> None:
-    target = broker_factory("B", **{"producer.id.expiration.ms": "100000"})  # lapses after 25 s
+    target = broker_factory("B", **{"producer.id.expiration.ms": "160000"})  # lapses after 40 s
     lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
     [p] = lab.topic()
     lab.assign("0", [p])

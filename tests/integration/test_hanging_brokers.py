@@ -21,8 +21,10 @@ from srm.kafka.wire.cluster import WireCluster
 from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import free_port
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(1200)]
 
+GIVEN_UP_S = 300.0
+"""On a busy machine; some requests one after the other, and back-offs between them."""
 REQUEST_TIMEOUT = {"socket.timeout.ms": "3000"}
 """Called request.timeout.ms in srm's configuration."""
 
@@ -64,11 +66,11 @@ def test_a_connection_whose_packets_vanish_is_given_up(
         if side == "source":
             proxy.swallow()
         accepted = proxy.accepted
-        eventually(lambda: proxy.accepted > accepted + 3, "they are given up")
+        eventually(lambda: proxy.accepted > accepted + 3, "they are given up", GIVEN_UP_S)
         proxy.heal()
         for p in partitions:
             send(lab, p, 100)
-        eventually(lambda: lab.caught_up(partitions), "copied on new connections")
+        eventually(lambda: lab.caught_up(partitions), "copied on new connections", GIVEN_UP_S)
 
     lab.assert_equal(partitions)
 
@@ -96,7 +98,9 @@ def test_a_frozen_target_broker_is_given_up_while_the_partitions_of_others_are_c
             os.kill(pid, signal.SIGSTOP)
             for p in sorted(partitions, key=lambda p: led_by[p] == 1):
                 send(lab, p, 10_000, 1_000)  # what goes to the frozen broker comes first
-            eventually(lambda: lab.caught_up(partitions), "copied past the frozen broker", 180)
+            eventually(
+                lambda: lab.caught_up(partitions), "copied past the frozen broker", GIVEN_UP_S
+            )
             os.kill(pid, signal.SIGCONT)
             frozen.wait_ready()
             for p in partitions:
