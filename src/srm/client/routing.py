@@ -35,6 +35,7 @@ from srm.kafka.tail import KafkaTopicTail
 
 log = logging.getLogger(__name__)
 
+_ALL_ANSWER_S = 10.0  # one of the clusters may be down for days
 _POLL_S = 0.5
 _RETRY_S = 1.0
 _ACK_FLUSH_S = 2.0
@@ -85,10 +86,11 @@ class RoutingWatcher:
     ) -> None:
         self.close()
 
-    def start(self, timeout_s: float = 10.0) -> None:
+    def start(self, timeout_s: float = 60.0) -> None:
         """Start following, and wait until the present routes are known.
 
-        A cluster that does not answer within the time is left to the background, if another did.
+        A cluster that does not answer within ten seconds is left to the background, once another
+        has.
 
         Raises:
             UnavailableError: no cluster answered in time.
@@ -101,8 +103,11 @@ class RoutingWatcher:
                     )
                     self._threads.append(thread)
                     thread.start()
-            self._changed.wait_for(lambda: not self._waiting, timeout_s)
-            if len(self._waiting) == len(self.config.clusters):
+            self._changed.wait_for(lambda: not self._waiting, min(_ALL_ANSWER_S, timeout_s))
+            one = self._changed.wait_for(
+                lambda: len(self._waiting) < len(self.config.clusters), timeout_s - _ALL_ANSWER_S
+            )
+            if not one:
                 raise UnavailableError(
                     f"none of the clusters {', '.join(self.config.clusters)} answered within "
                     f"{timeout_s:g} s: check their addresses in {self.config.path}"

@@ -21,7 +21,7 @@ import javaproperties
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from tests.certificates import Authority
-from tests.conftest import of_a_broker
+from tests.conftest import owner
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Setting
 
@@ -195,7 +195,7 @@ class Brokers:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._mark = MARK, str(home.absolute())
-        self.environ = {**of_a_broker(), MARK: self._mark[1]}
+        self.environ = {**owner(), MARK: self._mark[1]}
         # The end of its input is the end of this process, a SIGKILL too.
         self._guard = subprocess.Popen(
             [sys.executable, "-c", _GUARD, *self._mark],

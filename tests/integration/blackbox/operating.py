@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.errors import UnavailableError
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
@@ -30,9 +32,17 @@ class Operator:
         self._home = home
 
     def ask(self, *arguments: str) -> Any:
-        """Run ``srm failover ... --json`` and return what it prints."""
+        """Run ``srm failover ... --json``, again where a cluster is late; return what it prints."""
         command = ["failover", *arguments, "--config", self._config, "--json"]
-        return json.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+        printed: list[str] = []
+
+        def answered() -> bool:
+            with suppress(UnavailableError):
+                printed.append(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+            return bool(printed)
+
+        eventually(answered, "the clusters answer")
+        return json.loads(printed[0])
 
     def step(self, move_id: str) -> str | None:
         """Step of a move, None while it is not known."""

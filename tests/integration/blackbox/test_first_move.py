@@ -6,7 +6,8 @@ import pytest
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+# JVMs: seconds on an idle machine, minutes on a busy one.
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def test_a_group_that_starts_at_the_end_of_the_logs_misses_nothing_that_is_written_after_go(

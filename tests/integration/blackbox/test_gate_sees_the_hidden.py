@@ -11,7 +11,8 @@ from tests.integration.blackbox.programs import Client
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+# JVMs: seconds on an idle machine, minutes on a busy one.
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
 OPEN = 30
 """Records in the transaction that is left open."""

@@ -6,7 +6,8 @@ import pytest
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+# JVMs: seconds on an idle machine, minutes on a busy one.
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def test_members_and_writers_that_stay_keep_the_gate_closed_and_never_notice_the_move(
