@@ -66,7 +66,9 @@ class Site:
             "srm.port": str(port),
             "srm.controller.port": str(controller),
         }
-        self.broker = KafkaBroker(home / alias, alias, server_props=settings, heap="1g")
+        self.broker = KafkaBroker(
+            home / alias, alias, server_props=settings, heap="1g", java_options=()
+        )
         self._far_port = far
         self._relay: subprocess.Popen[bytes] | None = None
 

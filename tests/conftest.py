@@ -17,6 +17,7 @@ from types import FrameType
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.waiting import DEADLINE_S
 
 from srm.domain.internal_topics import HEARTBEATS
 from srm.domain.mm2_records import Heartbeat
@@ -30,6 +31,8 @@ from srm.wiring import now_ms
 
 OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""
+
+_UNIT = Path(__file__).with_name("unit")
 
 BrokerFactory = Callable[..., KafkaBroker]
 
@@ -52,25 +55,20 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files whose tests may take longest, so that none of them is left alone."""
+    """Begin with the files whose tests may take longest, so that none of them is left alone.
+
+    Unit tests come last: they are short, and fill what the others leave of each process.
+    """
     limits: dict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("timeout")
         limits[item.path] = max(limits[item.path], limit.args[0] if limit else 0.0)
-    items.sort(key=lambda item: -limits[item.path])
+    items.sort(key=lambda item: (-limits[item.path], _UNIT in item.path.parents))
 
 
 def owner() -> dict[str, str]:
     """Environment of a process that belongs to this session."""
     return {OWNER: f"{os.getpid()} {psutil.Process().create_time()}"}
-
-
-def of_a_broker() -> dict[str, str]:
-    """Environment of a broker of this session: it starts with half the CPU time.
-
-    What a test asks of a broker is not worth the second compiler.
-    """
-    return {**owner(), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def _end_brokers_of_dead_sessions() -> None:
@@ -98,9 +96,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     """
     _end_brokers_of_dead_sessions()
     home = tmp_path_factory.mktemp("clusters")
-    brokers = {
-        alias: KafkaBroker(home / alias, alias, environ=of_a_broker()) for alias in ("P", "B")
-    }
+    brokers = {alias: KafkaBroker(home / alias, alias, environ=owner()) for alias in ("P", "B")}
     try:
         for broker in brokers.values():
             broker.start()
@@ -115,7 +111,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
 
 def _beat(broker: KafkaBroker) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}
-    with KafkaCluster(broker.alias, servers, servers, servers) as cluster:
+    with KafkaCluster(broker.alias, servers, servers, servers, timeout_s=DEADLINE_S) as cluster:
         cluster.create_topics([compacted_spec(HEARTBEATS, 1)])
         for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
             heartbeat = Heartbeat(flow, now_ms())
@@ -137,7 +133,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
             alias,
             version=version,
             server_props=server_props,
-            environ=of_a_broker(),
+            environ=owner(),
         )
         brokers.append(broker)
         broker.start()
@@ -178,7 +174,7 @@ def cluster_factory(tmp_path: Path) -> Iterator[Callable[..., list[KafkaBroker]]
                 joins=cluster[0] if cluster else None,
                 server_props=replicated,
                 heap="384m",
-                environ=of_a_broker(),
+                environ=owner(),
             )
             cluster.append(broker)
             broker.start()

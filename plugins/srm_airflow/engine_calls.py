@@ -1,6 +1,7 @@
 """The engine's use cases as tasks call them: flow by name in, JSON out, errors as Airflow's.
 
-Each call opens its own clients and closes them, so a task may be repeated at any time.
+Each call opens its own clients and closes them, so a task may be repeated at any time. What a call
+needs is imported by the call: DAG files import this, are parsed all the time, and call nothing.
 """
 
 from __future__ import annotations
@@ -8,18 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine import checkpoints, group_sync, topic_sync
-from srm.engine.move.store import MoveContext
-from srm.engine.ports import FlowContext
 from srm.errors import SrmError, UnavailableError
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
+
+if TYPE_CHECKING:
+    from srm.engine.move.store import MoveContext
+    from srm.engine.ports import FlowContext
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def opened(flow: str) -> Iterator[FlowContext]:
     """Open one flow of the configuration, with srm's errors turned into Airflow's."""
-    from srm.wiring import open_flow  # noqa: PLC0415 - brings the Kafka clients, not for parsing
+    from srm.wiring import open_flow  # noqa: PLC0415 - not for parsing
 
     with engine_errors(), open_flow(load_config(config_path()), Flow.parse(flow)) as context:
         yield context
@@ -40,7 +42,7 @@ def opened_move(source: str, target: str, config: str | None = None) -> Iterator
     Raises:
         SrmError: the configuration does not know the clusters, or one does not answer.
     """
-    from srm.wiring import open_move  # noqa: PLC0415 - brings the Kafka clients, not for parsing
+    from srm.wiring import open_move  # noqa: PLC0415 - not for parsing
 
     with open_move(load_config(config or config_path()), source, target) as context:
         yield context
@@ -48,6 +50,8 @@ def opened_move(source: str, target: str, config: str | None = None) -> Iterator
 
 def emit_checkpoints(flow: str) -> dict[str, Any]:
     """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
+    from srm.engine import checkpoints  # noqa: PLC0415 - not for parsing
+
     with opened(flow) as context:
         summary = checkpoints.emit(context)
         _require_some(summary.errors, done=summary.groups)
@@ -56,6 +60,8 @@ def emit_checkpoints(flow: str) -> dict[str, Any]:
 
 def sync_group_offsets(flow: str) -> dict[str, Any]:
     """Write translated offsets of the idle groups of a flow on its target; sum it up."""
+    from srm.engine import group_sync  # noqa: PLC0415 - not for parsing
+
     with opened(flow) as context:
         summary = group_sync.sync(context)
         _require_some(summary.errors, done=len(summary.decisions))
@@ -91,6 +97,8 @@ def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
 
 def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Create and grow the remote topics of a flow."""
+    from srm.engine import topic_sync  # noqa: PLC0415 - not for parsing
+
     with opened(flow) as context:
         return as_json(topic_sync.sync(context, dry_run=dry_run))
 

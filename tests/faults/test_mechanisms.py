@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.conftest import of_a_broker
+from tests.conftest import owner
 from tests.faults import owners
 from tests.faults.campaign.brokers import delete_topics
 from tests.faults.owners import Bench
@@ -317,7 +317,7 @@ def forgetful_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka
             "producer.id.expiration.ms": "1000",
             "producer.id.expiration.check.interval.ms": "100",
         },
-        environ=of_a_broker(),
+        environ=owner(),
     )
     broker.start()
     try:

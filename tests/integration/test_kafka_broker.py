@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import javaproperties
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from tests.waiting import eventually
 
 from srm.errors import StackError
+from srm.stack.jars import KAFKA_VERSION, cache_folder
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -49,6 +52,19 @@ def read_one(broker: KafkaBroker, topic: str) -> bytes | None:
         return found[0].value()
     finally:
         consumer.close()
+
+
+def broker_ids(broker: KafkaBroker) -> dict[str, str]:
+    """Return what the storage of a broker knows of itself."""
+    return dict(javaproperties.loads((broker.home / "data" / "meta.properties").read_text()))
+
+
+def features(broker: KafkaBroker) -> list[str]:
+    """Return the feature levels that a broker wrote into its log when it began."""
+    text = broker.log.read_text()
+    found = sorted(set(re.findall(r"FeatureLevelRecord setting .* to \S+", text)))
+    assert found
+    return found
 
 
 def test_the_two_clusters_of_a_session_are_different_and_both_ready(
@@ -110,6 +126,26 @@ def test_a_broker_that_cannot_start_says_why_in_one_line(
 ) -> None:
     with pytest.raises(StackError, match=r"Kafka cluster X.*num\.io\.threads"):
         broker_factory("X", **{"num.io.threads": "none"})
+
+
+def test_storage_is_formatted_as_kafkas_tool_does_it(
+    broker_factory: Callable[..., KafkaBroker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool runs once for a version: the second broker's storage comes from the cache."""
+    jars = f"kafka-{KAFKA_VERSION}"
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / jars).symlink_to(cache_folder() / jars)
+    monkeypatch.setenv("SRM_CACHE_DIR", str(tmp_path / "cache"))
+
+    first, second = (broker_factory(alias) for alias in ("X", "Y"))
+
+    ids = [broker_ids(broker) for broker in (first, second)]
+    assert ids[0].keys() == ids[1].keys()
+    assert {name for name in ids[0] if ids[0][name] == ids[1][name]} == {"version", "node.id"}
+    kept = (tmp_path / "cache" / f"{jars}-bootstrap.checkpoint").read_bytes()
+    for broker in (first, second):
+        assert (broker.home / "data" / "bootstrap.checkpoint").read_bytes() == kept
+    assert features(first) == features(second)
 
 
 @pytest.mark.faults

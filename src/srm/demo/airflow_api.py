@@ -93,6 +93,11 @@ class AirflowApi:
         self.insist(lambda: self._call("POST", path, json=body, expected=_CONFLICT))
         return run
 
+    def pause(self, dag: str, *, paused: bool) -> None:
+        """Let a DAG start no more runs, or start them again."""
+        body = {"is_paused": paused}
+        self.insist(lambda: self._call("PATCH", _dag(dag), json=body))
+
     def run(self, dag: str, run: str) -> RunView:
         """Look at a run and its tasks."""
         path = f"{_dag(dag)}/dagRuns/{quote(run)}"

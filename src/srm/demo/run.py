@@ -128,6 +128,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
         _up(world)
         display.say(f"{world.stack.airflow.url} (no login)")
     with AirflowApi(world.stack.airflow.url) as api:
+        scenario.put_off_aggregation(api)
         with display.step("Payments to start with"):
             scenario.await_load()
         with display.step("Replication P->B and B->P"):

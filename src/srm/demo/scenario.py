@@ -23,8 +23,6 @@ from srm.wiring import open_cluster, open_flow
 GROUPS: Final = ("ledger", "fraud", "analytics")
 SLOW_GROUP: Final = "analytics"
 
-_RATE_P: Final = 250.0
-_RATE_B: Final = 100.0
 _FRAUD_DELAY_S: Final = 10.0
 _RUN: Final = "demo"
 _METRICS_DAG: Final = "srm_metrics_aggregation"
@@ -55,6 +53,21 @@ class Scale:
     def at_b(self) -> int:
         """Payments loaded on B; the rest is loaded on P."""
         return self.records // 10
+
+    @property
+    def rate_at_p(self) -> float:
+        """Payments a second that continue on P: 250, fewer where there are few to start with."""
+        return min(250.0, max(100.0, self.records / 400))
+
+    @property
+    def rate_at_b(self) -> float:
+        """Payments a second that continue on B."""
+        return self.rate_at_p * 0.4
+
+    @property
+    def rate(self) -> float:
+        """Payments a second on both clusters."""
+        return self.rate_at_p + self.rate_at_b
 
     @property
     def needed_lag(self) -> int:
@@ -92,8 +105,8 @@ class Scenario:
             with open_cluster(config, alias) as cluster:
                 cluster.create_topics([TopicSpec(TOPIC, PARTITIONS, 1, {})])
         world.producers += [
-            producer("shop", "P", scale.records - scale.at_b, _RATE_P, path, home),
-            producer("branch", "B", scale.at_b, _RATE_B, path, home),
+            producer("shop", "P", scale.records - scale.at_b, scale.rate_at_p, path, home),
+            producer("branch", "B", scale.at_b, scale.rate_at_b, path, home),
         ]
         paces = {
             "ledger": ("0", 0.0),
@@ -126,7 +139,7 @@ class Scenario:
                     return "Airflow has not started srm_replication yet"
                 for context in contexts:
                     status = flow_status(context)
-                    if missing := _not_running(status):
+                    if missing := _not_running(status, self._scale.rate * 2):
                         return f"{status.flow}: {missing}"
                 return None
 
@@ -166,7 +179,7 @@ class Scenario:
     def await_lags(self) -> None:
         """Wait until each group is as far behind as it should be; the slow one is watched too."""
         world, scale = self._world, self._scale
-        most = {"ledger": _RATE_P + _RATE_B, "fraud": (_RATE_P + _RATE_B) * (_FRAUD_DELAY_S + 5)}
+        most = {"ledger": scale.rate, "fraud": scale.rate * (_FRAUD_DELAY_S + 5)}
 
         def condition() -> str | None:
             late = [group for group, limit in most.items() if world.behind(group) > limit * 2]
@@ -243,8 +256,13 @@ class Scenario:
         world.wait(condition, _WORK_S, "catching up")
         world.display.say(f"{world.produced:,} payments, all groups at the end")
 
+    def put_off_aggregation(self, api: AirflowApi) -> None:
+        """Let no scheduled aggregation begin, a cold Spark application, until it is its turn."""
+        api.pause(_METRICS_DAG, paused=True)
+
     def start_aggregation(self, api: AirflowApi) -> str:
         """Let Spark aggregate the metrics while the applications work; return the run's id."""
+        api.pause(_METRICS_DAG, paused=False)
         # It is scheduled too: a second run would only wait for the one under way.
         runs = api.insist(lambda: api.runs(_METRICS_DAG))
         under_way = [run for run in runs if run["state"] in {"running", "queued"}]
@@ -272,8 +290,11 @@ class Scenario:
         return results
 
 
-def _not_running(status: FlowStatus) -> str | None:
-    """Say what a flow lacks to be copied; raises StackError where copying has stopped."""
+def _not_running(status: FlowStatus, under_way: float) -> str | None:
+    """Say what a flow lacks to be copied; raises StackError where copying has stopped.
+
+    New payments are produced all the time: so many may be ``under_way``.
+    """
     if status.driver is None or not status.driver.alive:
         return "no heartbeat of the replicator yet, Spark is starting"
     payments = {topic.topic: topic for topic in status.topics}.get(TOPIC)
@@ -281,6 +302,5 @@ def _not_running(status: FlowStatus) -> str | None:
         return "not all partitions are copied yet"
     if payments.state == "stopped":
         raise StackError(f"copying of {TOPIC} has stopped: {payments.reason}")
-    # New ones are produced all the time: a few may be under way.
     waiting = payments.remaining
-    return f"{waiting:,} records to copy" if waiting > (_RATE_P + _RATE_B) * 2 else None
+    return f"{waiting:,} records to copy" if waiting > under_way else None

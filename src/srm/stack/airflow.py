@@ -117,7 +117,8 @@ class EmbeddedAirflow:
             require_free(_execution_port(environ), "Airflow's task API")
         for name in missing:
             process = self.processes[name]
-            command = [sys.executable, "-m", "airflow", *_arguments(name, environ)]
+            program = "srm.stack.airflow_forking" if name == "scheduler" else "airflow"
+            command = [sys.executable, "-m", program, *_arguments(name, environ)]
             env = web_environment(environ) if name == WEB else environ
             process.start(ProcessSpec(process.name, command, env, process.log, self._home))
 

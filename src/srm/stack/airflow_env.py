@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from srm.errors import StackError
+from srm.stack.java import QUICK_START
 from srm.stack.ports import free_port
 
 SPARK_CONNECTION: Final = "srm_spark"
@@ -60,6 +61,8 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
         **_quick_turnaround(),
         **_spark(),
         **_loopback_without_proxy(),
+        # numpy is imported before Airflow forks, and threads of its do not survive that.
+        "OPENBLAS_NUM_THREADS": "1",
     }
 
 
@@ -135,7 +138,7 @@ def _quick_turnaround() -> dict[str, str]:
         # New and changed files are looked for often; unchanged ones are parsed again rarely, which
         # costs a process each, and is only there to notice a change of the properties file.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "5",
     }
 
@@ -146,6 +149,9 @@ def _spark() -> dict[str, str]:
     return {
         f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps(connection),
         "SPARK_HOME": str(_spark_home()),
+        # spark-submit starts the driver's Java before srm could ask for this, and one for itself.
+        "SPARK_SUBMIT_OPTS": " ".join(QUICK_START),
+        "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # The provider starts 'spark-submit' by name.

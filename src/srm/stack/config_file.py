@@ -29,7 +29,7 @@ reverse.checkpointing.enabled = true
 B->P.reverse.checkpointed.topics = P\\\\.Payments.*
 P->B.reverse.checkpointed.topics = B\\\\.Payments.*
 
-emit.checkpoints.interval.seconds = 5
+emit.checkpoints.interval.seconds = 15
 sync.group.offsets.enabled = true
 refresh.topics.interval.seconds = 2
 emit.heartbeats.interval.seconds = 1

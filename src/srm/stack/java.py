@@ -14,6 +14,8 @@ from typing import Final
 from srm.errors import StackError
 
 MINIMUM_VERSION: Final = 17
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a Java that runs for minutes: the second compiler alone costs half its CPU time."""
 _VERSION_TIMEOUT_SECONDS: Final = 60.0
 _QUOTED_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 

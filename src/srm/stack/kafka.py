@@ -7,7 +7,7 @@ import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +17,17 @@ from confluent_kafka.admin import AdminClient
 
 from srm.errors import StackError
 from srm.stack.disk import write_atomically
-from srm.stack.jars import KAFKA_VERSION, kafka_class_path
-from srm.stack.java import find_java
+from srm.stack.jars import KAFKA_VERSION, cache_folder, kafka_class_path
+from srm.stack.java import QUICK_START, find_java
 from srm.stack.ports import LOOPBACK, answers, free_port, require_free
 from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS: Final = 120.0
+START_SECONDS: Final = 240.0  # on a busy machine; a quiet one needs about 3
 STOP_SECONDS: Final = 60.0
+_BOOTSTRAP: Final = "bootstrap.checkpoint"
+"""Kafka's file with the feature levels that a new cluster begins with."""
 _FORMAT_SECONDS: Final = 120.0
 _METADATA_SECONDS: Final = 5.0
 
@@ -93,6 +95,7 @@ class KafkaBroker:
             security protocols; what these need is in ``server_props``.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
+        java_options: further options of Java; none for a broker whose speed is measured.
         environ: additions to the environment; they mark the process for who has to find it.
         log: file for the broker's log lines, ``broker.log`` in ``home`` by default.
     """
@@ -108,6 +111,7 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
+        java_options: Sequence[str] = QUICK_START,
         environ: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
@@ -118,7 +122,7 @@ class KafkaBroker:
         self._version = version
         self._listeners = dict(listeners or {})
         self._extra = dict(server_props or {})
-        self._heap = heap
+        self._java_options = (f"-Xmx{heap}", "-Xms256m", "-Djava.awt.headless=true", *java_options)
         self._environ = dict(environ or {})
         self._process = ManagedProcess(
             f"Kafka cluster {alias}" + (f", broker {node_id}" if joins else ""),
@@ -173,9 +177,7 @@ class KafkaBroker:
         self._format(java.program, environ, settings["srm.cluster.id"])
         command = [
             str(java.program),
-            f"-Xmx{self._heap}",
-            "-Xms256m",
-            "-Djava.awt.headless=true",
+            *self._java_options,
             *self._logging,
             "kafka.Kafka",
             str(self._properties_file),
@@ -247,7 +249,7 @@ class KafkaBroker:
             controller_port, cluster_id = first["srm.controller.port"], first["srm.cluster.id"]
             role = {"process.roles": "broker", "listeners": addresses}
         else:
-            controller_port, cluster_id = str(free_port()), _new_cluster_id()
+            controller_port, cluster_id = str(free_port()), _new_id()
             listeners = f"{addresses},CONTROLLER://{LOOPBACK}:{controller_port}"
             role = {"process.roles": "broker,controller", "listeners": listeners}
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
@@ -275,12 +277,34 @@ class KafkaBroker:
         return settings
 
     def _format(self, java: Path, environ: Mapping[str, str], cluster_id: str) -> None:
-        if (self.home / "data" / "meta.properties").exists():
+        """Format the storage: with Kafka's tool the first time, a Java that takes a second or two.
+
+        What the tool writes depends on the version, but for three ids: it is kept for the others.
+        """
+        data = self.home / "data"
+        if (data / "meta.properties").exists():
             return
+        kept = cache_folder() / f"kafka-{self._version}-{_BOOTSTRAP}"
+        if not kept.exists():
+            self._run_storage_tool(java, environ, cluster_id)
+            write_atomically(kept, (data / _BOOTSTRAP).read_bytes())
+            return
+        ids = {
+            "version": "1",
+            "cluster.id": cluster_id,
+            "node.id": str(self.node_id),
+            "directory.id": _new_id(),
+        }
+        write_atomically(data / _BOOTSTRAP, kept.read_bytes())
+        # The last one: a folder with it is a formatted one.
+        text = javaproperties.dumps(ids, timestamp=False)
+        write_atomically(data / "meta.properties", text.encode())
+
+    def _run_storage_tool(self, java: Path, environ: Mapping[str, str], cluster_id: str) -> None:
         command = [
             str(java),
             "-Xmx256m",
-            "-XX:TieredStopAtLevel=1",
+            *QUICK_START,
             *self._logging,
             "kafka.tools.StorageTool",
             "format",
@@ -305,7 +329,7 @@ class KafkaBroker:
             )
 
 
-def _new_cluster_id() -> str:
+def _new_id() -> str:
     """Return a random id in Kafka's notation; a leading dash would read as an option."""
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

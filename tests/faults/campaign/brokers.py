@@ -21,13 +21,13 @@ import javaproperties
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from tests.certificates import Authority
-from tests.conftest import of_a_broker
+from tests.conftest import owner
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Setting
 
 from srm.errors import StackError
 from srm.stack.disk import write_atomically
-from srm.stack.kafka import STOP_SECONDS, KafkaBroker
+from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import LOOPBACK
 
 MARK: Final = "SRM_CAMPAIGN"
@@ -76,6 +76,7 @@ _TWO: Final = {
 }
 _GUARDED: Final = "GUARDED"
 _MOST_BROKERS: Final = 5
+_STOP_S: Final = 20.0  # where it waits for a controller that is away, it is killed
 
 
 class Broker(KafkaBroker):
@@ -89,7 +90,7 @@ class Broker(KafkaBroker):
         with self._lock:
             super().start()
 
-    def stop(self, timeout: float = STOP_SECONDS) -> None:
+    def stop(self, timeout: float = _STOP_S) -> None:
         with self._lock:
             super().stop(timeout)
 
@@ -194,7 +195,7 @@ class Brokers:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._mark = MARK, str(home.absolute())
-        self.environ = {**of_a_broker(), MARK: self._mark[1]}
+        self.environ = {**owner(), MARK: self._mark[1]}
         # The end of its input is the end of this process, a SIGKILL too.
         self._guard = subprocess.Popen(
             [sys.executable, "-c", _GUARD, *self._mark],

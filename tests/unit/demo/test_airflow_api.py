@@ -47,6 +47,21 @@ def test_a_run_is_seen_with_its_tasks_and_what_is_under_way() -> None:
     assert view.tasks == {"hold": "success", "wait": "deferred"}
 
 
+def test_a_dag_is_paused_and_continued() -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={})
+
+    with airflow(answer) as api:
+        api.pause("srm_metrics_aggregation", paused=True)
+        api.pause("srm_metrics_aggregation", paused=False)
+
+    path = "/api/v2/dags/srm_metrics_aggregation"
+    assert asked == [("PATCH", path, {"is_paused": True}), ("PATCH", path, {"is_paused": False})]
+
+
 def test_what_does_not_exist_yet_is_none() -> None:
     with airflow(lambda _: httpx.Response(404, json={"detail": "not found"})) as api:
         assert api.xcom("d", "r", "wait", "progress") is None
