@@ -17,6 +17,7 @@ from types import FrameType
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.waiting import DEADLINE_S
 
 from srm.domain.internal_topics import HEARTBEATS
 from srm.domain.mm2_records import Heartbeat
@@ -110,7 +111,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
 
 def _beat(broker: KafkaBroker) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}
-    with KafkaCluster(broker.alias, servers, servers, servers) as cluster:
+    with KafkaCluster(broker.alias, servers, servers, servers, timeout_s=DEADLINE_S) as cluster:
         cluster.create_topics([compacted_spec(HEARTBEATS, 1)])
         for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
             heartbeat = Heartbeat(flow, now_ms())

@@ -186,6 +186,19 @@ def test_a_target_that_was_cut_has_to_hold_everything_again() -> None:
     assert problems(of, lacking, mapped(Run(0, 0, 4), Run(5, 6, 1)))
 
 
+def test_the_map_of_a_topic_that_was_deleted_is_cut_by_nobody_with_the_target() -> None:
+    """Its owner had not noticed yet that the target had lost the end of it."""
+    of = history(life(numbered(0, 6)), life(numbered(0, 2, "new ")))
+    target = log([*numbered(0, 4).values()]) + log([*numbered(0, 2, "new ").values()], 5)
+    maps = mapped(Run(0, 0, 6)), mapped(Run(0, 5, 2))
+
+    assert problems(of, target, *maps), "the target has lost nothing"
+    of.cut_target(0, 4)
+    assert problems(of, target, *maps) == []
+    holed = [pair for pair in target if pair[0] != 2]
+    assert problems(of, holed, *maps), "below the cut"
+
+
 def test_what_the_target_has_dropped_is_no_loss_and_what_was_never_there_is() -> None:
     of = history(life(numbered(0, 6)))
     of.trim_target(0, 3, log([record(0), record(1), record(2), record(3)]))

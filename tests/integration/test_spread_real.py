@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(400),  # the first test of a session also waits for brokers and Spark
+    pytest.mark.timeout(900),  # the first test of a session also waits for brokers and Spark
 ]
 
 JOBS = Path(__file__).parents[2] / "spark_jobs"

@@ -200,7 +200,7 @@ def test_groups_and_transactions_are_seen_on_each(
         cluster.commit_idle(name, {partition: 0})
         settings = {"group.id": name, "group.instance.id": "shop-1", "client.id": "app"}
         # A member that is removed joins again with its next sign of life.
-        rarely = {"session.timeout.ms": 900_000, "heartbeat.interval.ms": 600_000}
+        rarely = {"session.timeout.ms": 290_000, "heartbeat.interval.ms": 240_000}
         consumer = Consumer({**props, **settings, **rarely})
         consumer.subscribe([name])
         eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")

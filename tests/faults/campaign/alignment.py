@@ -22,6 +22,7 @@ from srm.testing.logs import Log, LoggedRecord
 Pair = tuple[int, int]
 
 _SHOWN = 3
+_FAR = 1 << 62
 
 
 @dataclass
@@ -100,9 +101,14 @@ class Aligner:
     def _take_maps(self, maps: Sequence[OffsetMap | None], choice: int) -> None:
         records = dict(self._target)
         newest_of_key = {record.key: offset for offset, record in self._target}
+        cut = min(self._history.target_cuts.get(self._partition, ()), default=_FAR)
         for life, known in enumerate(maps):
+            later = {target for after in maps[life + 1 :] for _, target in mapped_pairs(after)}
+            former = life + 1 < len(maps)
             for source, target in mapped_pairs(known):
                 record = records.get(target)
+                if former and target >= cut and (record is None or target in later):
+                    continue  # its topic was deleted before an owner could notice
                 if record is None:
                     self._not_there(life, source, target, newest_of_key)
                     continue

@@ -27,7 +27,7 @@ from tests.faults.campaign.settings import Setting
 
 from srm.errors import StackError
 from srm.stack.disk import write_atomically
-from srm.stack.kafka import STOP_SECONDS, KafkaBroker
+from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import LOOPBACK
 
 MARK: Final = "SRM_CAMPAIGN"
@@ -76,6 +76,7 @@ _TWO: Final = {
 }
 _GUARDED: Final = "GUARDED"
 _MOST_BROKERS: Final = 5
+_STOP_S: Final = 20.0  # where it waits for a controller that is away, it is killed
 
 
 class Broker(KafkaBroker):
@@ -89,7 +90,7 @@ class Broker(KafkaBroker):
         with self._lock:
             super().start()
 
-    def stop(self, timeout: float = STOP_SECONDS) -> None:
+    def stop(self, timeout: float = _STOP_S) -> None:
         with self._lock:
             super().stop(timeout)
 

@@ -6,7 +6,9 @@ import time
 
 import pytest
 from confluent_kafka import Producer
+from tests.waiting import eventually
 
+from srm.domain.topics import TopicPartition
 from srm.engine.compacted import ensure_compacted
 from srm.errors import SrmError
 from srm.kafka.tail import KafkaTopicTail
@@ -73,13 +75,16 @@ def test_many_records_are_returned_in_order(cluster, state_topic, tail):
     assert until_caught_up(tail) == rows
 
 
-def test_it_is_caught_up_behind_a_transaction_marker(props, state_topic):
+def test_it_is_caught_up_behind_a_transaction_marker(cluster, props, state_topic):
     """The position after the last record never gets to the end of the log."""
     producer = Producer({**props, "transactional.id": state_topic})
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(state_topic, b"1", b"a", partition=0)
     producer.commit_transaction(60)
+    # It returns before the marker is in the log.
+    place = TopicPartition(state_topic, 0)
+    eventually(lambda: cluster.log_ends([place]) == {place: 2}, "the marker is there")
 
     with KafkaTopicTail(props, state_topic) as tail:
         assert until_caught_up(tail) == [(b"a", b"1")]

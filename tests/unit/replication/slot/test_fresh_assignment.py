@@ -22,7 +22,7 @@ from srm.replication.slot.resume import Start
 from srm.replication.slot.slot import Predecessor, Slot
 from srm.testing.flows import flow_config
 
-_WAIT_S = 60.0
+_WAIT_S = 300.0
 
 
 class Feed:

@@ -167,7 +167,7 @@ def test_a_slot_whose_readers_all_wait_still_gives_signs_of_life_and_hears_its_a
             self, partitions: Sequence[AssignedPartition]
         ) -> Mapping[AssignedPartition, Start | SrmError]:
             self.asked.append(tuple(partitions))
-            back.wait(60)
+            back.wait(300)
             return dict.fromkeys(partitions, Start(0, 0))
 
     held = [replace(ASSIGNED, partition=number) for number in range(12)]
