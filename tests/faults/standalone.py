@@ -11,7 +11,6 @@ import psutil
 from tests.conftest import owner
 from tests.waiting import eventually
 
-from srm.stack.java import QUICK_START
 from srm.stack.ports import LOOPBACK, free_port
 from srm.stack.process import ManagedProcess, ProcessSpec
 from srm.stack.spark import check_spark
@@ -51,7 +50,6 @@ def standalone(home: Path, workers: int = 2) -> Iterator[Standalone]:
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_IP": LOOPBACK,
-        "JAVA_TOOL_OPTIONS": " ".join(QUICK_START),  # of the executors too
     }
     port = free_port()
     url = f"spark://{LOOPBACK}:{port}"
