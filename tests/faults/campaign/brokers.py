@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import javaproperties
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from tests.certificates import Authority
 from tests.conftest import owner
@@ -287,11 +287,17 @@ def signal_broker(broker: KafkaBroker, number: int) -> None:
 
 
 def delete_topics(bootstrap: str, names: list[str], timeout_s: float = 120.0) -> None:
-    """Delete topics and wait until they are gone."""
+    """Delete topics and wait until they are gone; a cluster that is away is waited for.
+
+    Raises:
+        TimeoutError: they are still there, or nobody answers.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + timeout_s
     left = names
-    while left and time.monotonic() < deadline:
+    while left:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not deleted within {timeout_s:.0f} s: {', '.join(left)}")
         for future in admin.delete_topics(left, request_timeout=10).values():
             with suppress(KafkaException):
                 future.result()
@@ -302,6 +308,6 @@ def _exists(admin: AdminClient, name: str) -> bool:
     [future] = admin.describe_topics(TopicCollection([name]), request_timeout=10).values()
     try:
         future.result()
-    except KafkaException:
-        return False
+    except KafkaException as error:
+        return error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
     return True
