@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from tests.integration.securing import SecuredBroker, may_come_in
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
 _KINDS: Final = {
@@ -96,20 +96,21 @@ def user_with(secured: SecuredBroker, rights: Collection[Right]) -> dict[str, st
     for changed in admin.alter_user_scram_credentials([upsertion]).values():
         changed.result()
     if rights:
-        for created in admin.create_acls([right.binding(name) for right in rights]).values():
-            created.result()
+        grant(admin, name, rights)
     properties = {
         **secured.at("SASL"),
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": name,
         "sasl.password": "secret",
     }
-    eventually(lambda: _is_known(admin, name, properties, len(set(rights))), f"{name} may come in")
+    eventually(lambda: may_come_in(properties), f"{name} may come in")
     return properties
 
 
-def _is_known(admin: AdminClient, user: str, properties: dict[str, str], rights: int) -> bool:
-    """Whether the broker has applied what the controller has accepted: it does so in its time."""
+def grant(admin: AdminClient, user: str, rights: Collection[Right]) -> None:
+    """Give a user rights; the broker applies what the controller has accepted in its own time."""
+    for created in admin.create_acls([right.binding(user) for right in rights]).values():
+        created.result(DEADLINE_S)
     of_user = AclBindingFilter(
         ResourceType.ANY,
         None,
@@ -119,4 +120,7 @@ def _is_known(admin: AdminClient, user: str, properties: dict[str, str], rights:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    return len(admin.describe_acls(of_user).result()) >= rights and may_come_in(properties)
+    eventually(
+        lambda: len(admin.describe_acls(of_user).result(DEADLINE_S)) >= len(set(rights)),
+        f"rights of {user}",
+    )

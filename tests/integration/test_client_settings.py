@@ -11,15 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 from tests.conftest import owner
+from tests.integration import rights
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right
@@ -87,29 +81,14 @@ class OwnClients(CopyLab):
         return sent
 
 
-def grant(broker: KafkaBroker, user: str, *rights: tuple[str, str, str]) -> None:
+def grant(broker: KafkaBroker, user: str, *operations: tuple[str, str, str]) -> None:
     """Grant operations on an option of kafka-acls with a name, a prefix where it ends in ``*``."""
-    bindings = [
+    wanted = [
         Right("X", operation, option, name.removesuffix("*") or "*", name[1:].endswith("*"))
-        for operations, option, name in rights
-        for operation in operations.split()
+        for some, option, name in operations
+        for operation in some.split()
     ]
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for created in admin.create_acls([right.binding(user) for right in bindings]).values():
-        created.result(60)
-    of_user = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        f"User:{user}",
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    # The broker applies what the controller has accepted in its own time.
-    eventually(
-        lambda: len(admin.describe_acls(of_user).result(60)) >= len(bindings), f"rights of {user}"
-    )
+    rights.grant(AdminClient({"bootstrap.servers": broker.bootstrap}), user, wanted)
 
 
 def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
