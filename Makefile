@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint spec simulate mutants bench lock clean check-java
+.PHONY: help venv demo test lint spec simulate mutants bench clients lock clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ mutants: venv ## Take away each safety mechanism in turn: a simulated world has 
 
 bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+clients: venv ## Measure how unmodified clients follow an address (root, Debian; CLIENTS_ARGS="--case dns/dead")
+	@$(BIN)/python -m bench.redirect.run $(CLIENTS_ARGS)
 
 lock: venv ## Resolve the requirements files again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

@@ -1,30 +1,41 @@
 """Moves consumer groups and producers to the other cluster, and back.
 
-Failover and failback are the same steps with source and target exchanged:
+One DAG for each pair of clusters (`srm_failover.P.B`), and `srm_failover` for scripts, which takes
+any pair. Failover and failback are the same steps with source and target exchanged:
 
 1. **plan** - where every group stands, where it would resume, what stands in the way. Shown as a
-   table in the task log. With *dry run* the move ends here.
-2. **hold** - producers and consumers of the move are told to finish and leave the source. The time
-   without service (RTO) counts from here.
-3. **wait** - until all have left, replication has nothing left to copy and the last commit of every
+   table in the task log and in the tab *Report of the move*. With *dry run* the move ends here.
+2. **approve** - where an approval is asked for (*unplanned* always, unless the configuration says
+   otherwise) the run waits here: tab *Required Actions*, with the numbers of the plan. Nobody is
+   held meanwhile.
+3. **hold** - producers and consumers of the move are told to finish and leave the source. The time
+   without service (RTO) counts from here. *Unplanned*: the flow from the source is paused, nobody
+   is waited for.
+4. **wait** - until all have left, replication has nothing left to copy and the last commit of every
    group is translated. Live progress with the number of remaining records is in the task log.
-4. **apply_and_go** - writes the offsets on the target, reads them back and sends the clients there.
+   Skipped in an unplanned move.
+5. **apply_and_go** - writes the offsets on the target, reads them back and sends the clients there.
    It looks at the clusters itself: marking **wait** as successful opens nothing.
-5. **verify** - until the groups work on the target.
-6. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
-   group. The note of the run has the summary; the report is kept in `srm-moves.internal`, and
-   `srm failover report MOVE_ID --html FILE` makes a page of it.
-7. **residue** - looks from time to time whether somebody still writes to the source, for as long as
+6. **verify** - until the groups work on the target.
+7. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
+   group. The note of the run has the summary, its tab *Report of the move* the whole page; the
+   report is kept in `srm-moves.internal`, and `srm failover report` shows, exports and checks it.
+8. **residue** - looks from time to time whether somebody still writes to the source, for as long as
    the form says, and keeps the report and the note current. No worker waits for it. It ends when
    another move takes the topics.
 
 **release** is the way out: after a failure before *go* it sends the clients back to the source,
 also when the run is marked as failed. After *go* it does nothing.
 
-**When it is red**
+**Mode** - *planned*: both clusters live, nothing is lost. *unplanned*: the source is given up. It
+is never asked, so it may be dead, half dead or condemned; groups go on at their last checkpoint,
+and what that costs is in the text that is to be approved.
 
-- *plan*: nothing was touched. Remove the reasons named in the log and trigger again.
-- *hold* or *wait*: clients are back on the source, nothing is lost. The log names who had not left
+**When it is red** the note of the run begins with the reason.
+
+- *plan*: nothing was touched. Remove the reasons and trigger again.
+- *approve*: nobody answered in time. Nothing was touched.
+- *hold* or *wait*: clients are back on the source, nothing is lost. The note says who had not left
   or what was not copied in time.
 - *apply_and_go* with `GateClosedError`: a group was not synchronised; clients are back on the
   source. With `UnavailableError` after it began to send clients away: clear the task, it finishes
@@ -47,21 +58,27 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import (
+    DAG,
     Param,
     PokeReturnValue,
     TriggerRule,
     WeightRule,
     dag,
     get_current_context,
+    get_parsing_context,
     setup,
     task,
     teardown,
 )
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from srm_airflow import moves
+from srm_airflow import choices, moves
+from srm_airflow.alerts import failed, tell
+from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
 from srm_airflow.operators import MoveWaitOperator
+from srm_airflow.reasons import reason_in, reason_kept
 from srm_airflow.rest import AirflowRest
-from srm_airflow.settings import config_path, load
+from srm_airflow.settings import config_path, load, pairs
 
 CONFIG = load()
 
@@ -74,6 +91,18 @@ PARAMS = {
         enum=["failover", "failback"],
         title="Operation",
         description="Both do the same; the word goes into the report.",
+        section="Move",
+    ),
+    "mode": Param(
+        "planned",
+        type="string",
+        enum=["planned", "unplanned"],
+        values_display={
+            "planned": "planned: both clusters live, nothing is lost",
+            "unplanned": "unplanned: the source is given up and not asked",
+        },
+        title="Mode",
+        description="Unplanned shows what is lost, and waits for an approval of that.",
         section="Move",
     ),
     "source": Param(
@@ -94,7 +123,7 @@ PARAMS = {
     ),
     "topics": Param(
         [],
-        type="array",
+        type=["array", "null"],
         items={"type": "string"},
         title="Topics",
         description="Original names, one per line, such as Payments (never P.Payments). "
@@ -103,7 +132,7 @@ PARAMS = {
     ),
     "groups": Param(
         [],
-        type="array",
+        type=["array", "null"],
         items={"type": "string"},
         title="Consumer groups",
         description="One per line. Empty: all groups that the configuration and the control "
@@ -116,6 +145,23 @@ PARAMS = {
         title="Dry run",
         description="Only plan and show: nothing is changed anywhere.",
         section="Move",
+    ),
+    "ask_approval": Param(
+        default=False,
+        type="boolean",
+        title="Ask for approval",
+        description="Wait for an approval of the plan before anybody is held, also where the "
+        "configuration (failover.approval) asks for none.",
+        section="Move",
+    ),
+    "approval_seconds": Param(
+        3600,
+        type="number",
+        minimum=1,
+        maximum=21_600,
+        title="Time limit of the approval (seconds)",
+        description="When it is over, the run fails and nothing was touched.",
+        section="Time limits",
     ),
     "wait_seconds": Param(
         600,
@@ -163,11 +209,22 @@ PARAMS = {
         section="Time limits",
     ),
     "redirect": Param(
-        "routing",
+        [],
+        type=["array", "null"],
+        examples=["routing", "webhook", "command", "manual"],
+        title="How clients are redirected, in order",
+        description="Empty: as configured. routing: clients follow srm-routing.internal, always "
+        "first; webhook, command: as configured; manual: the log of wait says whom to stop and "
+        "start, and the run goes on when they have.",
+        section="Details",
+    ),
+    "fence": Param(
+        "",
         type="string",
-        enum=["routing"],
-        title="How clients are redirected",
-        description="routing: clients follow srm-routing.internal (srm.client).",
+        enum=["", "none", "acl"],
+        values_display={"": "as configured", "acl": "acl: deny writes on the source"},
+        title="Fence",
+        description="Keeps producers that follow nothing from writing to the source after go.",
         section="Details",
     ),
     "accept_skips": Param(
@@ -205,46 +262,75 @@ PARAMS = {
 @task(task_id="plan", retries=2)
 def plan_move(params: dict[str, Any] | None = None, dag_run: Any = None) -> dict[str, Any]:
     """Plan and show the move; refuse what cannot be done."""
-    return moves.plan(dict(params or {}), dag_run.conf or {}, dag_run.run_id)
+    context = get_current_context()
+    with reason_kept(context):
+        planned, page = moves.plan(dict(params or {}), dag_run.conf or {}, dag_run.run_id)
+    context["ti"].xcom_push(key=moves.PAGE_KEY, value=page)
+    return planned
 
 
+# What follows a setup directly has to have the usual trigger rule, so this follows the approval
+# alone, which is skipped where none is asked for, and pulls the plan.
 @setup
-@task(retries=2)
-def hold(planned: dict[str, Any]) -> dict[str, Any]:
-    """Hold all clients of the move."""
-    return moves.hold(planned)
+@task(retries=2, trigger_rule=TriggerRule.NONE_FAILED)
+def hold() -> dict[str, Any]:
+    """Hold all clients of an approved move."""
+    context = get_current_context()
+    ti = context["ti"]
+    planned = ti.xcom_pull(task_ids="plan")
+    with reason_kept(context):
+        held = moves.hold(planned, ti.xcom_pull(task_ids="approve", key=APPROVAL_KEY))
+    if planned["mode"] == "unplanned":
+        ti.xcom_push(key="return_value", value=held)
+        raise DownstreamTasksSkipped(tasks=["wait"])
+    return held
 
 
-@task(retries=3)
-def apply_and_go(planned: dict[str, Any]) -> dict[str, Any]:
+# As above: it follows the wait alone, which an unplanned move passes over.
+@task(retries=3, trigger_rule=TriggerRule.NONE_FAILED)
+def apply_and_go() -> dict[str, Any]:
     """Apply the offsets and redirect, if the gate is open."""
-    return moves.apply_and_go(planned)
+    context = get_current_context()
+    ti = context["ti"]
+    with reason_kept(context):
+        return moves.apply_and_go(
+            ti.xcom_pull(task_ids="plan"), ti.xcom_pull(task_ids="hold") is not None
+        )
 
 
-@teardown(on_failure_fail_dagrun=True)
-@task(retries=20)
 def release(planned: dict[str, Any]) -> dict[str, Any]:
     """Send clients back to the source, unless they have gone to the target."""
-    return moves.release(planned)
+    with reason_kept(get_current_context()):
+        return moves.release(planned)
 
 
 @task(retries=2)
 def verify(planned: dict[str, Any]) -> dict[str, Any]:
     """Wait until the groups work on the target."""
-    return moves.verify(planned)
+    context = get_current_context()
+    with reason_kept(context):
+        return moves.verify(planned, context)
 
 
-@task(retries=2, trigger_rule=TriggerRule.ALL_DONE, multiple_outputs=False)
+@task(
+    retries=2,
+    trigger_rule=TriggerRule.ALL_DONE,
+    multiple_outputs=False,
+    on_failure_callback=[],  # it has told what it found
+)
 def report() -> dict[str, Any]:
     """Keep and show the report, write the run's note; fail where the move has problems."""
     context = get_current_context()
+    ti = context["ti"]
     # Not an argument: it runs whatever happened, and what follows a setup directly may not.
-    result, note = moves.report(context["ti"].xcom_pull(task_ids="plan"))
-    run = context["dag_run"]
-    AirflowRest(run.dag_id, run.run_id).set_note(note)
-    context["ti"].xcom_push(key="report", value=result)
-    moves.require_ok(result)
-    return result
+    planned, answer = _move_of(ti)
+    outcome = moves.report(planned, answer, lambda: reason_in(ti))
+    _publish(context, outcome)
+    ti.xcom_push(key="report", value=outcome.result)
+    if planned and not planned[moves.DRY_RUN]:
+        tell("done", outcome.note.splitlines()[0], planned, context)
+    moves.require_ok(outcome.result)
+    return outcome.result
 
 
 # Whatever came of the report: as the last task it makes the run red or not.
@@ -258,48 +344,103 @@ def report() -> dict[str, Any]:
 def residue() -> PokeReturnValue:
     """Watch the source, keep report and note current; fail where the move has problems then."""
     context = get_current_context()
-    result, note, over = moves.watch_residue(context["ti"].xcom_pull(task_ids="plan"))
+    ti = context["ti"]
+    outcome = moves.watch_residue(*_move_of(ti), lambda: reason_in(ti))
+    _publish(context, outcome)
+    if outcome.over:
+        moves.require_ok(outcome.result)
+    return PokeReturnValue(outcome.over, outcome.result)
+
+
+def _move_of(ti: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the move of a run, and what the approving task was answered."""
+    planned = ti.xcom_pull(task_ids="plan")
+    return planned, ti.xcom_pull(task_ids="approve", key=APPROVAL_KEY)
+
+
+def _publish(context: Any, outcome: moves.Reported) -> None:
     run = context["dag_run"]
-    AirflowRest(run.dag_id, run.run_id).set_note(note)
-    if over:
-        moves.require_ok(result)
-    return PokeReturnValue(over, result)
+    AirflowRest(run.dag_id, run.run_id).set_note(outcome.note)
+    if outcome.page:
+        context["ti"].xcom_push(key=moves.PAGE_KEY, value=outcome.page)
 
 
-@dag(
-    schedule=None,
-    # Moves of different pairs of clusters, or of different topics and groups, need not wait for
-    # each other. Two moves of the same ones are refused by the engine, by their routes.
-    max_active_runs=16,
-    catchup=False,
-    # It only runs by hand, and a run of a paused DAG would be queued: nobody should find that out
-    # on the day of a failover.
-    is_paused_upon_creation=False,
-    # Longer than the longest wait that the form allows: a run that is ended by this limit does not
-    # run its release, so its clients wait until the lease of the hold has ended.
-    dagrun_timeout=timedelta(hours=12),
-    default_args={
-        "retry_delay": timedelta(seconds=2),
-        # Downtime counts: these tasks go before all others that wait for a worker.
-        "priority_weight": 1000,
-        "weight_rule": WeightRule.ABSOLUTE,
-    },
-    params=PARAMS,
-    render_template_as_native_obj=True,
-    tags=["srm", "failover"],
-    doc_md=__doc__,
-)
-def srm_failover() -> None:
-    """Plan, hold, wait, apply and go, verify, report, watch; release after a failure before go."""
-    planned = plan_move()
-    held = hold(planned)
-    waited = MoveWaitOperator(
-        task_id="wait", move=planned, config_path=str(config_path()), retries=2
+def form(clusters: tuple[str, ...]) -> dict[str, Param]:
+    """Return the form of the moves between some clusters, with what is there as choices."""
+    first, second = clusters[:2]
+    names = choices.known(CONFIG, clusters)
+    return {
+        **PARAMS,
+        "source": _among(PARAMS["source"], clusters, first),
+        "target": _among(PARAMS["target"], clusters, second),
+        "topics": _choice(PARAMS["topics"], names.topics),
+        "groups": _choice(PARAMS["groups"], names.groups),
+    }
+
+
+def _among(param: Param, clusters: tuple[str, ...], value: str) -> Param:
+    return Param(value, **{**_words(param), "enum": list(clusters)})
+
+
+def _choice(param: Param, names: tuple[str, ...]) -> Param:
+    """Offer the names; without any the field takes lines of text."""
+    return Param([], **_words(param), **({"examples": list(names)} if names else {}))
+
+
+def _words(param: Param) -> dict[str, Any]:
+    return {"description": param.description, **param.schema}
+
+
+def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
+    """Declare the moves between some clusters."""
+
+    @dag(
+        dag_id=dag_id,
+        schedule=None,
+        # Moves of different topics and groups need not wait for each other. Two moves of the same
+        # ones are refused by the engine, by their routes.
+        max_active_runs=16,
+        catchup=False,
+        # It only runs by hand, and a run of a paused DAG would be queued: nobody should find that
+        # out on the day of a failover.
+        is_paused_upon_creation=False,
+        # Longer than the longest waits that the form allows: a run that is ended by this limit does
+        # not run its release, so its clients wait until the lease of the hold has ended.
+        dagrun_timeout=timedelta(hours=18),
+        default_args={
+            "retry_delay": timedelta(seconds=2),
+            # Downtime counts: these tasks go before all others that wait for a worker.
+            "priority_weight": 1000,
+            "weight_rule": WeightRule.ABSOLUTE,
+            "on_failure_callback": failed,
+        },
+        params=form(clusters),
+        render_template_as_native_obj=True,
+        tags=["srm", "failover"],
+        doc_md=__doc__,
     )
-    gone = apply_and_go(planned)
-    released = release(planned).as_teardown(setups=[planned, held])
-    reported = report()
-    held >> waited >> gone >> [released, verify(planned)] >> reported >> residue()
+    def declare() -> None:
+        """Plan, approve, hold, wait, apply and go, verify, report, watch; release on failure."""
+        planned = plan_move()
+        approved = MoveApprovalOperator(task_id="approve", move=planned, retries=2)
+        held = hold()
+        waited = MoveWaitOperator(
+            task_id="wait", move=planned, config_path=str(config_path()), retries=2
+        )
+        gone = apply_and_go()
+        # A teardown task serves one DAG only.
+        sent_back = teardown(on_failure_fail_dagrun=True)(task(retries=20)(release))
+        released = sent_back(planned).as_teardown(setups=[planned, held])
+        reported = report()
+        approved >> held >> waited >> gone >> [released, verify(planned)] >> reported >> residue()
+
+    return declare()
 
 
-srm_failover()
+WANTED = get_parsing_context().dag_id  # by a task that is about to run: None while parsing
+for name, clusters in {
+    "srm_failover": CONFIG.clusters,
+    **{f"srm_failover.{first}.{second}": (first, second) for first, second in pairs(CONFIG)},
+}.items():
+    if WANTED in {None, name}:
+        failover_dag(name, clusters)

@@ -47,6 +47,9 @@ settings.load_profile("srm")
 
 
 def pytest_configure() -> None:
+    for name in ("COLUMNS", "LINES"):  # what commands print is not to be cut at somebody's window
+        os.environ.pop(name, None)
+
     def end_session(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 

@@ -12,7 +12,14 @@ def records_of(report: SlotReport) -> dict[bytes, bytes]:
     """Return the records, by key, of the partition of reports, that tell a slot's report."""
     incarnation = report.incarnation or FIRST
     beat = SlotHeartbeat(
-        report.slot, incarnation, report.generation, report.time_ms, len(report.positions)
+        report.slot,
+        incarnation,
+        report.generation,
+        report.time_ms,
+        len(report.positions),
+        report.source_heard_ms,
+        report.source_growth,
+        report.held_back,
     )
     group = PositionGroup(report.slot, incarnation, "0", report.positions)
     return {beat.key(): beat.value(), group.key(): group.value()}

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.errors import SrmError, UnavailableError
+from srm_airflow import choices
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
 
@@ -36,15 +37,18 @@ def opened(flow: str) -> Iterator[FlowContext]:
 
 
 @contextmanager
-def opened_move(source: str, target: str, config: str | None = None) -> Iterator[MoveContext]:
-    """Open both flows between the clusters of a move.
+def opened_move(
+    source: str, target: str, config: str | None = None, *, unplanned: bool = False
+) -> Iterator[MoveContext]:
+    """Open both flows between the clusters of a move; the source of an unplanned one is not asked.
 
     Raises:
         SrmError: the configuration does not know the clusters, or one does not answer.
     """
     from srm.wiring import open_move  # noqa: PLC0415 - not for parsing
 
-    with open_move(load_config(config or config_path()), source, target) as context:
+    resolved = load_config(config or config_path())
+    with open_move(resolved, source, target, unplanned=unplanned) as context:
         yield context
 
 
@@ -68,6 +72,26 @@ def sync_group_offsets(flow: str) -> dict[str, Any]:
     for decision in summary.decisions:
         logger.debug("%s", decision)
     return _counts(summary, details="decisions")
+
+
+def rehearse(flow: str) -> dict[str, Any]:
+    """Carry out a drill of a flow; sum it up.
+
+    Raises:
+        SrmError: a cluster does not answer.
+        AirflowFailException: something could not be proven, or stands in the way of a failover.
+    """
+    from srm.engine.drill.run import run_drill  # noqa: PLC0415 - not for parsing
+    from srm.pages.drills import drill_line  # noqa: PLC0415 - not for parsing
+
+    pair = Flow.parse(flow)
+    with engine_errors(), opened_move(pair.source, pair.target) as context:
+        result = run_drill(context, show=lambda step: logger.info("drill: %s", step))
+    logger.info("%s", drill_line(result))
+    if not result.ok:
+        first = next(iter(result.all_problems), "")
+        raise AirflowFailException(f"{drill_line(result)}: {first}")
+    return _counts(result, details="groups")
 
 
 def flows_of_events(events: Mapping[Any, Sequence[Any]] | None) -> list[str]:
@@ -96,11 +120,13 @@ def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
 
 
 def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
-    """Create and grow the remote topics of a flow."""
+    """Create and grow the remote topics of a flow; note what the forms of its moves offer."""
     from srm.engine import topic_sync  # noqa: PLC0415 - not for parsing
 
     with opened(flow) as context:
-        return as_json(topic_sync.sync(context, dry_run=dry_run))
+        plan = topic_sync.sync(context, dry_run=dry_run)
+        choices.note(context)
+    return as_json(plan)
 
 
 def _require_some(errors: Mapping[str, str], done: int) -> None:

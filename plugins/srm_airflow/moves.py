@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -19,19 +20,45 @@ from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move.store import MoveContext
 from srm.errors import ConflictError, NotFoundError
+from srm.pages.html import report_page
 from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view
+from srm.pages.notes import report_note
+from srm.pages.plans import approval_subject, approval_text, plan_page
+from srm.pages.reports import report_summary
+from srm_airflow.alerts import Patience, tell
 from srm_airflow.engine_calls import opened_move
 from srm_airflow.outcome import as_json, engine_errors
 
 logger = logging.getLogger(__name__)
 
 DRY_RUN: Final = "dry_run"
+FORM_ONLY: Final = frozenset({DRY_RUN, "ask_approval", "approval_seconds"})
+"""What the form asks beside the settings of the move."""
+PAGE_KEY: Final = "report_page"
+LONGEST_PAGE: Final = 2_000_000
+"""Characters that are kept in Airflow's database for each run; a larger page is made by
+``srm failover report``."""
 VERIFY_EVERY_S: Final = 0.5
 _ID_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def plan(params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str) -> dict[str, Any]:
-    """Plan the move that a run asks for, show it, and describe it to the tasks that follow.
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a run has come to: the result for programs, the note, and the page if there is one.
+
+    ``over``: there is nothing more to look for.
+    """
+
+    result: dict[str, Any]
+    note: str
+    page: str = ""
+    over: bool = True
+
+
+def plan(
+    params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str
+) -> tuple[dict[str, Any], str]:
+    """Plan the move that a run asks for; describe it to the tasks that follow, and as a page.
 
     Raises:
         AirflowFailException: a key is unknown, or something stands in the way that no waiting
@@ -39,18 +66,32 @@ def plan(params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str) -> dic
     """
     with engine_errors():
         dry_run = bool(params.get(DRY_RUN))
-        # With the conf, as Airflow accepts keys that the form does not have, and ignores them.
-        asked = {**conf, **params}
-        request = MoveRequest.parse({k: v for k, v in asked.items() if k != DRY_RUN})
+        # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
+        # list from which the last choice was taken away is None.
+        asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
+        request = MoveRequest.parse({k: v for k, v in asked.items() if k not in FORM_ONLY})
         move_id = move_id_of(request, run_id)
-        with opened_move(request.source, request.target) as context:
+        with opened_move(request.source, request.target, unplanned=request.unplanned) as context:
             planned = move.plan(context, request, move_id, dry_run=dry_run)
+            wanted = context.forward.config.failover_approval
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not dry_run:
             raise ConflictError(
-                f"the move cannot start, nothing was touched: {reasons_text(planned.blocking)}"
+                f"{reasons_text(planned.blocking)}; so the move cannot start, nothing was touched"
             )
-    return {**plan_summary(planned), DRY_RUN: dry_run}
+    required = wanted == "always" or (wanted == "unplanned" and request.unplanned)
+    described = {
+        **plan_summary(planned),
+        DRY_RUN: dry_run,
+        "approval": {
+            "required": required or bool(params.get("ask_approval")),
+            "seconds": float(params.get("approval_seconds") or 3600),
+            "subject": approval_subject(planned),
+            "text": approval_text(planned),
+            "numbers": planned.numbers(),
+        },
+    }
+    return described, plan_page(planned)
 
 
 def move_id_of(request: MoveRequest, run_id: str) -> str:
@@ -58,27 +99,47 @@ def move_id_of(request: MoveRequest, run_id: str) -> str:
     return f"{request.operation}-{_ID_CHARACTERS.sub('-', run_id).strip('-')}"
 
 
-def hold(planned: Mapping[str, Any]) -> dict[str, Any]:
+def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[str, Any]:
     """Tell the clients of the move to stop, finish and leave.
+
+    Args:
+        planned: the move.
+        answer: what the approving task has kept, None where it asked nobody.
 
     Raises:
         AirflowSkipException: the run only shows the plan.
+        AirflowFailException: somebody has to approve the move, and nobody has.
     """
     if planned[DRY_RUN]:
         raise AirflowSkipException("dry run: the plan is all that was asked for")
+    approved = bool(answer and answer["approved"])
+    if planned["approval"]["required"] and not approved:
+        raise AirflowFailException(
+            "nobody has approved the move, and it needs an approval: clear task approve and answer "
+            "there"
+        )
     with _open(planned) as context:
+        if answer and approved:
+            _keep_approval(context, planned, answer)
         progress = move.hold(context, planned["move_id"])
     logger.info("Clients are held; lag at hold: %s", dict(progress.lag_at_hold))
     return {"step": progress.step, "lag_at_hold": dict(progress.lag_at_hold)}
 
 
-def apply_and_go(planned: Mapping[str, Any]) -> dict[str, Any]:
+def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # noqa: FBT001
     """Write the offsets on the target and send the clients there; each checks the gate.
 
+    Args:
+        planned: the move.
+        held: whether the task before has held anybody; it was skipped otherwise.
+
     Raises:
+        AirflowSkipException: nobody is to be moved: a dry run, or not approved.
         AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
             the task that waited for it.
     """
+    if not held:
+        raise AirflowSkipException("nobody is held")
     with _open(planned) as context:
         progress = move.apply_and_go(context, planned["move_id"])
     logger.info("Clients go to %s", planned["target"])
@@ -100,54 +161,98 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
     return {"step": progress.step}
 
 
-def verify(planned: Mapping[str, Any]) -> dict[str, Any]:
+def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until the groups work on the target; the move itself says for how long.
+
+    Args:
+        planned: the move.
+        context: of the task, for the notifier.
 
     Raises:
         AirflowFailException: a group that had members at the hold did not resume in time.
     """
-    with _open(planned) as context:
+    patience = Patience(planned)
+    with _open(planned) as opened:
         line = ""
-        while not (status := move.verify(context, planned["move_id"])).done:
-            waiting = reasons_text(status.waiting)
+        while not (status := move.verify(opened, planned["move_id"])).done:
+            waiting = reasons_text(status.waiting + tuple(f"please {ask}" for ask in status.asks))
             if status.timed_out:
                 raise ConflictError(
-                    f"{status.elapsed_seconds:.0f} s after go {waiting}: start its consumers "
+                    f"{waiting} {status.elapsed_seconds:.0f} s after go: start its consumers "
                     f"there, then clear this task"
                 )
             if waiting != line:
                 line = waiting
                 logger.info("Waiting: %s", line)
+            if patience.is_over(status.elapsed_seconds):
+                tell(
+                    "waiting", f"{status.elapsed_seconds:.0f} s after go: {line}", planned, context
+                )
             time.sleep(VERIFY_EVERY_S)
     return as_json(status)
 
 
-def report(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
-    """Keep and show the report; return it with the line for the run's note.
+def report(
+    planned: Mapping[str, Any] | None,
+    answer: Mapping[str, Any] | None = None,
+    reason: Callable[[], str] = str,
+) -> Reported:
+    """Keep and show the report.
 
-    Raises:
-        AirflowFailException: there is no plan to report on.
+    Args:
+        planned: the move, None where it was not planned.
+        answer: what the approving task has kept.
+        reason: returns why a step failed, empty where none did.
     """
     if planned is None:
-        raise AirflowFailException("the move was not planned, nothing was touched: see task plan")
+        why = reason() or "the move was not planned, nothing was touched: see task plan"
+        return Reported({"move_id": "", "problems": [why]}, why)
     if planned[DRY_RUN]:
         blocking = planned["blocking"]
-        verdict = f"would be refused: {reasons_text(blocking)}" if blocking else "could start"
-        return dict(planned), f"dry run of {planned['move_id']}: {verdict}"
+        run = f"dry run of {planned['move_id']}"
+        refused = f"{reasons_text(blocking)}\n\n{run}: would be refused"
+        return Reported(dict(planned), refused if blocking else f"{run}: could start")
+    if answer and not answer["approved"]:
+        note = f"{answer['by']} did not approve {planned['move_id']}, nothing was touched"
+        return Reported({**planned, "step": "rejected"}, note)
     with _open(planned) as context:
         result = move.report(context, planned["move_id"])
+        page = _page(context, planned["move_id"])
     logger.info("The report:\n%s", as_text(report_view(result)))
-    return as_json(result), report_line(result)
+    note = report_note(result, "" if result.ok else reason())
+    return Reported(report_summary(result), note, page)
 
 
-def watch_residue(planned: Mapping[str, Any] | None) -> tuple[dict[str, Any], str, bool]:
-    """Look for residue once; return the report, the run's note, whether this was the last look."""
-    if planned is None or planned[DRY_RUN]:
-        return *report(planned), True
+def watch_residue(
+    planned: Mapping[str, Any] | None,
+    answer: Mapping[str, Any] | None = None,
+    reason: Callable[[], str] = str,
+) -> Reported:
+    """Look for residue once; ``over`` says whether this was the last look."""
+    if planned is None or planned[DRY_RUN] or (answer and not answer["approved"]):
+        return report(planned, answer, reason)
     with _open(planned) as context:
         watch = move.watch_residue(context, planned["move_id"])
-    logger.info("%s", line := report_line(watch.report))
-    return as_json(watch.report), line, watch.over
+        page = _page(context, planned["move_id"])
+    logger.info("%s", report_line(watch.report))
+    note = report_note(watch.report, "" if watch.report.ok else reason())
+    return Reported(report_summary(watch.report), note, page, watch.over)
+
+
+def require_startable(planned: Mapping[str, Any]) -> None:
+    """Make a dry run red that has found something in the way of the move.
+
+    Raises:
+        AirflowFailException: the move would be refused.
+    """
+    if planned["blocking"]:
+        raise AirflowFailException(f"would be refused: {reasons_text(planned['blocking'])}")
+
+
+def _page(context: MoveContext, move_id: str) -> str:
+    """Return the page as it is kept in Airflow; nothing where it is too large for that."""
+    page = report_page(move.kept_report(context, move_id))
+    return page if len(page) <= LONGEST_PAGE else ""
 
 
 def require_ok(result: Mapping[str, Any]) -> None:
@@ -157,10 +262,27 @@ def require_ok(result: Mapping[str, Any]) -> None:
         AirflowFailException: the report names problems.
     """
     if result.get("problems"):
-        raise AirflowFailException(f"move {result['move_id']}: {reasons_text(result['problems'])}")
+        raise AirflowFailException(
+            f"move {result['move_id'] or '-'}: {reasons_text(result['problems'])}"
+        )
+
+
+def _keep_approval(
+    context: MoveContext, planned: Mapping[str, Any], answer: Mapping[str, Any]
+) -> None:
+    """Put who has approved what into the move."""
+    asked = planned["approval"]
+    approval = move.Approval(
+        answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"]
+    )
+    move.approve(context, planned["move_id"], approval)
 
 
 @contextmanager
 def _open(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
-    with engine_errors(), opened_move(planned["source"], planned["target"]) as context:
+    unplanned = planned["mode"] == "unplanned"
+    with (
+        engine_errors(),
+        opened_move(planned["source"], planned["target"], unplanned=unplanned) as context,
+    ):
         yield context

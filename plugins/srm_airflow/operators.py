@@ -24,6 +24,7 @@ from srm.spark.application import Application
 from srm.spark.supervisor import Supervisor, requester
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
+from srm_airflow.reasons import reason_kept
 from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, spark_job
 from srm_airflow.triggers import MoveWaitTrigger
@@ -154,7 +155,7 @@ class MoveWaitOperator(BaseOperator):
         watch = MoveWatch(self.config_path, move_id, source, target)
         wait_s = float(self.move["wait_seconds"])
         try:
-            with engine_errors():
+            with reason_kept(context), engine_errors():
                 status = self._look_for(watch, min(self.on_worker, wait_s), context)
         finally:
             watch.close()
@@ -168,12 +169,14 @@ class MoveWaitOperator(BaseOperator):
                 target=target,
                 deadline=time.time() + wait_s + DEADLINE_SLACK_S,
                 poll_s=self.poll_s,
+                operation=str(self.move["operation"]),
+                mode=str(self.move["mode"]),
             ),
             method_name=self.execute_complete.__name__,
             timeout=timedelta(seconds=wait_s + 2 * DEADLINE_SLACK_S),
         )
 
-    def execute_complete(self, context: Context, event: Any) -> Any:  # noqa: ARG002
+    def execute_complete(self, context: Context, event: Any) -> Any:
         """Fail with the reasons; a ready move ends in the triggerer and does not come here.
 
         Raises:
@@ -181,13 +184,14 @@ class MoveWaitOperator(BaseOperator):
         """
         if event == "success":  # as DAG.test() hands over the end of a trigger
             return None
-        if event["state"] == "timeout":
-            status = event["status"] or {"blocking": ["the clusters did not answer"]}
-            raise AirflowFailException(
-                f"not synchronised within {self.move['wait_seconds']:.0f} s, clients go back to "
-                f"{self.move['source']}: {reasons_text(status['blocking'])}"
-            )
-        raise AirflowFailException(event["message"])
+        with reason_kept(context):
+            if event["state"] == "timeout":
+                status = event["status"] or {"blocking": ["the clusters did not answer"]}
+                raise AirflowFailException(
+                    f"{reasons_text(status['blocking'])}; so the move was not synchronised within "
+                    f"{self.move['wait_seconds']:.0f} s, clients go back to {self.move['source']}"
+                )
+            raise AirflowFailException(event["message"])
 
     def _look_for(self, watch: MoveWatch, seconds: float, context: Context) -> Any:
         end = time.monotonic() + seconds

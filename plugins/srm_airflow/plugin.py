@@ -1,4 +1,4 @@
-"""What srm adds to Airflow's pages: live progress as a tab of every task instance.
+"""What srm adds to Airflow's pages: live progress of each task, the report of each move.
 
 Operators, triggers and DAG helpers need no registration: Airflow has the plugins folder on its
 module path.
@@ -11,10 +11,21 @@ from typing import Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
+_REPORTS = "/srm/reports"
+
+
+async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
+    """Serve the pages of reports; what that takes is only imported where pages are asked for."""
+    from srm_airflow.report_pages import app  # noqa: PLC0415 - workers load plugins too
+
+    await app(scope, receive, send)
 
 
 class SrmPlugin(AirflowPlugin):
-    """Shows the state store of a task, where the replicator and waiting moves report progress."""
+    """Shows the state store of a task, where the replicator and waiting moves report progress.
+
+    And the report of a move, as a tab of the run that made it.
+    """
 
     name = "srm"
     external_views: ClassVar[list[dict[str, Any]]] = [
@@ -23,5 +34,14 @@ class SrmPlugin(AirflowPlugin):
             "href": f"{_TASK_INSTANCE}/state-store",
             "destination": "task_instance",
             "url_route": "srm-progress",
-        }
+        },
+        {
+            "name": "Report of the move",
+            "href": f"{_REPORTS}/{{DAG_ID}}/{{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "srm-report",
+        },
+    ]
+    fastapi_apps: ClassVar[list[dict[str, Any]]] = [
+        {"name": "srm reports", "app": serve_reports, "url_prefix": _REPORTS}
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +59,12 @@ def flow_configs(config: Config) -> tuple[FlowConfig, ...]:
 def flow_id(settings: FlowConfig) -> str:
     """Return the flow's name as a part of a task id, where ``>`` is not allowed."""
     return f"{settings.flow.source}_to_{settings.flow.target}"
+
+
+def pairs(config: Config) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of clusters with an enabled flow between them, in the order of the file."""
+    joined = {frozenset((flow.source, flow.target)) for flow in config.flows}
+    return tuple(pair for pair in combinations(config.clusters, 2) if frozenset(pair) in joined)
 
 
 def checkpoints_asset(flow: Flow) -> Asset:

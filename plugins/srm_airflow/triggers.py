@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from srm.domain.move.gate import SyncStatus
 from srm.errors import SrmError
-from srm.pages.moves import progress_line, progress_summary
+from srm.pages.moves import progress_line, progress_summary, reasons_text
+from srm_airflow.alerts import FIELDS, Patience, tell
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.rest import AirflowRest
 
@@ -29,6 +30,8 @@ class MoveWaitTrigger(BaseTrigger):
         target: alias of the cluster that takes over.
         deadline: epoch seconds at which waiting ends, whatever the clusters say.
         poll_s: seconds between two looks.
+        operation: of the move, for the notifier.
+        mode: of the move, for the notifier.
     """
 
     def __init__(
@@ -40,6 +43,8 @@ class MoveWaitTrigger(BaseTrigger):
         target: str,
         deadline: float,
         poll_s: float = 1.0,
+        operation: str = "",
+        mode: str = "",
     ) -> None:
         super().__init__()
         self.config_path = config_path
@@ -48,11 +53,15 @@ class MoveWaitTrigger(BaseTrigger):
         self.target = target
         self.deadline = deadline
         self.poll_s = poll_s
+        self.operation = operation
+        self.mode = mode
+        self._patience: Patience | None = None
         self._line = ""
         self._logged = float("-inf")
         self._rest: AirflowRest | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._published = float("-inf")
+        self._asked = ""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer continues."""
@@ -65,6 +74,8 @@ class MoveWaitTrigger(BaseTrigger):
                 "target": self.target,
                 "deadline": self.deadline,
                 "poll_s": self.poll_s,
+                "operation": self.operation,
+                "mode": self.mode,
             },
         )
 
@@ -89,6 +100,7 @@ class MoveWaitTrigger(BaseTrigger):
             else:
                 self._say(progress_line(status))
                 self._publish(status)
+                await asyncio.to_thread(self._alert, status)
                 if status.ready:
                     return TaskSuccessEvent(xcoms={"return_value": progress_summary(status)})
             if time.time() >= self.deadline or (status is not None and status.timed_out):
@@ -96,6 +108,14 @@ class MoveWaitTrigger(BaseTrigger):
                     {"state": "timeout", "status": progress_summary(status) if status else None}
                 )
             await asyncio.sleep(self.poll_s)
+
+    def _alert(self, status: SyncStatus) -> None:
+        """Tell the notifier when the wait lasts too long, and what it waits for."""
+        waited = status.elapsed_seconds
+        move = {name: getattr(self, name) for name in FIELDS}
+        self._patience = self._patience or Patience(move, self.config_path)
+        if not status.ready and self._patience.is_over(waited):
+            tell("waiting", progress_line(status), move, {}, self.config_path)
 
     def _say(self, line: str) -> None:
         """Log what changed at once, the same line again only from time to time."""
@@ -118,8 +138,18 @@ class MoveWaitTrigger(BaseTrigger):
         self._published = now
         self._rest = self._rest or AirflowRest(ti.dag_id, ti.run_id)
         if self._rest.works:
-            progress = progress_summary(status)
-            write = self._rest.set_progress
+            asks, asked = reasons_text(status.asks), self._asked
+            self._asked = asks
+            note = f"please {asks}" if asks and asks != asked else ""
             self._publishing = asyncio.create_task(
-                asyncio.to_thread(write, ti.task_id, ti.map_index, progress)
+                asyncio.to_thread(
+                    _tell, self._rest, (ti.task_id, ti.map_index), progress_summary(status), note
+                )
             )
+
+
+def _tell(rest: AirflowRest, task: tuple[str, int], progress: Mapping[str, Any], note: str) -> None:
+    """Keep the progress; ask people for what they have to do where they look first."""
+    rest.set_progress(*task, progress)
+    if note:
+        rest.set_note(note)

@@ -12,6 +12,7 @@
     |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
     |   `-- NotLoadedError      a part of an offset map is not in memory     exit 8   HTTP 500
     |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
+    |   `-- GivenUpError        an unplanned move has given the cluster up   exit 6   HTTP 503
     |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
     `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
 
@@ -93,6 +94,10 @@ class UnavailableError(SrmError):
     exit_code = 6
     http_status = 503
     retriable = True
+
+
+class GivenUpError(UnavailableError):
+    """An unplanned move has given the cluster up: it is not asked, or not waited for any more."""
 
 
 class AuthorizationError(SrmError):

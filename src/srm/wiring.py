@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+import platform
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib import metadata
+from typing import Final
 
+from srm import __version__
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.topics import Flow
 from srm.engine import control_lists
+from srm.engine.away import away_cluster
+from srm.engine.move.notary import Notary
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.supervision import StateTopics, topic_on
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.flow_switch import KafkaFlowSwitch
 from srm.kafka.map_reader import KafkaMapReader
+from srm.kafka.returned_logs import KafkaReturnedLogs
+from srm.redirect import callers
+
+log = logging.getLogger(__name__)
+
+_CONDEMNED_S: Final = 5.0
+
+_LOOK_S: Final = 6.0
 
 
 def now_ms() -> int:
@@ -22,24 +41,36 @@ def now_ms() -> int:
 
 
 @contextmanager
-def open_cluster(config: Config, alias: str) -> Iterator[Cluster]:
-    """Give access to one cluster; connects when first used.
+def open_cluster(
+    config: Config, alias: str, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Iterator[Cluster]:
+    """Give access to one cluster; connects when first used. A call takes so long at most.
 
     Raises:
         ConfigError: the configuration does not list the alias.
     """
-    with kafka_cluster(alias, config.cluster_clients(alias)) as cluster:
+    with kafka_cluster(alias, config.cluster_clients(alias), timeout_s) as cluster:
         yield cluster
 
 
-def kafka_cluster(alias: str, clients: ClusterClients) -> KafkaCluster:
+def kafka_cluster(
+    alias: str, clients: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> KafkaCluster:
     """Return a cluster that is connected to when first used; the caller closes it."""
-    return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer)
+    return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer, timeout_s)
 
 
 @contextmanager
-def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
+def open_flow(
+    config: Config, flow: Flow, source_patience_s: float | None = None
+) -> Iterator[FlowContext]:
     """Give access to one flow, enabled or not, with the lists of srm-control merged in.
+
+    Args:
+        config: the configuration.
+        flow: the flow.
+        source_patience_s: seconds that the source has to answer at all: one that does not is
+            asked nothing more. Without it each call takes the time that it takes.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
@@ -47,18 +78,44 @@ def open_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
     """
     configured = config.flow(flow)
     with (
-        kafka_cluster(flow.source, config.cluster_clients(flow.source, flow)) as source,
+        kafka_cluster(flow.source, config.cluster_clients(flow.source, flow)) as found,
         kafka_cluster(flow.target, config.cluster_clients(flow.target, flow)) as target,
     ):
         effective = control_lists.effective(configured, control_lists.load(target, flow))
-        yield flow_context(effective, source, target)
+        source: Cluster = found
+        if source_patience_s is not None and (why := _silence(config, flow, source_patience_s)):
+            source = away_cluster(flow.source, why)
+        context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
+        # A flow that restores has no opposite one.
+        yield replace(context, opposite=config.flow_configs.get(flow.reversed))
+
+
+def _silence(config: Config, flow: Flow, patience_s: float) -> str:
+    """Say why a flow's source does not answer in time, nothing where it does."""
+    clients = config.cluster_clients(flow.source, flow)
+    with kafka_cluster(flow.source, clients, patience_s) as probe:
+        try:
+            probe.cluster_id()
+        except UnavailableError as error:
+            return str(error)
+        except SrmError as error:
+            log.debug("%s: %s", flow.source, error)  # whoever asks for more is told
+    return ""
 
 
 @contextmanager
-def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]:
+def open_move(
+    config: Config, source: str, target: str, *, unplanned: bool = False
+) -> Iterator[MoveContext]:
     """Give access to both flows between two clusters, for a move from source to target.
 
     Each cluster serves both flows, so its own client settings hold, not those of a single flow.
+
+    Args:
+        config: the configuration.
+        source: the cluster that clients leave.
+        target: the cluster that clients go to.
+        unplanned: the source is given up: no step asks it; what is not waited for may.
 
     Raises:
         ConfigError: the configuration does not list a cluster.
@@ -66,16 +123,83 @@ def open_move(config: Config, source: str, target: str) -> Iterator[MoveContext]
     """
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reversed)
-    with (
-        open_cluster(config, flow.source) as from_cluster,
-        open_cluster(config, flow.target) as to_cluster,
-    ):
+    with ExitStack() as stack:
+        to_cluster = stack.enter_context(open_cluster(config, flow.target))
+        from_cluster = (
+            away_cluster(flow.source)
+            if unplanned
+            else stack.enter_context(open_cluster(config, flow.source))
+        )
         forward = control_lists.merged_if_known(forward, to_cluster)
         reverse = control_lists.merged_if_known(reverse, from_cluster)
         yield MoveContext(
-            flow_context(forward, from_cluster, to_cluster),
-            flow_context(reverse, to_cluster, from_cluster),
+            flow_context(forward, from_cluster, to_cluster, config.cluster_clients(flow.target)),
+            flow_context(reverse, to_cluster, from_cluster, config.cluster_clients(flow.source)),
+            condemned=stack.enter_context(_condemned(config, flow.source)) if unplanned else None,
+            notary=notary(config),
         )
+
+
+@contextmanager
+def open_records(config: Config, source: str, target: str) -> Iterator[MoveContext]:
+    """Give access to what two clusters keep of moves, for looking it up; either may be dead.
+
+    Without the lists of srm-control, and with less patience: whoever looks, waits.
+
+    Raises:
+        ConfigError: the configuration does not list a cluster.
+        UsageError: source and target are the same.
+    """
+    flow = Flow.parse(f"{source}->{target}")
+    with (
+        open_cluster(config, flow.source, _LOOK_S) as one,
+        open_cluster(config, flow.target, _LOOK_S) as other,
+    ):
+        yield MoveContext(
+            flow_context(config.flow(flow), one, other, config.cluster_clients(flow.target)),
+            flow_context(
+                config.flow(flow.reversed), other, one, config.cluster_clients(flow.source)
+            ),
+            notary=notary(config),
+        )
+
+
+def notary(config: Config) -> Notary:
+    """Return what signs the reports of moves, and what they say of those who carried them out."""
+    versions = {
+        "srm": __version__,
+        "python": platform.python_version(),
+        "confluent-kafka": metadata.version("confluent-kafka"),
+    }
+    return Notary(config.report_key.read, versions, config.sha256)
+
+
+@contextmanager
+def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, KafkaReturnedLogs]]:
+    """Give access to a flow whose source has returned, and to both its logs.
+
+    Raises:
+        ConfigError: the flow names a cluster that the configuration does not list.
+        UnavailableError: the target, which holds the lists, does not answer.
+    """
+    with open_flow(config, flow) as context:
+        yield (
+            context,
+            KafkaReturnedLogs(
+                context.config,
+                config.cluster_clients(flow.source, flow),
+                config.cluster_clients(flow.target, flow),
+                context.target,
+                lambda: (context.source.cluster_id(), context.target.cluster_id()),
+            ),
+        )
+
+
+def _condemned(config: Config, alias: str) -> KafkaCluster:
+    clients = config.cluster_clients(alias)
+    return KafkaCluster(
+        alias, clients.admin, clients.consumer, clients.producer, timeout_s=_CONDEMNED_S
+    )
 
 
 @contextmanager
@@ -94,7 +218,9 @@ def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTo
         yield {flow: topic_on(clusters[flow.target], flow) for flow in wanted}
 
 
-def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowContext:
+def flow_context(
+    config: FlowConfig, source: Cluster, target: Cluster, target_clients: ClusterClients
+) -> FlowContext:
     """Join two open clusters into a flow; ``config`` must have the control lists merged in."""
     flow = config.flow
     return FlowContext(
@@ -104,4 +230,6 @@ def flow_context(config: FlowConfig, source: Cluster, target: Cluster) -> FlowCo
         maps=KafkaMapReader(target, source, flow),
         reverse_maps=KafkaMapReader(source, target, flow.reversed),
         now_ms=now_ms,
+        callers=callers(config.redirect),
+        switch=KafkaFlowSwitch(flow, target, target_clients.consumer, target_clients.producer),
     )

@@ -56,6 +56,13 @@ def airflow_db() -> None:
     initdb()
 
 
+def listen(made: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the notes that tasks write: there is no web server that would take them."""
+    from srm_airflow.rest import AirflowRest  # noqa: PLC0415 - after conftest
+
+    monkeypatch.setattr(AirflowRest, "set_note", lambda _rest, text: made.notes.append(text))
+
+
 @pytest.fixture
 def site(
     clusters: Mapping[str, KafkaBroker],
@@ -67,4 +74,5 @@ def site(
     file = tmp_path / "srm.properties"
     monkeypatch.setenv("SRM_CONFIG", str(file))
     with copied_site(clusters, file) as made:
+        listen(made, monkeypatch)
         yield made

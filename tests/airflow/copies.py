@@ -6,11 +6,13 @@ would write, so that each test decides what is synchronised.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,7 @@ class Site:
     group: str
     run_id: str = ""
     dag_id: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def remote(self) -> str:
@@ -70,13 +73,13 @@ class Site:
         """The flow that the copy belongs to."""
         return f"{self.x.alias}->{self.y.alias}"
 
-    def dag(self, name: str) -> Any:
-        """Load a DAG file, built from this site's configuration."""
+    def dag(self, name: str, *, pair: bool = False) -> Any:
+        """Load a DAG file, built from this site's configuration; that of the pair of clusters."""
         from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - after conftest
 
         bag = DagBag(str(DAGS / f"{name}.py"))
         assert bag.import_errors == {}
-        return bag.dags[name]
+        return bag.dags[f"{name}.{self.x.alias}.{self.y.alias}" if pair else name]
 
     def run(self, dag: Any, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, str]:
         """Run a DAG in this process; return the states of its tasks, and of the ``run``."""
@@ -86,6 +89,26 @@ class Site:
             "run": str(run.state),
             **{ti.task_id: str(ti.state) for ti in run.get_task_instances()},
         }
+
+    @contextmanager
+    def answered(self, choice: str) -> Iterator[dict[str, str]]:
+        """Let a person answer what the next run asks, as the web server does; give what was shown.
+
+        Who it is, is not known here: there is no login.
+        """
+        shown: dict[str, str] = {}
+        over = threading.Event()
+        person = threading.Thread(target=_answer, args=(choice, shown, over))
+        person.start()
+        try:
+            yield shown
+        finally:
+            over.set()
+            person.join()
+
+    def note(self) -> str:
+        """Return the last note that the run's tasks have written."""
+        return self.notes[-1]
 
     def xcom(self, task: str, key: str = "return_value") -> Any:
         """Return what a task of the latest run has pushed."""
@@ -116,10 +139,11 @@ class Site:
 
     def produce(self, count: int) -> None:
         """Write records to the source and their copies to the target, not recorded as copied."""
+        now_ms = time.time_ns() // 1_000_000  # a copy has the time of its original
         for bootstrap, topic in zip(self.bootstraps, (self.topic, self.remote), strict=True):
             producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
             for number in range(count):
-                producer.produce(topic, str(number).encode(), partition=0)
+                producer.produce(topic, str(number).encode(), partition=0, timestamp=now_ms)
             assert producer.flush(60) == 0
 
     def record_copy(self, count: int) -> None:
@@ -134,20 +158,21 @@ class Site:
         position = PartitionPosition(
             source_id, 0, target_id, Position(count, count, count), 0, 1, 0
         )
-        report = SlotReport("0", 1, time.time_ns() // 1_000_000, (position,))
+        now_ms = time.time_ns() // 1_000_000
+        report = SlotReport("0", 1, now_ms, (position,), source_heard_ms=now_ms)
         blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
         self.y.compacted(state_topic, REPORTS).write(records_of(report))
 
 
 @contextmanager
-def copied_site(clusters: Mapping[str, KafkaBroker], file: Path) -> Iterator[Site]:
+def copied_site(clusters: Mapping[str, KafkaBroker], file: Path, more: str = "") -> Iterator[Site]:
     """Make a site with ``COPIED`` records on both sides, and its properties file."""
     name = uuid.uuid4().hex[:8]
     x, y, topic, group = f"x{name}", f"y{name}", f"Payments{name}", f"billing{name}"
     bootstraps = (clusters["P"].bootstrap, clusters["B"].bootstrap)
     addresses = {"x_bootstrap": bootstraps[0], "y_bootstrap": bootstraps[1]}
-    file.write_text(CONFIG.format(x=x, y=y, topic=topic, group=group, **addresses))
+    file.write_text(CONFIG.format(x=x, y=y, topic=topic, group=group, **addresses) + more)
     config = load_config(file)
     with open_cluster(config, x) as source, open_cluster(config, y) as target:
         site = Site(source, target, bootstraps, topic, group)
@@ -156,3 +181,27 @@ def copied_site(clusters: Mapping[str, KafkaBroker], file: Path) -> Iterator[Sit
         site.produce(COPIED)
         site.record_copy(COPIED)
         yield site
+
+
+def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
+    from airflow.models.hitl import HITLDetail  # noqa: PLC0415 - after conftest
+    from airflow.models.trigger import handle_event_submit  # noqa: PLC0415
+    from airflow.triggers.base import TriggerEvent  # noqa: PLC0415
+    from airflow.utils.session import create_session  # noqa: PLC0415
+    from airflow.utils.state import TaskInstanceState  # noqa: PLC0415
+    from sqlalchemy import select  # noqa: PLC0415
+
+    open_ones = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
+    while not shown and not over.wait(0.2):
+        with create_session() as session:
+            for detail in session.scalars(open_ones):
+                ti = detail.task_instance
+                if ti.state != TaskInstanceState.AWAITING_INPUT:
+                    continue
+                shown.update(subject=detail.subject, body=detail.body or "")
+                detail.chosen_options = [choice]
+                detail.responded_at = datetime.now(UTC)
+                detail.responded_by = {"id": "17", "name": "ada"}
+                session.flush()
+                event = TriggerEvent(detail.as_resume_event_payload())
+                handle_event_submit(event, task_instance=ti, session=session)

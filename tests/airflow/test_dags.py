@@ -17,6 +17,8 @@ from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 
 from srm.domain.move.request import MoveRequest
+from srm_airflow.alerts import failed
+from srm_airflow.moves import FORM_ONLY
 
 pytestmark = pytest.mark.airflow
 
@@ -29,7 +31,13 @@ EXPECTED = {
     "srm_metrics_aggregation",
     "srm_verification",
     "srm_failover",
+    "srm_failover.P.B",
+    "srm_dry_run_P_to_B",
+    "srm_dry_run_B_to_P",
+    "srm_drill_P_to_B",
+    "srm_drill_B_to_P",
 }
+MOVES = ("srm_failover", "srm_failover.P.B")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +52,7 @@ def test_all_dags_import_and_no_other_exists(bag: Any) -> None:
 
 def test_every_dag_runs_once_at_a_time_without_catching_up_and_explains_itself(bag: Any) -> None:
     for dag in bag.dags.values():
-        assert dag.max_active_runs == (16 if dag.dag_id == "srm_failover" else 1), dag.dag_id
+        assert dag.max_active_runs == (16 if dag.dag_id in MOVES else 1), dag.dag_id
         assert dag.catchup is False, dag.dag_id
         assert "srm" in dag.tags, dag.dag_id
         assert "When it is red" in (dag.doc_md or ""), dag.dag_id
@@ -59,7 +67,7 @@ def test_whether_a_new_dag_starts_by_itself_is_the_decision_of_the_airflow_it_is
     """
     pinned = {name: dag.is_paused_upon_creation for name, dag in bag.dags.items()}
 
-    assert pinned.pop("srm_failover") is False
+    assert {pinned.pop(name) for name in MOVES} == {False}
     assert set(pinned.values()) == {None}
 
 
@@ -199,7 +207,7 @@ def test_verification_by_hand_takes_topics_and_a_limit_from_the_form(bag: Any) -
 def test_the_form_of_a_move_has_a_field_with_a_title_for_every_setting(bag: Any) -> None:
     dag = bag.dags["srm_failover"]
 
-    assert set(dag.params) == {"dry_run", *(field.name for field in fields(MoveRequest))}
+    assert set(dag.params) == {*FORM_ONLY, *(field.name for field in fields(MoveRequest))}
     for name in dag.params:
         schema = dag.params.get_param(name).schema
         assert schema["title"], name
@@ -214,8 +222,29 @@ def test_few_tasks_stand_between_hold_and_go_and_release_covers_all_of_them(bag:
 
     assert dag.get_task("hold").downstream_task_ids == {"wait", "release"}
     assert dag.get_task("wait").downstream_task_ids == {"apply_and_go"}
+    assert dag.get_task("hold").upstream_task_ids == {"approve"}
     assert release.is_teardown
     assert release.on_failure_fail_dagrun
     # With the plan as a setup too, it also runs when the hold itself failed half way.
     assert {t.task_id for t in dag.tasks if t.is_setup} == {"plan", "hold"}
     assert {"plan", "hold"} <= release.upstream_task_ids
+
+
+@pytest.mark.parametrize(("kind", "key"), [("drill", "drill"), ("dry_run", "failover.dry.run")])
+def test_a_rehearsal_runs_when_the_file_says_else_by_hand_and_tells_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, key: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    line = f"P->B.{key}.schedule = 0 6 * * 1\n"
+    file.write_text(Path(os.environ["SRM_CONFIG"]).read_text() + line)
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+
+    bag = DagBag(str(DAGS / f"srm_{kind}.py"))
+
+    assert bag.import_errors == {}
+    assert bag.dags[f"srm_{kind}_P_to_B"].schedule.expression == "0 6 * * 1"
+    by_hand = bag.dags[f"srm_{kind}_B_to_P"]
+    assert by_hand.schedule is None
+    (callback,) = by_hand.tasks[0].on_failure_callback
+    move = {"operation": kind.replace("_", " "), "source": "B", "target": "P"}
+    assert (callback.func, callback.keywords) == (failed, {"planned": move})

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.airflow.copies import COPIED, Site
+from tests.airflow.conftest import listen
+from tests.airflow.copies import COPIED, Site, copied_site
+from tests.airflow.notified import Notified
 
 from srm.config.loader import load_config
-from srm.domain.topics import TopicPartition
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move as engine
-from srm.wiring import open_move
+from srm.engine.checkpoints import emit
+from srm.stack.kafka import KafkaBroker
+from srm.wiring import open_flow, open_move
 from srm_airflow import moves
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.settings import config_path
@@ -22,6 +27,12 @@ pytestmark = [
     # Running a task imports half of Airflow, which warns about the packages it uses itself.
     pytest.mark.filterwarnings("default"),
 ]
+
+
+NOTIFIER = """\
+failover.notifier = tests.airflow.notified.Notified
+failover.notifier.arguments = {"channel": "{{ srm.event }}", "text": "{{ srm.text }}"}
+"""
 
 
 def move(
@@ -41,6 +52,7 @@ def test_a_synchronised_group_moves_and_the_report_says_that_nothing_was_lost(si
     assert states == {
         "run": "success",
         "plan": "success",
+        "approve": "skipped",
         "hold": "success",
         "wait": "success",
         "apply_and_go": "success",
@@ -55,7 +67,10 @@ def test_a_synchronised_group_moves_and_the_report_says_that_nothing_was_lost(si
     assert report["ok"] is True
     assert report["rpo_records"] == 0
     assert report["groups"][site.group]["lag_at_hold"] == 40
+    assert '<span class="verdict good">clean</span>' in site.xcom("residue", "report_page")
     assert site.xcom("plan")["groups"][site.group]["lag"] == 40
+    assert "clean" in site.xcom("report", moves.PAGE_KEY)
+    assert site.note().startswith(f"failover {site.x.alias}->{site.y.alias}: clean; RPO 0 records")
 
 
 def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(
@@ -69,6 +84,7 @@ def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(
 
     assert states["wait"] == "success"
     assert states["apply_and_go"] == "failed"
+    assert "is not copied yet" in site.note().splitlines()[0], "what a person can act on"
     assert "GateClosedError" in capsys.readouterr().out
     assert states["release"] == "success"
     assert states["run"] == "failed"
@@ -87,6 +103,10 @@ def test_a_group_that_is_not_synchronised_in_time_stays_where_it_is(site: Site) 
     assert (states["release"], states["run"]) == ("success", "failed")
     assert site.routes() == {(site.x.alias, "go")}
     assert site.x.committed(site.group) == {TopicPartition(site.topic, 0): 120}
+    reason, _, state = site.note().partition("\n\n")
+    assert reason.startswith((f"replication of {site.topic}", f"group {site.group}")), reason
+    assert "not synchronised within 3 s" in reason
+    assert state == f"failover {site.x.alias}->{site.y.alias}: clients were not moved"
 
 
 def test_a_wait_that_is_over_when_the_copy_catches_up_goes_on_by_itself(
@@ -138,6 +158,72 @@ def test_a_plan_that_is_blocked_stops_before_anybody_is_held(site: Site) -> None
 
     assert (states["plan"], states["run"]) == ("failed", "failed")
     assert site.routes() == {None}
+    assert site.note().startswith(f"no group has offsets on {site.topic}")
+
+
+def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
+    clusters: Mapping[str, KafkaBroker],
+    broker_factory: Callable[[str], KafkaBroker],
+    airflow_db: None,  # noqa: ARG001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P's broker is killed: nothing of the run may ask it. The run is that of the pair."""
+    file = tmp_path / "srm.properties"
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+    brokers = {"P": broker_factory("X"), "B": clusters["B"]}
+    Notified.told.clear()
+    with copied_site(brokers, file, NOTIFIER) as site:
+        listen(site, monkeypatch)
+        site.commit(60)
+        with open_flow(load_config(file), Flow.parse(site.flow)) as flow:
+            emit(flow)
+        brokers["P"].kill()
+        dag = site.dag("srm_failover", pair=True)
+        conf = {"mode": "unplanned", "residue_seconds": 0}
+
+        with site.answered("Reject") as shown:
+            rejected = site.run(dag, conf)
+        assert (rejected["approve"], rejected["hold"]) == ("success", "skipped")
+        assert {rejected[step] for step in ("wait", "apply_and_go", "verify")} == {"skipped"}
+        assert rejected["run"] == "success"
+        assert site.note().startswith("ada did not approve failover-")
+        assert site.y.committed(site.group) == {}
+
+        with site.answered("Approve") as shown:
+            states = site.run(dag, conf)
+
+        assert shown["subject"] == (
+            f"Give {site.x.alias} up and move group {site.group} to {site.y.alias}?"
+        )
+        assert f"0 records (0.0 s) of {site.x.alias} not copied" in shown["body"]
+        assert f"| {site.group} | 40 | 0 |" in shown["body"], "what it reads again"
+        assert states["wait"] == "skipped"
+        assert {states[s] for s in ("approve", "hold", "apply_and_go", "verify")} == {"success"}
+        assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
+        report = site.xcom("report", "report")
+        assert report["step"] == "reported"
+        (approval,) = report["approvals"]
+        assert (approval["by"], approval["how"], approval["text"]) == (
+            "ada",
+            "Airflow",
+            shown["body"],
+        )
+        assert approval["numbers"]["records_read_again_at_most"] == 40
+    assert [event for event, _ in Notified.told] == ["approval", "done", "approval", "done"]
+
+
+def test_an_approval_that_is_marked_as_given_is_none(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.commit(60)
+
+    states = move(site, {"ask_approval": True}, mark_success_pattern="approve")
+
+    assert (states["approve"], states["hold"], states["run"]) == ("success", "failed", "failed")
+    assert "nobody has approved the move" in capsys.readouterr().out
+    assert site.routes() == {None}
+    assert site.note().startswith("nobody has approved the move")
 
 
 def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
@@ -150,11 +236,11 @@ def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
     looks: list[int] = []
     watch = moves.watch_residue
 
-    def counted(planned: Any) -> Any:
+    def counted(*move: Any) -> Any:
         looks.append(1)
         if len(looks) == 1:  # there may be no second one: the time may be over by then
             site.produce(7)
-        return watch(planned)
+        return watch(*move)
 
     monkeypatch.setattr(moves, "watch_residue", counted)
 
@@ -164,8 +250,7 @@ def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
     assert (states["report"], states["residue"], states["run"]) == ("success", "failed", "failed")
     assert site.xcom("report")["residue"] == {}
     with open_move(load_config(config_path()), site.x.alias, site.y.alias) as context:
-        kept = engine.MoveStore(context).report(site.xcom("plan")["move_id"])
-    assert kept is not None
+        kept = engine.kept_report(context, site.xcom("plan")["move_id"]).report
     assert (kept.ok, dict(kept.residue), kept.residue_over) == (False, {site.topic: 7}, True)
 
 

@@ -29,7 +29,14 @@ WAITING = SyncStatus(
     timed_out=False,
 )
 READY = replace(WAITING, ready=True, blocking=())
-MOVE = {"move_id": "m1", "source": "P", "target": "B", "wait_seconds": 600.0}
+MOVE = {
+    "move_id": "m1",
+    "operation": "failover",
+    "mode": "planned",
+    "source": "P",
+    "target": "B",
+    "wait_seconds": 600.0,
+}
 
 
 class Store:
@@ -43,6 +50,21 @@ class Store:
 
     def set(self, key: str, value: Any) -> None:
         self.values[key] = value
+
+
+class Ti:
+    """A task instance that keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+@pytest.fixture
+def ti() -> Ti:
+    return Ti()
 
 
 @pytest.fixture
@@ -103,27 +125,40 @@ def test_a_longer_wait_leaves_the_worker_and_is_bounded(gate: Callable[..., list
 
 
 def test_an_error_that_waiting_does_not_cure_fails_without_a_retry(
-    gate: Callable[..., list[bool]],
+    gate: Callable[..., list[bool]], ti: Ti
 ) -> None:
     closed = gate(NotFoundError("move 'm1' is not known"))
 
     with pytest.raises(AirflowFailException, match="NotFoundError: move 'm1' is not known"):
-        operator().execute({})
+        operator().execute({"ti": ti})
     assert closed == [True]
+    assert ti.pushed == {"reason": "move 'm1' is not known"}
 
 
-def test_a_timeout_fails_and_names_what_was_waited_for() -> None:
+def test_a_timeout_fails_and_names_first_what_was_waited_for(ti: Ti) -> None:
     event = {"state": "timeout", "status": {"blocking": ["group g is still active on P"]}}
 
-    with pytest.raises(AirflowFailException, match=r"600 s.*back to P: group g is still active"):
-        operator().execute_complete({}, event)
+    with pytest.raises(AirflowFailException, match=r"600 s, clients go back to P"):
+        operator().execute_complete({"ti": ti}, event)
+
+    assert ti.pushed["reason"].startswith("group g is still active on P; so the move was not")
 
 
-def test_a_timeout_without_any_answer_says_so() -> None:
+def test_a_timeout_without_any_answer_says_so(ti: Ti) -> None:
     with pytest.raises(AirflowFailException, match="the clusters did not answer"):
-        operator().execute_complete({}, {"state": "timeout", "status": None})
+        operator().execute_complete({"ti": ti}, {"state": "timeout", "status": None})
 
 
-def test_an_error_of_the_trigger_fails_the_task() -> None:
+def test_an_error_of_the_trigger_fails_the_task(ti: Ti) -> None:
+    event = {"state": "failed", "message": "move is gone"}
+
     with pytest.raises(AirflowFailException, match="move is gone"):
-        operator().execute_complete({}, {"state": "failed", "message": "move is gone"})
+        operator().execute_complete({"ti": ti}, event)
+
+
+def test_an_error_is_not_hidden_by_one_of_keeping_its_reason() -> None:
+    """Airflow may be the reason for both; there is no task instance here at all."""
+    event = {"state": "failed", "message": "move is gone"}
+
+    with pytest.raises(AirflowFailException, match="move is gone"):
+        operator().execute_complete({}, event)

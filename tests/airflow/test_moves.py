@@ -69,19 +69,60 @@ def test_the_id_of_a_move_follows_from_its_run_so_that_a_repeated_task_finds_it(
     assert moves.move_id_of(REQUEST, run_id) == "failover-manual__2026-01-02T03-04-05.678-00-00"
 
 
+def planned(**changes: Any) -> dict[str, Any]:
+    """What the planning task hands on."""
+    asked = {"required": False, "seconds": 3600.0, "subject": "Move?", "text": "", "numbers": {}}
+    return {**plan_summary(PLAN), "dry_run": False, "approval": asked, **changes}
+
+
 def test_a_dry_run_holds_nobody_and_needs_no_cluster() -> None:
-    planned = {**plan_summary(PLAN), "dry_run": True}
+    dry = planned(dry_run=True)
 
     with pytest.raises(AirflowSkipException):
-        moves.hold(planned)
-    assert moves.release(planned) == {"step": "planned"}
-    _, note = moves.report(planned)
-    assert note == "dry run of failover-1: could start"
+        moves.hold(dry, None)
+    with pytest.raises(AirflowSkipException):
+        moves.apply_and_go(dry, held=False)
+    assert moves.release(dry) == {"step": "planned"}
+    assert moves.report(dry).note == "dry run of failover-1: could start"
 
 
-def test_without_a_plan_the_report_fails_so_that_the_run_is_red() -> None:
-    with pytest.raises(AirflowFailException, match="see task plan"):
-        moves.report(None)
+def test_the_note_of_a_dry_run_that_is_blocked_begins_with_what_blocks() -> None:
+    blocked = planned(dry_run=True, blocking=["group audit is active on B (c-1)"])
+
+    assert moves.report(blocked).note == (
+        "group audit is active on B (c-1)\n\ndry run of failover-1: would be refused"
+    )
+    with pytest.raises(AirflowFailException, match="would be refused: group audit is active on B"):
+        moves.require_startable(blocked)
+    moves.require_startable(planned(dry_run=True))
+
+
+def test_without_a_plan_the_note_is_the_reason_and_the_run_is_red() -> None:
+    outcome = moves.report(None, None, lambda: "no group has offsets on Payments")
+
+    assert outcome.note == "no group has offsets on Payments"
+    with pytest.raises(AirflowFailException, match="no group has offsets on Payments"):
+        moves.require_ok(outcome.result)
+    assert "see task plan" in moves.report(None).note, "where the task was killed"
+
+
+@pytest.mark.parametrize("answer", [None, {"approved": False, "by": "eve", "time_ms": 1}])
+def test_a_move_that_needs_an_approval_holds_nobody_without_one(
+    answer: dict[str, Any] | None,
+) -> None:
+    """The clusters are not even opened: there are none here."""
+    asked = {**planned()["approval"], "required": True}
+
+    with pytest.raises(AirflowFailException, match="nobody has approved the move"):
+        moves.hold(planned(approval=asked), answer)
+
+
+def test_a_rejected_move_is_reported_with_the_name_and_is_no_failure() -> None:
+    outcome = moves.report(planned(), {"approved": False, "by": "eve", "time_ms": 1})
+
+    assert outcome.note == "eve did not approve failover-1, nothing was touched"
+    moves.require_ok(outcome.result)
+    assert moves.watch_residue(planned(), {"approved": False, "by": "eve", "time_ms": 1}).over
 
 
 def test_a_report_with_problems_makes_the_run_red() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -9,8 +10,9 @@ from tests.airflow.copies import Site
 
 from srm.domain import internal_topics
 from srm.domain.mm2_records import Checkpoint
-from srm.domain.topics import TopicPartition
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import TopicSpec
+from srm_airflow import choices
 
 pytestmark = [
     pytest.mark.airflow,
@@ -49,6 +51,7 @@ def test_group_offsets_are_synced_by_hand_without_an_asset_event(site: Site) -> 
 
 
 def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
+    site.commit(60)
     topic = f"{site.topic}-{uuid.uuid4().hex[:4]}"
     site.x.create_topics([TopicSpec(topic, 3, 1, {})])
 
@@ -56,3 +59,5 @@ def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
 
     assert states["run"] == "success"
     assert site.y.topics()[f"{site.x.alias}.{topic}"].partitions == 3
+    offered = json.loads(choices.file_of(Flow.parse(site.flow)).read_text())
+    assert offered == {"topics": sorted([site.topic, topic]), "groups": [site.group]}

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
+from tests.airflow.notified import Notified
 
 from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.errors import NotFoundError, UnavailableError
@@ -111,6 +113,30 @@ def test_a_ready_move_ends_the_task_without_a_worker(looks: Callable[..., dict[s
     assert event.xcoms["return_value"]["ready"] is True
     assert (seen["polls"], seen["closed"]) == (3, True)
     assert seen["where"] == ("srm.properties", "m1", "P", "B")
+
+
+def test_the_notifier_is_told_once_that_the_wait_is_long_and_for_whom(
+    looks: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "failover.alert.seconds = 60\n"
+        "failover.notifier = tests.airflow.notified.Notified\n"
+        'failover.notifier.arguments = {"channel": "{{ srm.event }}", "text": "{{ srm.text }}"}\n'
+    )
+    Notified.told.clear()
+    late = replace(WAITING, elapsed_seconds=61.0)
+    looks(replace(WAITING, elapsed_seconds=59.0), late, late, READY)
+    subject = trigger()
+    subject.config_path, subject.operation = str(file), "failover"
+
+    fire(subject)
+
+    ((event, text),) = Notified.told
+    assert event == "waiting"
+    assert text.startswith("failover P->B, move m1: 61 s since the hold")
+    assert "group g is still active on P (c-1): stop it there" in text
 
 
 def test_clients_are_called_outside_the_loop_that_all_triggers_share(
@@ -236,3 +262,36 @@ def test_progress_goes_to_the_state_store_and_never_delays_the_end_of_the_wait(
     assert fired == [True], "the write was still under way"
     ((task_id, map_index, progress),) = written
     assert (task_id, map_index, progress["remaining_records"]) == ("wait", -1, 500)
+
+
+def test_people_are_asked_in_the_note_of_the_run_once_for_each_change(
+    looks: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+
+    class Notes:
+        works = True
+
+        def set_progress(self, *_written: Any) -> None: ...
+
+        def set_note(self, text: str) -> None:
+            notes.append(text)
+
+    asking = replace(WAITING, asks=("stop client c-1 of group g",))
+
+    def after(count: int, status: SyncStatus) -> Callable[[], SyncStatus]:
+        return lambda: status if len(notes) >= count else asking
+
+    looks(asking, asking, after(1, READY))
+    monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: Notes())
+    monkeypatch.setattr(triggers, "PUBLISH_EVERY_S", 0.0)
+    subject = trigger()
+    subject._task_instance = SimpleNamespace(  # type: ignore[assignment]
+        dag_id="srm_failover", run_id="r", task_id="wait", map_index=-1
+    )
+
+    async def first() -> Any:
+        return await anext(subject.run())
+
+    assert isinstance(asyncio.run(first()), TaskSuccessEvent)
+    assert notes == ["please stop client c-1 of group g"]

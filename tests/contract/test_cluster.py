@@ -7,6 +7,7 @@ import pytest
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import ConfigError, GroupActiveError, NotFoundError, UsageError
+from srm.wiring import now_ms
 
 KINDS = ["classic", "consumer"]
 
@@ -114,6 +115,20 @@ def test_log_starts_and_ends_follow_producers_and_retention(site, topic):
 
     assert site.cluster.log_starts(partitions) == {partitions[0]: 2, partitions[1]: 0}
     assert site.cluster.log_ends(partitions) == {partitions[0]: 5, partitions[1]: 0}
+
+
+def test_a_time_is_found_in_a_log_and_an_empty_log_has_none(site, topic):
+    began = now_ms()
+    site.produce_idempotently(topic, 0, 3)
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition("absent", 0)]
+
+    newest = site.cluster.newest_times(partitions)
+
+    assert newest.keys() == {partitions[0]}
+    assert began <= newest[partitions[0]] <= now_ms()
+    assert site.cluster.offsets_at(dict.fromkeys(partitions, began)) == {partitions[0]: 0}
+    assert site.cluster.offsets_at({partitions[0]: now_ms() + 60_000}) == {}
+    assert site.cluster.newest_times([]) == site.cluster.offsets_at({}) == {}
 
 
 def test_unknown_partitions_are_left_out_beside_known_ones(site, topic):

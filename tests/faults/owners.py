@@ -43,7 +43,7 @@ class Owner:
             KafkaStateLog(lab.flow.source, lab.source_props),
             _now_ms,
         )
-        self._reporter.begin(next_incarnation(()))
+        self._reporter.begin(next_incarnation((), _now_ms()))
 
     async def claim(self, lifetime_s: float = 60.0) -> None:
         """Shut out everybody else and find the position."""

@@ -88,6 +88,13 @@ class Site:
                 ]
             )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for cluster in self.clusters.values():
+            cluster.close()
+
     def group(self, name: str) -> str:
         return f"{name}-{self.unique}"
 

@@ -45,6 +45,7 @@ class Proxy:
                 await done.wait()
                 for task in self._tasks:
                     task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
 
         thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
         thread.start()
@@ -62,6 +63,15 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        with suppress(asyncio.CancelledError):  # asyncio logs a connection whose task is cancelled
+            await self._forward_both(reader, writer, swallows)
+
+    async def _forward_both(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        swallows: threading.Event,
+    ) -> None:
         if swallows.is_set():
             await asyncio.Event().wait()
         try:

@@ -38,6 +38,7 @@ from srm.wiring import open_flow
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 RECORDS = 40
+WRITTEN_MS = time.time_ns() // 1_000_000  # a copy has its original's time
 SHIFT = 3  # the replica begins with so many records of somebody else
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -152,7 +153,7 @@ def copied(sites: Sites) -> Iterator[Copied]:
 def _produce(bootstrap: str, topic: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for value in values:
-        producer.produce(topic, value.encode(), partition=0)
+        producer.produce(topic, value.encode(), partition=0, timestamp=WRITTEN_MS)
     assert producer.flush(60) == 0
 
 

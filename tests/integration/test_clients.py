@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -20,21 +19,18 @@ from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
 from srm.domain.move.routes import acks_of
 from srm.engine.move.store import ensure_topics
+from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, UnavailableError
-from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 @pytest.fixture
-def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
-    made = Site(clusters, tmp_path)
-    with made.context(made.p, made.b) as context:
+def site(site: Site) -> Site:
+    with site.context(site.p, site.b) as context:
         ensure_topics(context)
-    yield made
-    for cluster in made.clusters.values():
-        cluster.close()
+    return site
 
 
 @pytest.fixture
@@ -252,3 +248,31 @@ def test_without_any_cluster_clients_say_so(site: Site) -> None:
             watcher.start(1.0)
     finally:
         watcher.close()
+
+
+def test_a_topic_that_comes_into_being_is_read_too_and_the_others_are_read_on(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    """The group rebalances then: what is committed in the callback must not wait for itself."""
+    pattern, late = f"^Payments{site.unique}.*", f"Payments{site.unique}late"
+    group = site.group("watching")
+    load(site, 10)
+    with FailoverConsumer(
+        {"group.id": group, "topic.metadata.refresh.interval.ms": 500}, watcher=watcher
+    ) as consumer:
+        consumer.subscribe([pattern])
+        seen: list[str] = []
+
+        def read(topic: str) -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                seen.append(message.topic())
+            return topic in seen
+
+        eventually(lambda: read(site.topic) and len(seen) == 10, "the first records")
+        site.clusters[site.p].create_topics([TopicSpec(late, 1, 1, {})])
+        producer = Producer(site.config.client(site.p, "producer"))
+        producer.produce(late, b"late")
+        assert producer.flush(60) == 0
+        eventually(lambda: read(late), "the record of the new topic")
+    assert committed(site, site.p, group)[f"{site.topic}-0"] == 10

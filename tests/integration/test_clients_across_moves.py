@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,19 +24,15 @@ from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, acks_of
 from srm.engine.move.store import ensure_topics
 from srm.engine.ports import TopicSpec
-from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 @pytest.fixture
-def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
-    made = Site(clusters, tmp_path)
-    with made.context(made.p, made.b) as context:
+def site(site: Site) -> Site:
+    with site.context(site.p, site.b) as context:
         ensure_topics(context)
-    yield made
-    for cluster in made.clusters.values():
-        cluster.close()
+    return site
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from tests.waiting import eventually
 
+from srm.domain.topics import TopicPartition
 from srm.errors import StackError
+from srm.kafka.cluster import KafkaCluster
 from srm.stack.jars import KAFKA_VERSION, cache_folder
 from srm.stack.kafka import KafkaBroker
 
@@ -154,6 +156,7 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
 ) -> None:
     first, second, third = cluster_factory("X", 3)
     write_one(first, "kept", replicas=(2, 3, 1))
+    write_one(first, "away", replicas=(2,))
     assert partition(first, "kept").leader == second.node_id
 
     second.kill()
@@ -162,6 +165,12 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
         "a leader that lives",
     )
     assert read_one(third, "kept") == b"value"
+    props = {"bootstrap.servers": third.bootstrap}
+    with KafkaCluster("X", props, props, props) as cluster:
+        eventually(lambda: cluster.topics()["away"].leaderless == {0}, "a partition without leader")
+        cluster.commit_idle("group", {TopicPartition("away", 0): 7})
+        assert cluster.committed("group") == {TopicPartition("away", 0): 7}
+        assert not cluster.topics()["kept"].leaderless
 
     second.start()
     second.wait_ready()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.integration.moving import PARTITIONS, Application, Site, Source
 from tests.waiting import eventually
 
@@ -21,17 +23,8 @@ from srm.client.routing import RoutingWatcher
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveReport, MoveRequest
 from srm.errors import GateClosedError
-from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-
-@pytest.fixture
-def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
-    made = Site(clusters, tmp_path)
-    yield made
-    for cluster in made.clusters.values():
-        cluster.close()
 
 
 def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> MoveReport:
@@ -249,9 +242,14 @@ def srm(site: Site, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.timeout(480)  # three processes, one after the other
 def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
-    filled: Site,
+    filled: Site, tmp_path: Path
 ) -> None:
     site, group = filled, filled.group("g")
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (site.path.parent / "report.key").write_bytes(pem)
+    with site.path.open("a") as file:
+        file.write("\nreport.signing.key.location = report.key\n")
     named = ["--topic", site.topic, "--group", group, "--move-id"]
 
     with site.replicating(), RoutingWatcher(site.config) as watcher:
@@ -279,3 +277,14 @@ def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
         assert done.returncode == 0, said
         assert MoveReport.decode(out.encode()).rpo_records == 0
         eventually(lambda: watcher.route(f"topic:{site.topic}").cluster == site.b, "gone")
+
+    exported = srm(site, "report", f"done-{site.unique}", "--export", str(tmp_path / "evidence"))
+    _, said = exported.communicate(timeout=120)
+    assert exported.returncode == 0, said
+    files = sorted((tmp_path / "evidence").glob("*.json"))
+    checked = srm(site, "report", "verify", f"done-{site.unique}", *map(str, files), "--json")
+    out, said = checked.communicate(timeout=120)
+    assert checked.returncode == 0, said
+    kept, *others = json.loads(out)
+    assert files
+    assert [kept["revision"], kept["sha256"]] in [[r["revision"], r["sha256"]] for r in others]

@@ -34,12 +34,10 @@ READ = 50
 
 @pytest.fixture
 def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
-    made = Site(clusters, tmp_path, topics=2)
-    for topic in made.topics:
-        fill(made, topic, made.group(topic))
-    yield made
-    for cluster in made.clusters.values():
-        cluster.close()
+    with Site(clusters, tmp_path, topics=2) as made:
+        for topic in made.topics:
+            fill(made, topic, made.group(topic))
+        yield made
 
 
 def fill(site: Site, topic: str, group: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,20 +19,11 @@ from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
 from srm.domain.move.routes import acks_of
 from srm.engine import move
-from srm.engine.move import MoveContext, MoveReport, MoveRequest, MoveStore
-from srm.stack.kafka import KafkaBroker
+from srm.engine.move import MoveContext, MoveReport, MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
-    made = Site(clusters, tmp_path)
-    yield made
-    for cluster in made.clusters.values():
-        cluster.close()
 
 
 @pytest.fixture
@@ -146,10 +135,9 @@ def test_records_written_after_the_report_are_found_while_the_source_is_watched(
         assert first.ok
         produce(site, site.p, 7)
         found = shown(site, move_id)
-        kept = MoveStore(context).report(move_id)
+        kept = move.kept_report(context, move_id).report
 
     assert (found["residue"], found["ok"]) == ({site.topic: 7}, False)
     assert found["residue_until_ms"] == first.residue_until_ms
-    assert kept is not None
     assert (kept.ok, kept.residue_over) == (False, False)
     assert any("7 records" in problem for problem in kept.problems)

@@ -77,7 +77,7 @@ class Srm:
             KafkaCluster("P", *[self.source] * 3, timeout_s=60) as source,
             KafkaCluster("B", *[self.target] * 3, timeout_s=60) as target,
         ):
-            yield flow_context(self.config, source, target)
+            yield flow_context(self.config, source, target, self.spec().target)
 
     @contextmanager
     def replicating(self) -> Iterator[FlowContext]:

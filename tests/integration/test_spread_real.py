@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +39,7 @@ pytestmark = [
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 FLOW = Flow("P", "B")
 GROUPS = 45
+WRITTEN_MS = time.time_ns() // 1_000_000  # a copy has its original's time
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def copied(clusters: Mapping[str, KafkaBroker], config: Config, name: str) -> It
             cluster.create_topics([TopicSpec(topic, 1, 1, {})])
             producer = Producer({"bootstrap.servers": clusters[alias].bootstrap})
             for number in range(100):
-                producer.produce(topic, b"%d" % number, partition=0)
+                producer.produce(topic, b"%d" % number, partition=0, timestamp=WRITTEN_MS)
             assert producer.flush(120) == 0
         ids = [cluster.topics()[topic].topic_id for cluster, _, topic in places]
         map_topic = internal_topics.offset_map("P")

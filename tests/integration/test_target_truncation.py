@@ -67,7 +67,7 @@ def _is_equal(lab: CopyLab, p: AssignedPartition) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("lost", "producer_state"), [(1, True), (2, True), (5, True), (2, False)])
+@pytest.mark.parametrize(("lost", "producer_state"), [(2, True), (5, True), (2, False)])
 def test_a_target_that_lost_its_end_gets_it_again(
     clusters: Mapping[str, KafkaBroker],
     broker_factory: BrokerFactory,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from srm.domain.map_records import BlockKey
+from srm.domain.offset_map import Position
 from srm.replication.clock import now_s
 from srm.replication.slot.claim import Claim, transactional_id
 
@@ -176,8 +177,35 @@ def _no_owner(_: Any) -> Any:
     )
 
 
+def _unpaused(_: Any) -> Any:
+    def new_topics(term: Any, found: Any) -> Any:
+        return term.cleaning.new_topics(found)
+
+    return new_topics
+
+
+def _over_everything(_: Any) -> Any:
+    def after_discarded(facts: Any, offset: int) -> int:
+        return max([offset, *(end for _, end in facts.losses.discarded)])
+
+    return after_discarded
+
+
+def _unchecked(_: Any) -> Any:
+    def position(mine: Any, sealed: Any, copy: Any) -> Position:
+        del copy
+        at = mine.position or Position(0, 0, 0)
+        return Position(at.target_next, sealed.marker + 1, at.target_next)
+
+    return position
+
+
 UNIT: Final = "tests/unit/replication/slot"
 SLOT: Final = "srm.replication.slot"
+RESTORE: Final = "srm.replication.restore"
+PROVING: Final = "tests/unit/engine/test_proving.py"
+DRILL: Final = "tests/unit/engine/drill/test_drill.py"
+RESTORED: Final = "tests/unit/replication/restore/test_steps.py"
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a claim of one's own",
@@ -321,5 +349,95 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "whatever is wrong with one partition stops that one only",
         ((f"{SLOT}.lifecycle:Lifecycle._guard", _reraised),),
         faults="contradict,truncate source,elect",
+    ),
+    Mutant(
+        "what the source lost is undecidable whatever was decided",
+        "a decision about lost records holds for copies behind the last report, too",
+        ((f"{SLOT}.partition:PartitionCopy.accepts_loss", _property(False)),),
+        killer=f"{UNIT}/test_claiming.py",
+    ),
+    Mutant(
+        "a decision does not cover retention",
+        "what retention takes of a range that is left out stops nothing",
+        (("srm.replication.batches.target_limits:TargetLimits.leaves_out", _always(False)),),
+        killer=f"{UNIT}/test_claiming.py",
+    ),
+    Mutant(
+        "a paused driver takes note of what it sees",
+        "a topic that was rebuilt is told from the one that was copied",
+        (("srm.replication.driver.term:Term.new_topics", _unpaused),),
+        killer="tests/unit/replication/driver/test_pausing.py",
+    ),
+    Mutant(
+        "what was discarded is stepped over at once",
+        "nobody steps over a residue before what was copied in front of it is known",
+        (("srm.domain.translation:_after_discarded", _over_everything),),
+        killer="tests/unit/domain/test_translation.py",
+    ),
+    Mutant(
+        "a restore never ends",
+        "who copied back can write no more when the flow goes on",
+        ((f"{RESTORE}.steps:_end", _always(None)),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "records of others do not matter",
+        "an original with records between ours is not handed over",
+        ((f"{RESTORE}.topic_handover:_check_foreign", _always(None)),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "whoever claims meanwhile does not matter",
+        "a restore that was stopped leaves the work of a later owner alone",
+        ((f"{RESTORE}.topic_handover:_check_seals", _always(None)),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "half a copy will do",
+        "a copy is handed over when all of it is restored",
+        ((f"{RESTORE}.topic_handover:_position", _unchecked),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "every source is a new one",
+        "a source that has come back with its data is not restored",
+        ((f"{RESTORE}.look:_is_former", _always(False)),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "old checkpoints stay",
+        "no offset of the old log is taken for one of the new",
+        ((f"{RESTORE}.steps:renew_checkpoints", _always(0)),),
+        killer=RESTORED,
+    ),
+    Mutant(
+        "records are not compared",
+        "a translation is proven by the records on both sides",
+        (("srm.domain.proof:differences", _always(())),),
+        killer=PROVING,
+    ),
+    Mutant(
+        "what is wrong is emitted all the same",
+        "a checkpoint that the records contradict is not emitted",
+        (("srm.engine.checkpoint_proof:_look_again", _always({})),),
+        killer=PROVING,
+    ),
+    Mutant(
+        "a move starts on a wrong map",
+        "a move does not start where a translation is disproved",
+        (("srm.engine.move.plan:proof_problems", _always(())),),
+        killer=PROVING,
+    ),
+    Mutant(
+        "a killed drill leaves its groups",
+        "the next run of anything removes what a drill has left",
+        (("srm.engine.checkpoints:try_to_remove_leftovers", _always(None)),),
+        killer=DRILL,
+    ),
+    Mutant(
+        "what the member reads does not matter",
+        "a drill compares what a member of the shadow group reads",
+        (("srm.engine.drill.run:_Comparison.problem", _always("")),),
+        killer=DRILL,
     ),
 )

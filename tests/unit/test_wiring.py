@@ -7,11 +7,15 @@ import time
 import pytest
 
 from srm.config.loader import load_config
+from srm.config.restoring import with_restore
+from srm.domain.restore import restore_flow
 from srm.domain.topics import Flow
-from srm.errors import ConfigError
+from srm.engine import control_lists
+from srm.engine.control_lists import ControlLists
+from srm.errors import ConfigError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.testing.fake_cluster import FakeCluster
-from srm.wiring import flow_context, now_ms, open_cluster, open_flow
+from srm.wiring import flow_context, now_ms, open_cluster, open_flow, open_move
 
 FILE = """
 clusters = P, B
@@ -47,8 +51,9 @@ def test_a_flow_that_is_not_configured_is_named(config):
 
 def test_a_flow_has_its_clusters_and_the_maps_of_both_directions(config):
     source, target = FakeCluster("P"), FakeCluster("B")
+    clients = config.cluster_clients("B")
 
-    context = flow_context(config.flow(Flow("P", "B")), source, target)
+    context = flow_context(config.flow(Flow("P", "B")), source, target, clients)
 
     assert (context.source, context.target) == (source, target)
     assert context.maps.load(["Payments"]).maps == {}
@@ -56,5 +61,24 @@ def test_a_flow_has_its_clusters_and_the_maps_of_both_directions(config):
     assert abs(context.now_ms() - time.time() * 1000) < 60_000
 
 
+def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
+    """It has settings and clients under an alias of its own, and no opposite flow."""
+    monkeypatch.setattr(control_lists, "load", lambda *_: ControlLists())
+    both, flow = with_restore(config, Flow("P", "B"), ["P.Payments"]), restore_flow(Flow("P", "B"))
+
+    with open_flow(both, flow) as context:
+        assert context.config.flow == flow
+        assert context.opposite is None
+
+
 def test_the_clock_counts_milliseconds_since_the_epoch():
     assert abs(now_ms() - time.time() * 1000) < 60_000
+
+
+def test_an_unplanned_move_never_connects_to_the_cluster_that_is_given_up(config, monkeypatch):
+    monkeypatch.setattr(control_lists, "load", lambda *_: ControlLists())  # B is not there either
+    with open_move(config, "P", "B", unplanned=True) as context:
+        for cluster in (context.source, context.reverse.target):
+            with pytest.raises(UnavailableError, match="P is given up"):
+                cluster.topics()
+        assert isinstance(context.target, KafkaCluster)

@@ -33,13 +33,19 @@ _FlowToExplain = Annotated[
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a properties file says; ``notes`` are about flows that select nothing in it."""
+    """What a properties file says; ``notes`` are about flows that select nothing in it.
+
+    ``sha256`` is the hash of it that reports of moves name, ``report_key_id`` the id of the key
+    they are signed with, None where none is configured.
+    """
 
     path: str
     clusters: Mapping[str, str]
     flows: Mapping[str, Mapping[str, object]]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    sha256: str
+    report_key_id: str | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ def explain(
 
 
 def _report(config: Config) -> CheckReport:
+    key = config.report_key.read()
     return CheckReport(
         path=config.path,
         clusters={
@@ -83,6 +90,8 @@ def _report(config: Config) -> CheckReport:
         flows={str(flow): _flow_summary(flow_config) for flow, flow_config in _flows(config)},
         warnings=config.warnings,
         notes=tuple(_notes(config)),
+        sha256=config.sha256,
+        report_key_id=None if key is None else key.public.key_id,
     )
 
 
@@ -95,10 +104,15 @@ def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
     del summary["flow"]
     summary["policy"] = type(flow_config.policy).__name__
     summary["separator"] = flow_config.policy.separator
-    return {
-        name: value.total_seconds() if isinstance(value, timedelta) else value
-        for name, value in summary.items()
+    redirect = summary.pop("redirect")
+    del redirect["webhook_url"], redirect["webhook_secret"]  # some addresses are secrets themselves
+    return {name: _plain(value) for name, value in summary.items()} | {
+        f"failover_{name}": _plain(value) for name, value in redirect.items()
     }
+
+
+def _plain(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def _notes(config: Config) -> Iterator[str]:
@@ -123,6 +137,8 @@ def _show_report(console: Console, report: CheckReport, config: Config) -> None:
             "yes" if flow_config.reverse_checkpointing_enabled else "no",
         )
     console.print(table)
+    signed = "not signed" if report.report_key_id is None else f"signed: {report.report_key_id}"
+    console.print(f"settings sha256 {report.sha256}; reports of moves {signed}", soft_wrap=True)
     for text in report.warnings:
         console.print(f"warning: {text}", soft_wrap=True, highlight=False, markup=False)
     for text in report.notes:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from srm.cli.output import JsonOption, emit
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from srm.demo.report import DemoReport
@@ -37,6 +37,13 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave everything running at the end, to explore.")
     ] = False,
+    disaster: Annotated[
+        bool,
+        typer.Option(
+            "--disaster",
+            help="Instead of planned moves: P is killed, groups go on at B, P comes back.",
+        ),
+    ] = False,
     home: Annotated[
         Path, typer.Option("--home", metavar="DIR", help="Folder of the report and the stack.")
     ] = DEFAULT_HOME,
@@ -48,13 +55,15 @@ def demo(
     srm_failover moves them to the other cluster and back. Writes report.json and report.html.
     Exit code 0 only if each application processed each payment exactly once.
     """
+    if disaster and keep:
+        raise UsageError("--disaster and --keep do not go together")
     # What the demo needs takes longer to import than most other commands run.
     from srm.demo.display import Display  # noqa: PLC0415
     from srm.demo.run import DemoOptions, run_demo  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, _interrupt)
     with Display(Console(stderr=True)) as display:
-        result = run_demo(DemoOptions(home, records, keep), display)
+        result = run_demo(DemoOptions(home, records, keep, disaster), display)
     emit(result.report, as_json, lambda console: _render(console, result))
     if not result.report.ok:
         raise IntegrityError(
@@ -69,7 +78,13 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _render(console: Console, result: DemoResult) -> None:
+    from srm.cli.disaster_view import render_disaster  # noqa: PLC0415 -- imports the demo
+    from srm.demo.disaster_report import DisasterReport  # noqa: PLC0415
+
     report = result.report
+    if isinstance(report, DisasterReport):
+        render_disaster(console, report, result.folder)
+        return
     console.print(_moves(report))
     console.print(_groups(report))
     for name, group in report.groups.items():

@@ -42,7 +42,11 @@ class FlowResults(Generic[T]):
 
 
 def for_each_flow(
-    config: Path | None, flows: Sequence[Flow] | None, doing: str, call: Callable[[FlowContext], T]
+    config: Path | None,
+    flows: Sequence[Flow] | None,
+    doing: str,
+    call: Callable[[FlowContext], T],
+    **access: float,
 ) -> FlowResults[T]:
     """Open each flow, all enabled ones if none is named, and call.
 
@@ -51,6 +55,7 @@ def for_each_flow(
         flows: flows by name.
         doing: what a terminal shows meanwhile.
         call: the engine call.
+        access: how to open a flow, see :func:`.open_flow`.
 
     Raises:
         ConfigError: the file cannot be used, or a flow is unknown to it.
@@ -69,7 +74,7 @@ def for_each_flow(
         for flow in wanted:
             status.update(f"{flow}: {doing}")
             try:
-                with open_flow(resolved, flow) as context:
+                with open_flow(resolved, flow, **access) as context:
                     results.values.append(call(context))
             except SrmError as error:
                 results.failures.append((flow, error))

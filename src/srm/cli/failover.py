@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,18 +17,19 @@ from rich.live import Live
 from rich.table import Table
 
 from srm.cli.failover_view import MoveView
-from srm.cli.output import ConfigOption, JsonOption, emit
+from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
+from srm.domain.amount import some
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress, MoveStep
 from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore
+from srm.engine.operator import operator
 from srm.errors import ConflictError, UsageError
-from srm.pages.html import move_page
 from srm.pages.moves import plan_view, report_view
-from srm.wiring import open_move
+from srm.wiring import open_move, open_records
 
 app = typer.Typer(
     help="Move consumer groups and producers to the other cluster, and back.",
@@ -100,12 +102,42 @@ SlowWriterOption = Annotated[
         help="How long a topic stands still before go, where producers follow no route.",
     ),
 ]
+RedirectOption = Annotated[
+    str,
+    typer.Option(
+        "--redirect",
+        metavar="LIST",
+        help="Who tells clients, in order: routing, webhook, command, manual; as configured by "
+        "default.",
+    ),
+]
+FenceOption = Annotated[
+    str,
+    typer.Option(
+        "--fence",
+        help="acl: deny writes to the topics on the source from the hold on; none; as configured "
+        "by default.",
+    ),
+]
+ModeOption = Annotated[
+    str,
+    typer.Option(
+        help="planned: nothing is lost, both clusters are needed. unplanned: the source is given "
+        "up and never asked, groups go on where they were last known to stand.",
+    ),
+]
+YesOption = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Approve the forecast of an unplanned move beforehand."),
+]
 OverwriteOption = Annotated[
     bool,
     typer.Option("--overwrite", help="Replace later commits of consumers on the target."),
 ]
 
 
+_ROWS: Final = 100
+"""Rows of a table that are shown before a move begins; 'srm failover plan' shows all."""
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
 _SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
 _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
@@ -120,6 +152,7 @@ _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
 def plan(
     *,
     operation: OperationOption = "failover",
+    mode: ModeOption = "planned",
     source: SourceOption = None,
     target: TargetOption = None,
     topic: TopicOption = None,
@@ -131,23 +164,28 @@ def plan(
     accept_stray_offsets: AcceptStrayOption = False,
     slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
+    redirect: RedirectOption = "",
+    fence: FenceOption = "",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a move would do; nothing is written anywhere."""
-    with _open(config, source, target) as context:
+    with open_pair(config, source, target, unplanned=mode == "unplanned") as context:
         request = _request(
             context,
             operation,
             topic,
             group,
             timeout,
+            mode=mode,
             residue_seconds=residue_seconds,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
             slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
+            redirect=redirect,
+            fence=fence,
         )
         planned = move.plan(context, request, dry_run=True)
     emit(planned, as_json, lambda console: console.print(plan_view(planned)))
@@ -157,6 +195,7 @@ def plan(
 def run(
     *,
     operation: OperationOption = "failover",
+    mode: ModeOption = "planned",
     source: SourceOption = None,
     target: TargetOption = None,
     topic: TopicOption = None,
@@ -168,38 +207,48 @@ def run(
     accept_stray_offsets: AcceptStrayOption = False,
     slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
+    redirect: RedirectOption = "",
+    fence: FenceOption = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    yes: YesOption = False,
     move_id: MoveIdOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Carry out a move. Ctrl-C releases the hold, as long as clients were not sent away.
 
+    With --mode unplanned the source is given up: the flow from it is paused, nothing is asked of
+    it, and what that costs is shown before anything is done, to be approved.
+
     It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
 
     Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
     written to the source later are found by srm failover report.
     """
-    with _open(config, source, target) as context:
+    with open_pair(config, source, target, unplanned=mode == "unplanned") as context:
         request = _request(
             context,
             operation,
             topic,
             group,
             timeout,
+            mode=mode,
             residue_seconds=residue_seconds,
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
             slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
+            redirect=redirect,
+            fence=fence,
         )
         planned = move.plan(context, request, move_id, dry_run=dry_run)
         if dry_run:
             emit(planned, as_json, lambda console: console.print(plan_view(planned)))
             return
-        progress = Console(stderr=True)
-        progress.print(plan_view(planned))
+        progress = open_console(stderr=True)
+        progress.print(plan_view(planned, _ROWS))
+        _approve(context, planned, yes=yes)
         view = MoveView(planned)
         with (
             _interrupts_between_steps() as interrupted,
@@ -228,34 +277,9 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """End the hold of a move that was interrupted: clients continue where they were."""
-    with _open_for(move_id, config, source, target) as context:
+    with open_for(move_id, config, source, target) as context:
         progress = move.release(context, move_id)
     emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
-
-
-@app.command()
-def report(
-    move_id: MoveArgument,
-    *,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write the page.")
-    ] = None,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the report of a move; while its source is watched, look there again first."""
-    with _open_for(move_id, config, source, target) as context:
-        store = MoveStore(context)
-        if store.progress(move_id).step == "reported":
-            result = move.watch_residue(context, move_id).report
-        else:
-            result = move.report(context, move_id)
-        if html is not None:
-            page = move_page(store.plan(move_id), store.progress(move_id), result)
-            html.write_text(page, encoding="utf-8")
-    emit(result, as_json, lambda console: console.print(report_view(result)))
 
 
 @app.command()
@@ -269,13 +293,12 @@ def status(
 ) -> None:
     """List all moves, or look how far one is and what it waits for."""
     if move_id is None:
-        with _open(config, source, target) as context:
-            store = MoveStore(context)
-            found = [(store.plan(known), store.progress(known)) for known in store.move_ids()]
+        with open_pair(config, source, target, only_look=True) as context:
+            found = MoveStore(context).moves()
         steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
         emit(steps, as_json, lambda console: _render_moves(console, found))
         return
-    with _open_for(move_id, config, source, target) as context:
+    with open_for(move_id, config, source, target) as context:
         store = MoveStore(context)
         planned, step = store.plan(move_id), store.progress(move_id).step
         seen = move.status(context, move_id)
@@ -346,8 +369,57 @@ def _request(
     )
 
 
+def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
+    """Keep who runs a move, and have a person approve what an unplanned one costs.
+
+    Raises:
+        UsageError: nobody can be asked, or something else was typed.
+    """
+    if planned.blocking:
+        return
+    how = "--yes" if yes else "srm failover run"
+    if planned.request.unplanned and not yes:
+        _ask(planned)
+        how = f"typed {planned.request.source}"
+    by, now_ms = operator(context.host), context.now_ms()
+    approval = move.Approval(by, how, now_ms, planned.summary(), planned.numbers())
+    move.approve(context, planned.move_id, approval)
+
+
+def _ask(planned: MovePlan) -> None:
+    source = planned.request.source
+    if not sys.stdin.isatty():
+        raise UsageError(f"an unplanned move gives {source} up: approve the forecast with --yes")
+    typed = typer.prompt(
+        f"{planned.summary()}\n"
+        f"Nothing was done yet. Type the name of the cluster to give up ({source})",
+        err=True,
+    )
+    if typed.strip() != source:
+        raise UsageError(f"{typed.strip()!r} is not {source!r}: nothing was done")
+
+
 @contextmanager
-def _open(config: Path | None, source: str | None, target: str | None) -> Iterator[MoveContext]:
+def open_pair(
+    config: Path | None,
+    source: str | None,
+    target: str | None,
+    *,
+    unplanned: bool = False,
+    only_look: bool = False,
+) -> Iterator[MoveContext]:
+    """Open the two clusters that are named, or the only two there are.
+
+    Args:
+        config: the properties file, where it is named.
+        source: the cluster that clients leave, where it is named.
+        target: the cluster that clients go to, where it is named.
+        unplanned: the source is given up: it is never connected to.
+        only_look: for what is kept of moves alone; a cluster that is dead costs seconds.
+
+    Raises:
+        UsageError: there are more than two, and it is not said which.
+    """
     resolved = load_config(config)
     if len(resolved.clusters) != 2 and not (source and target):
         raise UsageError(
@@ -356,21 +428,29 @@ def _open(config: Path | None, source: str | None, target: str | None) -> Iterat
         )
     first, second = resolved.clusters[0], resolved.clusters[-1]
     left = source or (first if target != first else second)
-    with open_move(resolved, left, target or (second if left == first else first)) as context:
+    right = target or (second if left == first else first)
+    with (
+        open_records(resolved, left, right)
+        if only_look
+        else open_move(resolved, left, right, unplanned=unplanned)
+    ) as context:
         yield context
 
 
 @contextmanager
-def _open_for(
+def open_for(
     move_id: str, config: Path | None, source: str | None, target: str | None
 ) -> Iterator[MoveContext]:
-    """Open the clusters of a move in the direction it goes."""
-    with _open(config, source, target) as context:
+    """Open the clusters of a move in the direction it goes; one that was given up is not asked.
+
+    Raises:
+        NotFoundError: there is no such move.
+    """
+    with open_pair(config, source, target, only_look=True) as context:
         request = MoveStore(context).plan(move_id).request
-        if request.flow == context.forward.config.flow:
-            yield context
-        else:
-            yield MoveContext(context.reverse, context.forward)
+    pair = config, request.source, request.target
+    with open_pair(*pair, unplanned=request.unplanned) as context:
+        yield context
 
 
 def _at_rest(planned: MovePlan, step: MoveStep) -> str | None:
@@ -383,14 +463,14 @@ def _at_rest(planned: MovePlan, step: MoveStep) -> str | None:
     return f"{planned.move_id}: {step}; {said}"
 
 
-def _render_moves(console: Console, found: list[tuple[MovePlan, MoveProgress]]) -> None:
+def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress]]) -> None:
     if not found:
         console.print("No move was planned yet: srm failover plan")
         return
     table = Table("move", "source", "target", "groups", "step", box=None, header_style="bold")
     for planned, progress in found:
         request = planned.request
-        groups = ", ".join(planned.group_names)
+        groups = some(planned.group_names)
         table.add_row(planned.move_id, request.source, request.target, groups, progress.step)
     console.print(table)
 

@@ -12,11 +12,18 @@ from srm.cli import (
     client_file,
     config,
     demo,
+    drill,
     failover,
+    failover_report,
+    follow,
     groups,
     metrics,
+    redirecting,
     replicate,
     replicator,
+    residue,
+    restore,
+    source_return,
     stack,
     status,
     topics,
@@ -54,7 +61,14 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
+redirecting.register(failover.app)
+drill.register(failover.app)
+failover.app.add_typer(failover_report.app, name="report")
 app.add_typer(failover.app, name="failover")
+app.add_typer(source_return.app, name="return")
+app.add_typer(residue.app, name="residue")
+restore.register(app)
+follow.register(app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature

@@ -8,14 +8,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.config.loader import load_config
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
+from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
 from srm.engine.metrics import AggregationSummary, WindowSpec, stored_windows
-from srm.wiring import open_cluster, open_flow
+from srm.engine.proving import read_proof
+from srm.wiring import now_ms, open_cluster, open_flow
 
 app = typer.Typer(
     help="Windowed metrics: byte rate, replication latency, record lag.", no_args_is_help=True
@@ -72,12 +75,23 @@ def show(
         totals if total else latest
     )
     windows: list[WindowMetric] = []
+    proofs: list[FlowProof] = []
     for one in flow or resolved.flows:
         with open_cluster(resolved, one.target) as cluster:
             windows.extend(pick(stored_windows(cluster, one, topic)))
+            if not as_json and (proof := read_proof(cluster, one)) is not None:
+                proofs.append(proof)
     wanted = tuple(flow or resolved.flows)
     stored = [json.loads(window.value()) for window in windows]
-    emit(stored, as_json, lambda console: _render_windows(console, windows, wanted))
+
+    def render(console: Console) -> None:
+        _render_windows(console, windows, wanted)
+        for proof in proofs:
+            colour = "red" if proof.disproved else "default"
+            text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
+            console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
+
+    emit(stored, as_json, render)
 
 
 def _render_summaries(console: Console, summaries: list[AggregationSummary]) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 
+from srm.domain.documents import encode
 from srm.domain.topics import Flow
 from srm.errors import SrmError
 
@@ -27,6 +27,16 @@ ConfigOption = Annotated[
         "-c",
         metavar="FILE",
         help="Properties file; without it $SRM_CONFIG, then ./srm.properties.",
+    ),
+]
+
+ClientConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Clients' file; without it $SRM_CLIENT_CONFIG, then ./srm-client.properties.",
     ),
 ]
 
@@ -69,16 +79,15 @@ def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> Non
     Dataclasses become objects, durations ISO 8601, mapping keys their ``str()``.
     """
     if as_json:
-        text = TypeAdapter(type(value)).dump_json(value, indent=2).decode()
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(encode(value, indent=2).decode() + "\n")
     else:
-        render(_console())
+        render(open_console())
 
 
-def _console() -> Console:
-    """Return a console on stdout; where that is no terminal, rows and messages stay whole."""
-    wraps = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if wraps else _UNWRAPPED)
+def open_console(*, stderr: bool = False) -> Console:
+    """Return a console on stdout, or stderr; where it is no terminal, rows stay whole."""
+    wraps = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return Console(width=None if wraps else _UNWRAPPED, stderr=stderr)
 
 
 def run_cli(app: typer.Typer) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 import typer
-from pydantic import TypeAdapter
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -22,12 +21,13 @@ from rich.text import Text
 
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.config.loader import load_config
+from srm.domain.documents import encode
 from srm.replication.driver.progress import FlowProgress
 
 LINE_EVERY_S: Final = 5.0
 LIVE_EVERY_S: Final = 1.0
 
-_Master = Annotated[
+MasterOption = Annotated[
     str | None,
     typer.Option(
         help="Spark master. A local one is given a core for each slot and one more; without it "
@@ -171,7 +171,7 @@ def replicate(
     *,
     config: ConfigOption = None,
     flow: FlowsOption = None,
-    master: _Master = None,
+    master: MasterOption = None,
     until_caught_up: _UntilCaughtUp = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -185,12 +185,14 @@ def replicate(
 
     resolved = load_config(config)
     replicator = Replicator(resolved, flow or resolved.flows, master=master)
-    with _view(replicator.progress, as_json=as_json):
+    with replication_view(replicator.progress, as_json=as_json):
         run_program(replicator, until_caught_up=until_caught_up)
 
 
 @contextmanager
-def _view(progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool) -> Iterator[None]:
+def replication_view(
+    progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool
+) -> Iterator[None]:
     """Show the progress while the body runs, and once more at its end."""
     console = Console()
     if console.is_terminal and not as_json:
@@ -253,5 +255,5 @@ def _write_json(lines: list[FlowLine]) -> None:
     for line in lines:
         flat = {**asdict(line.progress), **asdict(line)}
         del flat["progress"]
-        sys.stdout.write(TypeAdapter(dict).dump_json(flat).decode() + "\n")
+        sys.stdout.write(encode(flat).decode() + "\n")
     sys.stdout.flush()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +16,7 @@ from srm.domain.silence import STARTUP_S
 from srm.domain.topics import Flow
 from srm.engine import driver_requests
 from srm.engine.driver_requests import Answer
+from srm.engine.operator import operator
 from srm.errors import UnavailableError, UsageError
 from srm.wiring import now_ms, open_state_topics
 
@@ -85,18 +83,10 @@ def _ask(
         open_state_topics(resolved, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
-        answers = driver_requests.ask(topics, action, _requester(), now_ms(), wait)
+        answers = driver_requests.ask(topics, action, operator(), now_ms(), wait)
     others = sorted({str(flow) for flow in resolved.flows} - {str(flow) for flow in wanted})
     emit(answers, as_json, lambda console: _render(console, answers, others))
     return answers
-
-
-def _requester() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) -> None:

@@ -87,9 +87,12 @@ def _render_up(console: Console, status: StackStatus) -> None:
     console.print(table)
     home = _short(status.home)
     option = "" if Path(home) == DEFAULT_HOME else f" --home {home}"
+    # Without Airflow nobody starts these.
+    work = "  srm replicate --flow 'P->B' --flow 'B->P'\n  srm checkpoints emit\n"
     console.print(
         "\nNext:\n"
         f"  export SRM_CONFIG={_short(status.config)}\n"
+        f"{work if status.airflow_url is None else ''}"
         "  srm status --flow 'P->B'\n"
         f"  srm stack status{option}\n"
         f"  srm stack down{option}",

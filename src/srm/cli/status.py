@@ -9,7 +9,9 @@ from rich.table import Table
 
 from srm.cli.each_flow import counts, cut, for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.source_return_view import at
 from srm.domain.amount import amount
+from srm.engine.standing import Standing
 from srm.engine.status import FlowStatus, flow_status
 
 _COLOURS = {
@@ -19,6 +21,12 @@ _COLOURS = {
     "not-created": "yellow",
     "stopped": "red",
 }
+
+
+_SOURCE_S = 5.0
+"""Seconds that a source has to answer: after that the target is asked alone."""
+_UNKNOWN = 5
+"""Lines about what the forecast could not know that are shown."""
 
 
 def register(app: typer.Typer) -> None:
@@ -31,9 +39,14 @@ def status(
 ) -> None:
     """Show replicator, topics and groups of the flows, with hints where something is missing.
 
+    And what it would cost if the source died now. A source that does not answer within seconds is
+    left out: then this is what the target knows.
+
     Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
     """
-    results = for_each_flow(config, flow, "looking at both clusters", flow_status)
+    results = for_each_flow(
+        *(config, flow, "looking at both clusters", flow_status), source_patience_s=_SOURCE_S
+    )
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()
 
@@ -43,6 +56,13 @@ def _render(console: Console, flows: list[FlowStatus]) -> None:
         if number:
             console.print()
         console.print(f"[bold]{flow.flow}[/bold]: {_replicator(flow)}")
+        if flow.pause is not None:
+            since = f"paused since {at(flow.pause.time_ms)}, by {flow.pause.by}"
+            console.print(f"[red]{escape(f'{since}: {flow.pause.reason}')}[/red]", soft_wrap=True)
+        if flow.source_error:
+            console.print(f"[red]{escape(flow.source_error)}[/red]", soft_wrap=True)
+        if flow.standing is not None:
+            _render_standing(console, flow.standing)
         if flow.topics:
             console.print(_topics(flow, console))
         if flow.groups:
@@ -51,6 +71,18 @@ def _render(console: Console, flows: list[FlowStatus]) -> None:
             console.print(f"[yellow]hint[/yellow] {escape(hint)}", soft_wrap=True)
         for name, error in flow.errors.items():
             console.print(f"[red]error[/red] {escape(f'{name}: {error}')}", soft_wrap=True)
+
+
+def _render_standing(console: Console, standing: Standing) -> None:
+    proof = standing.proof
+    colour = "red" if proof is not None and proof.disproved else "default"
+    console.print(f"[{colour}]{escape(standing.line)}[/{colour}]", soft_wrap=True)
+    unknown = [line for topic in standing.forecast.topics for line in topic.unknown]
+    for line in unknown[:_UNKNOWN]:
+        console.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
+    for wrong in proof.disproved if proof is not None else ():
+        text = f"wrong translation, not emitted: group {wrong.group}: {wrong.evidence}"
+        console.print(f"[red]{escape(text)}[/red]", soft_wrap=True)
 
 
 def _replicator(flow: FlowStatus) -> str:

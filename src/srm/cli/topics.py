@@ -58,6 +58,9 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
     for one in done:
         plan = one.plan
         state = "nothing to do" if plan.is_empty else "would be done" if one.dry_run else "done"
+        if plan.skipped:
+            console.print(escape(plan.skipped), soft_wrap=True)
+            continue
         console.print(
             f"[bold]{one.flow}[/bold]: {amount(plan.selected, 'topic')} selected, {state}"
         )

@@ -33,7 +33,7 @@ class Announcer:
         self._kind: ClientKind = kind
         self._lock = threading.Lock()
         self._said: dict[str, Announcement] = {}
-        self._written: dict[tuple[str, str], Ack] = {}
+        self._written: dict[str, Ack] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,7 +89,7 @@ class Announcer:
     def _write(self, subject: str) -> None:
         ack = self._said[subject].ack(now())
         if ack is not None and not self._closed.is_set():
-            self._written[ack.subject, ack.cluster] = ack
+            self._written[subject] = ack
             self._watcher.acknowledge(ack)
 
     def _repeat(self) -> None:

@@ -27,7 +27,8 @@ class ClusterProducers:
 
     An idempotent producer that has lost its place in the sequence of a partition has a fatal error
     and refuses all further calls. It is replaced by a new one, and what it had under way fails. A
-    transactional producer is not: its error says whether another instance has taken over.
+    transactional producer is not: its error says whether another instance has taken over. That of a
+    cluster which a move has given up is dropped in the same way.
 
     Args:
         settings: the properties.
@@ -50,6 +51,7 @@ class ClusterProducers:
         self._lock = threading.RLock()
         self._producers: dict[str, Producer] = {}
         self._retired: list[Producer] = []
+        self._given_up: set[str] = set()
 
     def on(self, cluster: str) -> Producer:
         """Return the producer of a cluster.
@@ -70,6 +72,7 @@ class ClusterProducers:
 
                 properties["error_cb"] = failed
                 self._producers[cluster] = Producer(properties, logger=self._logger)
+                self._given_up.discard(cluster)
             return self._producers[cluster]
 
     def hand_over(self, cluster: str, topic: str, **record: Any) -> None:
@@ -90,17 +93,49 @@ class ClusterProducers:
         """Retire the producer of a cluster after a fatal error; return whether that was done."""
         if self._transactional or not is_fatal(error):
             return False
+        if self._retire(cluster):
+            log.error(
+                "the producer on cluster %s had a fatal error, a new one takes over and what was "
+                "under way fails: %s",
+                cluster,
+                error,
+            )
+            return True
+        return False
+
+    def give_up(self, cluster: str) -> None:
+        """Drop the producer of a cluster: what it has under way fails, and nothing is waited for.
+
+        That includes records that librdkafka has still in its queue: one that waits there may have
+        been sent before, on a connection that broke.
+        """
+        with self._lock:
+            under_way = len(self._producers.get(cluster, ()))
+            if self._retire(cluster):
+                self._given_up.add(cluster)
+                log.warning(
+                    "%s is given up: %d records under way there fail, whether it has them is not "
+                    "known",
+                    cluster,
+                    under_way,
+                )
+
+    def is_given_up(self, cluster: str) -> bool:
+        """Whether the producer of a cluster was dropped by :meth:`give_up`, and is not back."""
+        with self._lock:
+            return cluster in self._given_up
+
+    def is_current(self, producer: Producer) -> bool:
+        """Whether a producer is still that of its cluster."""
+        with self._lock:
+            return any(producer is one for one in self._producers.values())
+
+    def _retire(self, cluster: str) -> bool:
         with self._lock:
             retired = self._producers.pop(cluster, None)
             if retired is None:
                 return False
             self._retired.append(retired)
-        log.error(
-            "the producer on cluster %s had a fatal error, a new one takes over and what was under "
-            "way fails: %s",
-            cluster,
-            error,
-        )
         retired.purge(blocking=False)
         return True
 

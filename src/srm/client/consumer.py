@@ -20,13 +20,13 @@ from srm.client.cluster_calls import ClusterCalls
 from srm.client.errors import named, named_errors
 from srm.client.following import same_order
 from srm.client.group_follower import SLICE_S, RebalanceCallback
-from srm.client.membership import offset_after
+from srm.client.membership import Membership, offset_after
 from srm.client.messages import FailoverMessage
 from srm.client.routing import RoutingWatcher, default_client_id
 from srm.client.same_thread import forget_consumer, note_consumer
 from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.config.model import Config
-from srm.errors import UsageError
+from srm.errors import GivenUpError, UsageError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import translate
 from srm.kafka.rights import Needs, on_topic
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Processing = Literal["automatic", "explicit"]
 
+_CLOSE_S: Final = 3.0
 _MOST_MESSAGES: Final = 1_000_000
 _DEFAULTS: Final = {
     "auto.offset.reset": "earliest",
@@ -183,7 +184,7 @@ class FailoverConsumer(ClusterCalls):
         self._inside = True
         try:
             self._settle()
-            self._watcher.start()
+            self._watcher.start(subjects=[self._subject])
             self._wait_for(count, timeout)
             if self._failures:
                 raise self._failures.pop(0)
@@ -215,7 +216,10 @@ class FailoverConsumer(ClusterCalls):
         if self._member is None:
             return []
         if self._member.fresh and self._followed is not None:
-            positions = self._member.start_offsets()
+            try:
+                positions = self._member.start_offsets()
+            except GivenUpError:
+                return []
             self._announcer.reach(self._subject, self._followed, "resumed", positions)
         found = self._member.take(count)
         self._current = [message for message in found if message.error() is None]
@@ -289,17 +293,29 @@ class FailoverConsumer(ClusterCalls):
                 self._settle()
         elif not self._owns(offsets):
             return None if asynchronous else []
-        if self._member is None:
+        if self._member is None or self._member.given_up:
             return self._commit_without_member(offsets, asynchronous=asynchronous)
-        member = self._member
-        with named_errors(member.where("committing"), member.needs):
-            if offsets is None:
-                committed = member.native.commit(asynchronous=asynchronous)
-            else:
-                committed = member.native.commit(offsets=offsets, asynchronous=asynchronous)
+        try:
+            committed = self._commit_on(self._member, offsets, asynchronous=asynchronous)
+        except GivenUpError:
+            log.warning(
+                "group %s: %s is given up, it is not known whether the last commit there was taken",
+                *(self.group, self._member.cluster),
+            )
+            return []
         if message is not None:
             self._note_processed()
         return committed
+
+    def _commit_on(
+        self, member: Membership, offsets: list[TopicPartition] | None, *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        with named_errors(member.where("committing"), member.needs):
+            if not asynchronous:
+                return member.commit(offsets)
+            which = {} if offsets is None else {"offsets": offsets}
+            member.native.commit(asynchronous=True, **which)
+            return None
 
     def _commit_without_member(
         self, offsets: list[TopicPartition] | None, *, asynchronous: bool
@@ -369,12 +385,18 @@ class FailoverConsumer(ClusterCalls):
             return
         try:
             if self._member is not None:
-                self._leave(self._member)
+                if self._is_given_up(self._member.cluster):
+                    self._abandon(self._member)
+                else:
+                    self._leave(self._member)
         finally:
             self._closed = True
             if self._member is not None:  # its commit failed, which is raised
-                self._member.native.close()
+                self._member.close()
                 self._member = None
+            over = time.monotonic() + _CLOSE_S
+            for member in self._abandoned:
+                member.wait_abandoned(max(0.0, over - time.monotonic()))
             forget_consumer(self)
             self._announcer.close()
             if self._owns_watcher:

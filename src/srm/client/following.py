@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from srm.domain.move.routes import Ack, AckState, ClientKind, Route
+from srm.domain.move.routes import ERA, Ack, AckState, ClientKind, Route
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
 
@@ -32,6 +32,23 @@ def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step
     if route.state == "go" and route.cluster == works_on:
         return "stay"
     return "finish" if busy else "leave"
+
+
+def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
+    """Whether the cluster that a client works on has been given up by an unplanned move.
+
+    It is left at once then. So is one from which an unplanned move was made that this client has
+    never heard of, because the cluster that took over could not be read at the time.
+
+    Args:
+        works_on: alias of the cluster the client works on.
+        followed: the route that brought it there.
+        route: the present route.
+    """
+    if route.gives_up(works_on):
+        return True
+    missed = followed is not None and route.generation % ERA and route.era > followed.era
+    return bool(missed) and route.cluster != works_on
 
 
 def same_order(one: Route | None, other: Route | None) -> bool:

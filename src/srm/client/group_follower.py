@@ -12,13 +12,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.announcing import Announcer
 from srm.client.errors import ClosedError, named_errors
-from srm.client.following import next_step
+from srm.client.following import is_given_up, next_step
 from srm.client.membership import Membership, subscription
 from srm.client.messages import FailoverMessage
 from srm.client.routing import RoutingWatcher
 from srm.client.settings import ClientSettings
 from srm.domain.move.routes import Route, group_subject
 from srm.domain.topics import Flow
+from srm.errors import GivenUpError
 from srm.kafka.clients import ClientLog
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
 SLICE_S: Final = 0.1
 """Seconds after which a waiting consumer looks at its route."""
+
+_SERVED: Final = ("error_cb", "stats_cb", "throttle_cb")
 
 _STATE: Final = KafkaError._STATE  # noqa: SLF001 -- librdkafka's local codes are named so
 
@@ -62,6 +65,7 @@ class GroupFollower:
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._followed: Route | None = None
         self._member: Membership | None = None
+        self._abandoned: list[Membership] = []
         self._epoch = 0
         self._current: list[FailoverMessage] = []
         self._failures: list[BaseException] = []
@@ -93,7 +97,10 @@ class GroupFollower:
         """Do what the route says; it counts as followed only when everything of it is done."""
         member = self._member
         if member is not None and next_step(member.cluster, route) == "leave":
-            self._leave(member)
+            if is_given_up(member.cluster, self._followed, route):
+                self._abandon(member)
+            else:
+                self._leave(member)
         step = next_step(self.cluster, route)
         if step == "hold" and self._topics is not None:
             log.info("group %s: held, away from %s", self.group, route.cluster)
@@ -108,21 +115,42 @@ class GroupFollower:
     def _open(self, route: Route) -> None:
         where = f"opening a consumer of group {self.group!r} on cluster {route.cluster}"
         with named_errors(where):
-            native = Consumer(self._settings.on(route.cluster), logger=self._logger)
+            native = Consumer(self._properties(route.cluster), logger=self._logger)
         self._epoch += 1
+        cluster = route.cluster
         self._member = Membership(
-            native, route.cluster, self._epoch, self.group, commits=self._commits
+            native,
+            cluster,
+            self._epoch,
+            self.group,
+            commits=self._commits,
+            is_given_up=lambda: self._is_given_up(cluster),
         )
         if self._topics is not None:
             self._subscribe(self._member)
         if route.generation == 0 or self._epoch == 1:
             self._announcer.reach(self._subject, route, "resumed")
 
+    def _properties(self, cluster: str) -> dict[str, Any]:
+        """Return the properties of the next stay, whose callbacks are silent when it is over."""
+        properties, epoch = self._settings.on(cluster), self._epoch + 1
+        for name in _SERVED:
+            if callable(callback := properties.get(name)):
+                properties[name] = partial(self._serve, epoch, callback)
+        properties["on_commit"] = partial(self._confirmed, epoch, properties.get("on_commit"))
+        return properties
+
+    def _is_given_up(self, cluster: str) -> bool:
+        return is_given_up(cluster, self._followed, self._watcher.route(self._subject))
+
     def _subscribe(self, member: Membership) -> None:
         names = subscription(self._topics or (), member.cluster, self._remote_names(member.cluster))
         with named_errors(member.where("subscribing")):
             member.native.subscribe(
-                names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+                names,
+                on_assign=partial(self._assigned, member),
+                on_revoke=partial(self._revoked, member),
+                on_lost=partial(self._lost, member),
             )
         log.info("group %s: reads %s on %s", self.group, ", ".join(names), member.cluster)
 
@@ -140,7 +168,7 @@ class GroupFollower:
         self._check_open()
         if self._member is not None:
             return self._member
-        self._watcher.start()
+        self._watcher.start(subjects=[self._subject])
         deadline = time.monotonic() + timeout
         while True:
             route = self._watcher.route(self._subject)
@@ -164,42 +192,90 @@ class GroupFollower:
         self._leaving = True
         try:
             if self._commits and not member.commit_processed():
-                held = [TopicPartition(*place) for place in member.owned]
-                self._announcer.lose(self._subject, member.uncommitted(held))
+                self._announcer.lose(self._subject, member.uncommitted(member.held))
             with named_errors(member.where("leaving"), member.needs):
-                member.native.close()
+                member.close()
+        except GivenUpError:  # meanwhile
+            self._abandon(member)
+        else:
+            self._member = None
+            self._current = []
         finally:
             self._leaving = False
+
+    def _abandon(self, member: Membership) -> None:
+        """Leave a cluster that is given up at once: nothing is asked of it in this thread."""
+        self._announcer.forget_losses(self._subject)
+        member.given_up = True
+        held = member.held
+        self._leaving = True
+        try:
+            if held:
+                self._call_lost(held)
+        finally:
+            self._leaving = False
+        lost = {**member.unsure, **member.unconfirmed(held)}
+        self._announcer.lose(self._subject, lost)
+        log.warning(
+            "group %s: %s is given up, left at once; processed and not known to be committed "
+            "there, and perhaps read again: %s",
+            self.group,
+            member.cluster,
+            ", ".join(f"{count} of {name}" for name, count in sorted(lost.items())) or "nothing",
+        )
         self._member = None
         self._current = []
+        self._abandoned = [*(other for other in self._abandoned if not other.is_over), member]
+        member.abandon()
 
-    # ----- rebalance callbacks, run within poll, consume and close
+    # ----- callbacks, run within poll, consume and close; those of a member that has left, which a
+    # thread beside the application's may run, change and call nothing
 
-    def _assigned(self, _native: Any, partitions: list[TopicPartition]) -> None:
-        if self._member is not None:
-            self._member.gain(partitions)
-            self._call("on_assign", partitions)
+    def _assigned(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
+        if member is self._member:
+            member.gain(partitions)
+            with member.rebalancing():
+                self._call("on_assign", partitions)
 
-    def _revoked(self, _native: Any, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
         """Commit before others take over; runs inside poll, so no message is being worked on."""
-        member = self._member
-        if member is None:
+        if member is not self._member:
             return
-        self._call("on_revoke", partitions)
-        if self._commits:
-            try:
-                member.commit_once()
-            except KafkaException as error:
-                member.warn("committing at a rebalance", error)
-        elif self._leaving:
-            self._announcer.lose(self._subject, member.uncommitted(partitions))
+        try:
+            with member.rebalancing():
+                self._call("on_revoke", partitions)
+                if self._commits:
+                    member.commit_once()
+                elif self._leaving:
+                    self._announcer.lose(self._subject, member.uncommitted(partitions))
+        except KafkaException as error:
+            member.warn("committing at a rebalance", error)
+            member.lose_unsure(partitions)
         member.lose(partitions)
 
-    def _lost(self, _native: Any, partitions: list[TopicPartition]) -> None:
-        if self._member is None:
-            return
-        self._announcer.lose(self._subject, self._member.uncommitted(partitions))
-        self._member.lose(partitions)
+    def _lost(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
+        if member is self._member:
+            self._announcer.lose(self._subject, member.unconfirmed(partitions))
+            member.lose_unsure(partitions)
+            with member.rebalancing():
+                self._call_lost(partitions)
+
+    def _serve(self, epoch: int, callback: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a callback of the application that reports on the present stay."""
+        if self._member is not None and self._member.epoch == epoch:
+            return callback(*arguments)
+        return None
+
+    def _confirmed(
+        self, epoch: int, callback: Any, error: Any, offsets: list[TopicPartition]
+    ) -> None:
+        if self._member is not None and self._member.epoch == epoch:
+            if error is None:
+                self._member.confirm(offsets)
+            if callback is not None:
+                callback(error, offsets)
+
+    def _call_lost(self, partitions: list[TopicPartition]) -> None:
         self._call("on_lost" if self._callbacks.get("on_lost") else "on_revoke", partitions)
 
     def _call(self, name: str, partitions: list[TopicPartition]) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from srm.client.aside import Aside
 from srm.client.errors import named_errors
 from srm.client.messages import FailoverMessage, stamped
 from srm.kafka.errors import translate
@@ -42,6 +44,8 @@ _LOST: Final = {
 _NO_OFFSET: Final = KafkaError._NO_OFFSET  # noqa: SLF001
 _STATE: Final = KafkaError._STATE  # noqa: SLF001
 
+_T = TypeVar("_T")
+
 Place = tuple[str, int]
 """Topic and partition number."""
 
@@ -55,10 +59,18 @@ class Membership:
         epoch: number of this stay, from 1.
         group: consumer group, for messages.
         commits: whether what is processed is committed without being asked.
+        is_given_up: whether the cluster is given up: what asks it is not waited for any more.
     """
 
     def __init__(
-        self, native: Consumer, cluster: str, epoch: int, group: str, *, commits: bool
+        self,
+        native: Consumer,
+        cluster: str,
+        epoch: int,
+        group: str,
+        *,
+        commits: bool,
+        is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self.native = native
         self.cluster = cluster
@@ -66,10 +78,17 @@ class Membership:
         self.group = group
         self.owned: set[Place] = set()
         self.fresh: list[TopicPartition] = []
+        self.given_up = False
+        self.unsure: dict[str, int] = {}
         self._commits = commits
         self._pending: deque[FailoverMessage] = deque()
         self._delivered: dict[Place, int] = {}
         self._processed: dict[Place, int] = {}
+        self._first: dict[Place, int] = {}
+        self._confirmed: dict[Place, int] = {}
+        self._closing = False
+        self._rebalancing = False
+        self._aside = Aside(f"srm-stay-{group}", is_given_up)
 
     # ----- reading
 
@@ -96,6 +115,7 @@ class Membership:
         taken = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
         for message in taken:
             if message.error() is None:
+                self._first.setdefault(_place(message), message.offset())
                 self._delivered[_place(message)] = message.offset() + 1
         return taken
 
@@ -162,8 +182,7 @@ class Membership:
     def rewind(self, place: Place) -> None:
         """Forget what was read of a partition: the application seeks in it."""
         self._drop([place])
-        self._delivered.pop(place, None)
-        self._processed.pop(place, None)
+        self._forget(place)
 
     # ----- partitions come and go
 
@@ -171,6 +190,8 @@ class Membership:
         """Take note of partitions that were assigned."""
         self.owned |= {(one.topic, one.partition) for one in partitions}
         self.fresh += partitions
+        for one in partitions:
+            self.unsure.pop(_name((one.topic, one.partition)), None)  # it is read again here
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
         """Take note of partitions that others have, or will have."""
@@ -178,17 +199,33 @@ class Membership:
         self.owned -= set(places)
         self._drop(places)
         for place in places:
-            self._delivered.pop(place, None)
-            self._processed.pop(place, None)
+            self._forget(place)
+
+    def _forget(self, place: Place) -> None:
+        for known in (self._delivered, self._processed, self._first, self._confirmed):
+            known.pop(place, None)
+
+    @property
+    def held(self) -> list[TopicPartition]:
+        """The partitions this member has."""
+        return [TopicPartition(*place) for place in sorted(self.owned)]
 
     def start_offsets(self) -> dict[str, int]:
-        """Return the committed offsets of partitions assigned since the last call."""
+        """Return the committed offsets of partitions assigned since the last call.
+
+        Raises:
+            GivenUpError: the cluster is given up.
+        """
         fresh, self.fresh = self.fresh, []
         return {_name(place): offset for place, offset in self._committed(fresh).items()}
 
     def uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        """Count what was processed and is not committed, as far as the cluster says."""
-        seen = self._processed if self._commits else self._delivered
+        """Count what was processed and is not committed, as far as the cluster says.
+
+        Raises:
+            GivenUpError: the cluster is given up.
+        """
+        seen = self._seen
         ours = [one for one in partitions if (one.topic, one.partition) in seen]
         committed = self._committed(ours)
         return {
@@ -197,12 +234,40 @@ class Membership:
             if offset < seen[place]
         }
 
+    def unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        """Count what was processed and is not known to be committed, without asking the cluster.
+
+        A commit that nobody has heard of yet counts as none: at most one interval of them.
+        """
+        counts: dict[str, int] = {}
+        for one in partitions:
+            place = (one.topic, one.partition)
+            start = self._confirmed.get(place, self._first.get(place, 0))
+            if place in self._seen and start < self._seen[place]:
+                counts[_name(place)] = self._seen[place] - start
+        return counts
+
+    def lose_unsure(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note of partitions of which it is not known what was committed last."""
+        self.unsure |= self.unconfirmed(partitions)
+        self.lose(partitions)
+
+    def confirm(self, offsets: Iterable[TopicPartition]) -> None:
+        """Take note of what the group has committed."""
+        for one in offsets:
+            if one.error is None and one.offset >= 0:
+                self._confirmed[one.topic, one.partition] = one.offset
+
+    @property
+    def _seen(self) -> dict[Place, int]:
+        return self._processed if self._commits else self._delivered
+
     def _committed(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
         if not partitions:
             return {}
         asked = [TopicPartition(one.topic, one.partition) for one in partitions]
         try:
-            found = self.native.committed(asked, timeout=_COMMITTED_TIMEOUT_S)
+            found = self._ask(lambda: self.native.committed(asked, timeout=_COMMITTED_TIMEOUT_S))
         except KafkaException as error:
             log.warning("group %s: committed offsets are not known: %s", self.group, error)
             return {}
@@ -219,6 +284,7 @@ class Membership:
         A rebalance that is under way is waited for.
 
         Raises:
+            GivenUpError: the cluster is given up.
             KafkaException: the commit failed.
         """
         deadline = time.monotonic() + _COMMIT_DEADLINE_S
@@ -252,17 +318,69 @@ class Membership:
         """Commit what is stored, once.
 
         Raises:
+            GivenUpError: the cluster is given up.
             KafkaException: the commit failed.
         """
         try:
-            results = self.native.commit(asynchronous=False)
+            results = self.commit()
         except KafkaException as error:
             if error.args[0].code() == _NO_OFFSET:  # nothing to commit
                 return
             raise
-        for result in results or ():
+        for result in results:
             if result.error is not None:
                 raise KafkaException(result.error)
+
+    def commit(self, offsets: list[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Commit these offsets, or what is stored, and wait for it; return how each went.
+
+        Raises:
+            GivenUpError: the cluster is given up; whether it was committed is not known.
+            KafkaException: the commit failed.
+        """
+        which = {} if offsets is None else {"offsets": offsets}
+        results = self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
+        self.confirm(results)
+        return results
+
+    def close(self) -> None:
+        """Leave the group, in the caller's thread; rebalance callbacks run within."""
+        self._closing = True
+        self.native.close()
+        self._aside.leave()
+
+    def _ask(self, call: Callable[[], _T]) -> _T:
+        # While confluent-kafka closes a consumer it lets no other thread call it, and while a
+        # rebalance callback runs librdkafka answers no other one.
+        return call() if self._closing or self._rebalancing else self._aside.call(call)
+
+    @contextmanager
+    def rebalancing(self) -> Iterator[None]:
+        """Make all calls in this thread while it is in a rebalance callback."""
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+
+    def abandon(self) -> None:
+        """Leave a cluster that is given up: waits for nothing.
+
+        Where it lives all the same, what is processed is committed there, so that it can be told
+        later how far the group came.
+        """
+        self._pending.clear()
+        commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
+        self._aside.leave(*commit, self.native.close)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that :meth:`abandon` has begun is done."""
+        return self._aside.is_over
+
+    def wait_abandoned(self, timeout_s: float) -> None:
+        """Give what :meth:`abandon` has begun some time."""
+        self._aside.join(timeout_s)
 
     def where(self, doing: str) -> str:
         """Say what is done and where, for messages."""

@@ -4,7 +4,8 @@ Each topic's route decides: on *hold* every record of the topic handed over befo
 its end on the old cluster (acknowledged, or failed and reported), an open transaction is waited
 for, further calls wait, and the hold is acknowledged; on *go* writing continues on the route's
 cluster. A record is given to one cluster only: one whose fate on the old side is unknown is
-reported as failed, never sent to the other.
+reported as failed, never sent to the other. Where an unplanned move gives the old cluster up, that
+is every record under way there, at once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 DeliveryCallback = Callable[[Any, Any], None]
 
 _DELIVERY_TIMEOUT_MS: Final = 120_000
+_PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _QUEUE_MESSAGES: Final = 100_000
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
@@ -166,12 +168,13 @@ class FailoverProducer(TopicFollower):
         }
         chosen = on_delivery or callback or self._on_delivery
         self._check_open()
+        with self._changed:
+            self._outstanding.setdefault(topic, 0)
         if self._thread is None:
             self.start()
         if len(self._reports) > self._limit:
             raise BufferError("Local: Queue full: call poll() to serve delivery reports")
         with self._changed:
-            self._outstanding.setdefault(topic, 0)
             if not self._try(topic, record, chosen):
                 self._wait(lambda: self._try(topic, record, chosen), f"topic {topic} was held")
 
@@ -358,6 +361,7 @@ class FailoverProducer(TopicFollower):
         open_on = self._transactions.cluster
         if open_on is None:
             return self._settle_cluster(topic)
+        self._transactions.require_alive()
         followed = self._followed.get(topic)
         if followed is None:
             route = self._watcher.route(topic_subject(topic))
@@ -375,7 +379,12 @@ class FailoverProducer(TopicFollower):
         self, topic: str, cluster: str, callback: DeliveryCallback | None, error: Any, message: Any
     ) -> None:
         if error is not None:
-            error = named(error, f"writing to {topic} on cluster {cluster}", self._needs(topic))
+            where = f"writing to {topic} on cluster {cluster}"
+            if error.code() in _PURGED and self._producers.is_given_up(cluster):
+                text = f"{where}: given up by a move, whether it was written is not known"
+                error = KafkaError(error.code(), text)
+            else:
+                error = named(error, where, self._needs(topic))
             if is_fatal(error):
                 self._producers.replace(cluster, error)
         # In a transaction the commit says so, and an abort fails what was not sent on purpose.

@@ -17,8 +17,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,7 +37,9 @@ from srm.kafka.tail import KafkaTopicTail
 log = logging.getLogger(__name__)
 
 _ALL_ANSWER_S = 10.0  # one of the clusters may be down for days
+_OTHERS_ANSWER_S = 1.0  # where it was given up: that it lives and knows better is found out soon
 _POLL_S = 0.5
+_SLICE_S = 0.1
 _RETRY_S = 1.0
 _ACK_FLUSH_S = 2.0
 _END_S = 5.0
@@ -70,6 +73,8 @@ class RoutingWatcher:
         self._seen_at: dict[str, float] = {}
         self._lapsed: set[str] = set()
         self._waiting = set(config.clusters)
+        self._began = 0.0
+        self._told = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._ack_producers: dict[str, Any] = {}
@@ -86,34 +91,49 @@ class RoutingWatcher:
     ) -> None:
         self.close()
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    def start(self, timeout_s: float = 60.0, subjects: Collection[str] = ()) -> None:
         """Start following, and wait until the present routes are known.
 
-        A cluster that does not answer within ten seconds is left to the background, once another
-        has.
+        A cluster that does not answer within ten seconds of the first start is left to the
+        background, once another has; within one second where the other knows of an unplanned move
+        of all these subjects.
 
         Raises:
             UnavailableError: no cluster answered in time.
         """
         with self._changed:
             if not self._threads:
+                self._began = time.monotonic()
                 for alias in self.config.clusters:
                     thread = threading.Thread(
                         target=self._follow, args=(alias,), name=f"srm-routing-{alias}", daemon=True
                     )
                     self._threads.append(thread)
                     thread.start()
-            self._changed.wait_for(lambda: not self._waiting, min(_ALL_ANSWER_S, timeout_s))
-            one = self._changed.wait_for(
-                lambda: len(self._waiting) < len(self.config.clusters), timeout_s - _ALL_ANSWER_S
-            )
-            if not one:
+            deadline = time.monotonic() + timeout_s
+            while not self._is_settled(subjects) and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(min(left, _SLICE_S))
+            if len(self._waiting) == len(self.config.clusters):
                 raise UnavailableError(
                     f"none of the clusters {', '.join(self.config.clusters)} answered within "
                     f"{timeout_s:g} s: check their addresses in {self.config.path}"
                 )
-            if self._waiting:
+            if self._waiting and not self._told:
+                self._told = True
                 log.warning("routes of %s are not known yet", ", ".join(sorted(self._waiting)))
+
+    def _is_settled(self, subjects: Collection[str]) -> bool:
+        """Whether the routes can be taken as known, with those who have answered by now."""
+        if not self._waiting:
+            return True
+        if len(self._waiting) == len(self.config.clusters):
+            return False
+        waited = time.monotonic() - self._began
+        unplanned = bool(subjects) and all(
+            any(route.gives_up(alias) for alias in self._waiting)
+            for route in map(self.route, subjects)
+        )
+        return waited >= (_OTHERS_ANSWER_S if unplanned else _ALL_ANSWER_S)
 
     def close(self) -> None:
         """Stop following."""
@@ -137,14 +157,25 @@ class RoutingWatcher:
 
     def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:
         """Wait until the route of a subject is another than ``known``; return the present one."""
+        return self.wait_changes({subject: known}, timeout_s)[subject]
+
+    def wait_changes(
+        self, known: Mapping[str, Route | None], timeout_s: float | None
+    ) -> dict[str, Route]:
+        """Wait until the route of a subject is another than the known one; return all of them."""
+
+        def present() -> dict[str, Route]:
+            return {subject: self.route(subject) for subject in known}
+
         with self._changed:
-            self._changed.wait_for(lambda: self.route(subject) != known, timeout_s)
-            return self.route(subject)
+            self._changed.wait_for(lambda: present() != known, timeout_s)
+            return present()
 
     def acknowledge(self, ack: Ack) -> None:
-        """Tell the cluster of the route what was done; only a report, so a failure is only logged.
+        """Tell all clusters what was done; only a report, so a failure is only logged.
 
-        The record is sent in the background.
+        The cluster of the route needs to know; the others in case that one is lost. The record is
+        sent in the background.
         """
         self._tell(ack, ack.value())
 
@@ -153,14 +184,20 @@ class RoutingWatcher:
         self._tell(ack, None)
 
     def _tell(self, ack: Ack, value: bytes | None) -> None:
-        try:
-            producer = self._ack_producer(ack.cluster)
-            producer.produce(
-                internal_topics.ROUTING, value, ack.key(), partition=0, on_delivery=_log_failure
-            )
-            producer.poll(0)
-        except (KafkaException, BufferError, SrmError) as error:
-            log.warning("%s could not be reported to %s: %s", ack.state, ack.cluster, error)
+        for alias in self.config.clusters:
+            level = logging.WARNING if alias == ack.cluster else logging.DEBUG
+            try:
+                producer = self._ack_producer(alias)
+                producer.produce(
+                    internal_topics.ROUTING,
+                    value,
+                    ack.key(),
+                    partition=0,
+                    on_delivery=partial(_log_failure, level, alias),
+                )
+                producer.poll(0)
+            except (KafkaException, BufferError, SrmError) as error:
+                log.log(level, "%s could not be reported to %s: %s", ack.state, alias, error)
 
     def _ack_producer(self, alias: str) -> Any:
         with self._changed:
@@ -245,10 +282,10 @@ class RoutingWatcher:
                     self._changed.notify_all()
 
 
-def _log_failure(error: KafkaError | None, message: Any) -> None:
+def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
     if error is not None:
-        needs = on_topic("Write", message.topic())
-        log.warning("a client's sign of life was not taken: %s", translate(error, "writing", needs))
+        why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
+        log.log(level, "a client's sign of life was not taken: %s", why)
 
 
 def now_ms() -> int:

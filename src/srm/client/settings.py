@@ -15,7 +15,7 @@ CLIENT_CONFIG_VARIABLE: Final = "SRM_CLIENT_CONFIG"
 CLIENT_FILE: Final = "srm-client.properties"
 
 # How to reach and enter a cluster differs from cluster to cluster; the file has the say.
-_CONNECTION: Final = (
+CONNECTION: Final = (
     "bootstrap.servers",
     "metadata.broker.list",
     "security.protocol",
@@ -80,13 +80,13 @@ class ClientSettings:
     def on(self, cluster: str) -> dict[str, Any]:
         """Return the properties for one cluster."""
         from_file = self.config.client(cluster, self._kind)
-        connection = {name: v for name, v in from_file.items() if name.startswith(_CONNECTION)}
+        connection = {name: v for name, v in from_file.items() if name.startswith(CONNECTION)}
         return {**self._defaults, **from_file, **self._given, **connection, **self._forced}
 
     def without_cluster(self) -> dict[str, Any]:
         """Return the properties of a client that connects to nothing, to see whether they do."""
         properties = self.on(self.config.clusters[0])
-        return {name: v for name, v in properties.items() if not name.startswith(_CONNECTION[:2])}
+        return {name: v for name, v in properties.items() if not name.startswith(CONNECTION[:2])}
 
 
 def float_of(timeout: float) -> float:

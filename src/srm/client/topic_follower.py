@@ -11,7 +11,7 @@ from typing import Any, Final
 from srm.client.announcing import Announcer
 from srm.client.cluster_producers import ClusterProducers
 from srm.client.errors import ClosedError, HeldError
-from srm.client.following import next_step, same_order
+from srm.client.following import is_given_up, next_step, same_order
 from srm.client.routing import RoutingWatcher
 from srm.client.same_thread import let_consumers_leave
 from srm.domain.move.routes import Route, topic_subject
@@ -27,7 +27,8 @@ class TopicFollower:
 
     Invariants: a record is handed over only while the route that was followed is the present one,
     or within an open transaction; a new route of a topic is followed only when no record of it is
-    under way and no transaction is open.
+    under way and no transaction is open. A cluster that is given up is the exception: what is
+    under way there fails at once, and its transaction is over.
 
     Args:
         producers: one producer per cluster.
@@ -69,7 +70,7 @@ class TopicFollower:
         Raises:
             UnavailableError: no cluster answers.
         """
-        self._watcher.start()
+        self._watcher.start(subjects=[topic_subject(topic) for topic in self.topics])
         with self._changed:
             self._check_open()
             if self._thread is None:
@@ -160,6 +161,10 @@ class TopicFollower:
             if same_order(route, old):
                 return
             works_on = old.cluster if old is not None and old.state == "go" else None
+            if works_on is not None and is_given_up(works_on, old, route):
+                self._producers.give_up(works_on)
+                self._follow(topic, route)
+                return
             step = next_step(works_on, route, busy=self._reserved)
             # No new record can come: the route is not the one that was followed.
             if step == "finish" or (step == "leave" and self._outstanding[topic]):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from srm.client.aside import Aside
 from srm.client.cluster_producers import ClusterProducers, is_fatal
 from srm.client.errors import must_abort, named_errors
+from srm.errors import GivenUpError
 from srm.kafka.rights import Needs, on_transactional_id
+
+_LATE_ABORT_S: Final = 30.0
 
 
 class Routes(Protocol):
@@ -22,11 +26,27 @@ class Routes(Protocol):
         """Let the producer follow its routes again."""
 
 
+class _Native:
+    """One producer of confluent-kafka, whether it has its producer id, and who waits for it."""
+
+    def __init__(self, producer: Producer, producers: ClusterProducers) -> None:
+        self.producer = producer
+        self.is_initialised = False
+        self.aside = Aside("srm-transactions", lambda: not producers.is_current(producer))
+
+    def abandon(self) -> None:
+        """End the open transaction where its cluster lives all the same: readers wait for that."""
+        producer = self.producer
+        self.aside.leave(lambda: producer.abort_transaction(_LATE_ABORT_S))
+
+
 class Transactions:
     """The transactions of one producer; one at a time, as in Kafka.
 
     The producer id is acquired again on every cluster the producer comes to. An open transaction
     keeps its cluster: what is held meanwhile is followed when it has been committed or aborted.
+    Only where that cluster is given up it is over: the next call says so, and nothing more is asked
+    of that cluster.
     """
 
     def __init__(
@@ -35,10 +55,11 @@ class Transactions:
         self._producers = producers
         self._routes = routes
         self._id = transactional_id
-        self._initialised: set[int] = set()
+        self._natives: dict[str, _Native] = {}
         self._asked = False
         self._init_timeout = -1.0
         self._cluster: str | None = None
+        self._open: _Native | None = None
 
     def init(self, timeout: float) -> None:
         """Acquire the producer id: fence older instances and end their transactions.
@@ -47,9 +68,11 @@ class Transactions:
             KafkaException: as in confluent-kafka.
             HeldError: a hold outlasted the producer's patience.
         """
-        cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
-        self._asked, self._init_timeout = True, timeout
-        self._init_on(cluster, timeout)
+        while True:
+            cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
+            self._asked, self._init_timeout = True, timeout
+            if self._init_on(cluster):
+                return
 
     def begin(self, patience_s: float) -> None:
         """Begin a transaction; waits in a hold.
@@ -58,19 +81,22 @@ class Transactions:
             KafkaException: as in confluent-kafka.
             HeldError: the hold outlasted ``patience_s``; nothing was begun.
         """
-        if self._cluster is not None:
-            self._native.begin_transaction()  # raises what confluent-kafka raises
+        self.require_alive()
+        if self._open is not None:
+            self._open.producer.begin_transaction()  # raises what confluent-kafka raises
         while True:
             cluster = self._routes.cluster_for_transaction(patience_s, reserve=False)
-            if self._asked:
-                self._init_on(cluster, self._init_timeout)
+            if self._asked and not self._init_on(cluster):
+                continue
+            native = self._native_on(cluster)
             self._cluster = self._routes.cluster_for_transaction(patience_s, reserve=True)
-            if self._cluster == cluster:
+            if self._cluster == cluster and self._producers.is_current(native.producer):
                 break
             self._end()  # it has moved in between
+        self._open = native
         try:
             with self._naming("beginning a transaction"):
-                self._native.begin_transaction()
+                native.producer.begin_transaction()
         except BaseException:
             self._end()
             raise
@@ -82,7 +108,8 @@ class Transactions:
 
         Raises:
             KafkaException: as in confluent-kafka; and one that requires an abort where the offsets
-                are of another cluster or of an earlier stay: what they cover is read again.
+                are of another cluster or of an earlier stay: what they cover is read again; or
+                where the cluster is given up.
         """
         native = getattr(metadata, "native", None)
         stale = native is not None and (
@@ -93,18 +120,31 @@ class Transactions:
                 f"offsets read on cluster {metadata.cluster} before a move cannot be committed in "
                 f"a transaction on cluster {self._cluster}: abort it, they are read again"
             )
-        with self._naming("sending offsets to the transaction"):
-            self._native.send_offsets_to_transaction(
-                positions, metadata if native is None else native, timeout
+        theirs = metadata if native is None else native
+        try:
+            self._call(
+                "sending offsets to the transaction",
+                lambda producer: producer.send_offsets_to_transaction(positions, theirs, timeout),
             )
+        except GivenUpError as error:
+            raise self._over() from error
 
     def commit(self, timeout: float) -> None:
         """Commit; a move that waits for it continues.
 
         Raises:
-            KafkaException: as in confluent-kafka.
+            KafkaException: as in confluent-kafka; and one that requires an abort where the cluster
+                is given up. It says that the outcome is not known if the commit was under way.
         """
-        self._finish("committing the transaction", "commit_transaction", timeout)
+        self.require_alive()
+        doing = "committing the transaction"
+        try:
+            self._finish(doing, lambda producer: producer.commit_transaction(timeout))
+        except GivenUpError as error:
+            raise must_abort(
+                f"{doing} on cluster {self._cluster}: it was given up by a move meanwhile, whether "
+                "the transaction was committed there is not known; abort it here and go on"
+            ) from error
 
     def abort(self, timeout: float) -> None:
         """Abort; a move that waits for it continues.
@@ -112,7 +152,21 @@ class Transactions:
         Raises:
             KafkaException: as in confluent-kafka.
         """
-        self._finish("aborting the transaction", "abort_transaction", timeout)
+        try:
+            self._finish(
+                "aborting the transaction", lambda producer: producer.abort_transaction(timeout)
+            )
+        except GivenUpError:
+            self._abandon()
+
+    def require_alive(self) -> None:
+        """Refuse to go on with a transaction on a cluster that is given up.
+
+        Raises:
+            KafkaException: it has to be aborted, which asks nothing of that cluster.
+        """
+        if self._is_lost:
+            raise self._over()
 
     @property
     def cluster(self) -> str | None:
@@ -120,31 +174,67 @@ class Transactions:
         return self._cluster
 
     @property
-    def _native(self) -> Producer:
-        cluster = self._cluster
-        if cluster is None:
+    def _is_lost(self) -> bool:
+        """Whether the cluster of the open transaction is given up."""
+        return self._open is not None and not self._producers.is_current(self._open.producer)
+
+    def _over(self) -> KafkaException:
+        return must_abort(
+            f"cluster {self._cluster}, where the transaction is open, was given up by a move: "
+            "nothing of it was committed; abort it and go on"
+        )
+
+    def _native_on(self, cluster: str) -> _Native:
+        """Return the producer of a cluster: the same as long as that is not given up."""
+        producer, native = self._producers.on(cluster), self._natives.get(cluster)
+        if native is None or native.producer is not producer:
+            native = self._natives[cluster] = _Native(producer, self._producers)
+        return native
+
+    def _init_on(self, cluster: str) -> bool:
+        """Acquire the producer id, unless that is done; return False if the cluster is given up."""
+        native = self._native_on(cluster)
+        if native.is_initialised:
+            return True
+        with self._naming(f"initialising transactions on cluster {cluster}"):
+            try:
+                native.aside.call(lambda: native.producer.init_transactions(self._init_timeout))
+            except GivenUpError:
+                return False
+        native.is_initialised = True
+        return True
+
+    def _call(self, doing: str, call: Callable[[Producer], object]) -> None:
+        if self._is_lost:
+            raise GivenUpError(f"{doing}: cluster {self._cluster} is given up")
+        native = self._open
+        if native is None:
             cluster = self._routes.cluster_for_transaction(0.0, reserve=False)
-        return self._producers.on(cluster)
+            native = self._native_on(cluster)
+        with self._naming(doing):
+            try:
+                native.aside.call(lambda: call(native.producer))
+            except KafkaException as error:
+                if self._is_lost:  # its records were dropped under it
+                    raise GivenUpError(f"{doing}: {error}") from error
+                raise
 
-    def _init_on(self, cluster: str, timeout: float) -> None:
-        native = self._producers.on(cluster)
-        if id(native) not in self._initialised:
-            with self._naming(f"initialising transactions on cluster {cluster}"):
-                native.init_transactions(timeout)
-            self._initialised.add(id(native))
-
-    def _finish(self, doing: str, call: str, timeout: float) -> None:
+    def _finish(self, doing: str, call: Callable[[Producer], object]) -> None:
         try:
-            with self._naming(doing):
-                getattr(self._native, call)(timeout)
+            self._call(doing, call)
         except KafkaException as error:
             if is_fatal(error.args[0]):
                 self._end()  # the broker aborts what is open: the application starts again
             raise
         self._end()
 
+    def _abandon(self) -> None:
+        if self._open is not None:
+            self._open.abandon()
+        self._end()
+
     def _end(self) -> None:
-        self._cluster = None
+        self._cluster = self._open = None
         self._routes.transaction_over()
 
     def _naming(self, doing: str) -> Any:

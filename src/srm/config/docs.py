@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
+from srm.config.config_key import ConfigKey
 from srm.config.keys import (
     CLASS_KEYS,
     FILE_KEYS,
@@ -15,10 +17,12 @@ from srm.config.keys import (
     IGNORED_KEYS,
     IGNORED_PREFIXES,
     RECORD_KEYS,
-    ConfigKey,
 )
+from srm.config.move_keys import MOVE_KEYS
+from srm.domain.move.redirects import order_schema
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")
+SCHEMA_PATH: Final = Path("docs/redirect.schema.json")
 
 _ORIGINS: Final = {
     "mm2": "MirrorMaker 2",
@@ -110,7 +114,7 @@ def render() -> str:
         (
             _HEAD,
             "## Keys\n",
-            *_key_table((*FILE_KEYS, *FLOW_KEYS, *RECORD_KEYS, *CLASS_KEYS)),
+            *_key_table((*FILE_KEYS, *FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS, *CLASS_KEYS)),
             "",
             "`stack.*` keys configure the embedded stack of `srm stack`.\n",
             "## Keys without meaning here\n",
@@ -191,9 +195,11 @@ def _cell(text: str | None) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the given file, by default into docs/."""
+    """Write the page to the given file, by default into docs/, with the schema of orders there."""
     path = Path(arguments[0]) if arguments else DEFAULT_PATH
     path.write_text(render(), "utf-8")
+    if not arguments:
+        SCHEMA_PATH.write_text(json.dumps(order_schema(), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from enum import IntEnum
 from typing import Final, Literal
 
 from srm.config.client_keys import CLIENT_KEYS
-from srm.config.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, ConfigKey, find_key
+from srm.config.config_key import ConfigKey
+from srm.config.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, find_key
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.secrets import shown

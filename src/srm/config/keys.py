@@ -9,44 +9,14 @@ Client settings (``security.protocol``, ``consumer.fetch.min.bytes`` ...) are in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from srm.config.airflow_keys import AIRFLOW_KEYS
+from srm.config.config_key import ConfigKey, Origin
+from srm.config.move_keys import MOVE_KEYS
 from srm.domain.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
 
-ValueKind = Literal[
-    "boolean", "count", "replication factor", "seconds", "list", "regexes", "string", "choice"
-]
-"""A ``replication factor`` is a count, or -1 for the broker's default."""
-Origin = Literal["mm2", "srm", "replicator", "connect", "ours"]
-Scope = Literal["file", "flow", "replication"]
-"""``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
-
 DEFAULT_POLICY: Final = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    """One key: its values, its default as one would write it, where it may stand and its meaning.
-
-    ``attribute`` is the field of FlowConfig that it sets, empty where the loader derives one.
-    ``deprecated`` are older names that mean the same; they are taken with a warning.
-    ``synonyms`` are names that are taken silently. ``quiet`` are values without effect that need
-    no warning because they say what happens anyway.
-    """
-
-    name: str
-    kind: ValueKind
-    default: str | None
-    doc: str
-    origin: Origin = "mm2"
-    scope: Scope = "flow"
-    attribute: str = ""
-    choices: tuple[str, ...] = ()
-    deprecated: tuple[str, ...] = ()
-    synonyms: tuple[str, ...] = ()
-    effect: bool = True
-    quiet: tuple[str, ...] = ()
 
 
 def _ignored(
@@ -57,6 +27,23 @@ def _ignored(
 
 FILE_KEYS: Final = (
     ConfigKey("clusters", "list", None, "Aliases of all clusters, e.g. `P, B`.", scope="file"),
+    ConfigKey(
+        "report.signing.key.location",
+        "string",
+        None,
+        "File with the private key (Ed25519, PEM) that reports of moves are signed with "
+        "(docs/report.md). Default: they are not signed.",
+        origin="ours",
+        scope="file",
+    ),
+    ConfigKey(
+        "report.signing.key.password",
+        "string",
+        None,
+        "Password of that key, where it has one.",
+        origin="ours",
+        scope="file",
+    ),
 )
 
 FLOW_KEYS: Final = (
@@ -294,6 +281,25 @@ FLOW_KEYS: Final = (
         choices=("task", "spark"),
     ),
     ConfigKey(
+        "checkpoints.proof.budget",
+        "number",
+        "200",
+        "Of how many commits each emission of checkpoints compares the record there with the one "
+        "at its translation, before it is written; groups take turns. 0: of none. Moves and drills "
+        "always compare all of theirs.",
+        origin="ours",
+        attribute="proof_budget",
+    ),
+    ConfigKey(
+        "drill.schedule",
+        "cron",
+        None,
+        "When the flow's failover is rehearsed: a cron expression such as `0 6 * * 1`, by which "
+        "Airflow runs `srm_drill_<flow>`. Default: by hand only (`srm failover drill`).",
+        origin="ours",
+        attribute="drill_schedule",
+    ),
+    ConfigKey(
         "metrics.interval.seconds",
         "seconds",
         "5",
@@ -320,6 +326,7 @@ FLOW_KEYS: Final = (
         origin="ours",
         attribute="max_bytes_per_second",
     ),
+    *AIRFLOW_KEYS,
 )
 
 RECORD_KEYS: Final = (
@@ -459,7 +466,7 @@ PROVIDERS_KEY: Final = "config.providers"
 
 KEYS: Final = {
     name: key
-    for key in (*FILE_KEYS, *FLOW_KEYS, *RECORD_KEYS, *CLASS_KEYS, *IGNORED_KEYS)
+    for key in (*FILE_KEYS, *FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS, *CLASS_KEYS, *IGNORED_KEYS)
     for name in (key.name, *key.synonyms, *key.deprecated)
 }
 """Every key by each of its names."""

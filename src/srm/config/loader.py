@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final, cast, get_args
+from urllib.parse import urlsplit
 
 from srm.config.checking import check_settings
 from srm.config.client_keys import CLIENT_KEYS
+from srm.config.config_key import ConfigKey
 from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
 from srm.config.keys import (
     DEFAULT_POLICY,
@@ -20,19 +25,21 @@ from srm.config.keys import (
     KEYS,
     RECORD_KEYS,
     STACK_PREFIX,
-    ConfigKey,
 )
-from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel
+from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
+from srm.config.move_keys import MOVE_KEYS
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import resolve_references
-from srm.config.secrets import ClientProperties
+from srm.config.report_key import ReportKey
+from srm.config.secrets import ClientProperties, Secret, shown
 from srm.config.security import translate_security
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.filters import split_patterns
+from srm.domain.move.redirects import ROUTING_ALONE, in_order
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings, parse_overrides
 from srm.domain.topics import Flow
-from srm.errors import ConfigError
+from srm.errors import ConfigError, UsageError
 
 CONFIG_VARIABLE: Final = "SRM_CONFIG"
 DEFAULT_FILE: Final = "srm.properties"
@@ -145,7 +152,29 @@ def build_config(file: SettingsFile) -> Config:
             for (flow, alias, kind), client in flow_clients.items()
             if client != clients[alias, kind]
         },
+        report_key=_report_key(file),
+        sha256=settings_sha256(file),
     )
+
+
+def settings_sha256(file: SettingsFile) -> str:
+    """Identify what a file says: SHA-256 in hexadecimal of its lines ``key=value``, sorted.
+
+    Of secrets only that they are set: a hash over them would let them be guessed at leisure.
+    """
+    lines = sorted(
+        f"{setting.written.key}={shown(setting.written.key, setting.written.value)}"
+        for setting in file.settings
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _report_key(file: SettingsFile) -> ReportKey:
+    location = file.resolve("report.signing.key.location").value
+    if not location:
+        return ReportKey()
+    path = Path(file.path).parent / Path(location).expanduser()
+    return ReportKey(path, file.resolve("report.signing.key.password").value)
 
 
 def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
@@ -205,11 +234,13 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     if not _value(file, KEYS["refresh.topics.enabled"], flow):
         values["refresh_topics_interval"] = NEVER
     _refuse_java_classes(file, flow)
+    _check_notifier(file, flow, values["failover_notifier_arguments"])
     return FlowConfig(
         flow=flow,
         policy=_policy(file, flow),
         isolation_level=_isolation_level(file, flow),
         records=_records(file, flow),
+        redirect=_redirect(file, flow),
         **values,
     )
 
@@ -239,6 +270,51 @@ def _records(file: SettingsFile, flow: Flow) -> RecordSettings:
         overrides=found,
         source_offsets=values["copy.source.offset.in.header.enabled"],
         exclude_headers=values["records.exclude.headers"],
+    )
+
+
+def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
+    try:
+        if isinstance(json.loads(arguments), dict):
+            return
+        why = "it is no JSON object"
+    except ValueError as error:
+        why = f"it is no JSON: {error}"
+    raise ConfigError(
+        f"{file.path}: {flow}: failover.notifier.arguments: {why}; write it as "
+        '{"text": "{{ srm.text }}"}'
+    )
+
+
+def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
+    values: dict[str, Any] = {key.name: _value(file, key, flow) for key in MOVE_KEYS}
+
+    def wrong(key: str, why: object) -> ConfigError:
+        return ConfigError(f"{file.path}: {flow}: failover.{key}: {why}")
+
+    try:
+        kinds = in_order(values["failover.redirect"] or ROUTING_ALONE)
+    except UsageError as error:
+        raise wrong("redirect", error) from None
+    url = urlsplit(values["failover.webhook.url"])
+    if url.geturl() and not (url.scheme in {"http", "https"} and url.hostname):
+        raise wrong("webhook.url", "it is no address such as https://host/path")
+    try:
+        command = tuple(shlex.split(values["failover.command"]))
+    except ValueError as error:
+        raise wrong("command", f"{error}: write it as for a shell") from None
+    return RedirectSettings(
+        kinds=kinds,
+        webhook_url=Secret(url.geturl()),
+        webhook_secret=Secret(values["failover.webhook.secret"]),
+        webhook_timeout=values["failover.webhook.timeout.seconds"],
+        command=command,
+        command_timeout=values["failover.command.timeout.seconds"],
+        fence=values["failover.fence"],
+        addresses={
+            alias: _client(file, alias, "admin", flow).get("bootstrap.servers", "")
+            for alias in (flow.source, flow.target)
+        },
     )
 
 

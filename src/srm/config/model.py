@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from srm.config.secrets import ClientProperties
+from srm.config.report_key import ReportKey
+from srm.config.secrets import ClientProperties, Secret
+from srm.domain.move.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
 from srm.domain.topics import Flow
@@ -18,6 +20,24 @@ from srm.errors import ConfigError
 
 ClientKind = Literal["admin", "consumer", "producer"]
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectSettings:
+    """Who tells the clients of a move in the flow's direction, and how they are reached.
+
+    ``kinds`` in their order. Timeouts are for all attempts of one call together. ``addresses`` are
+    the bootstrap servers of both clusters by alias.
+    """
+
+    kinds: tuple[RedirectKind, ...] = ROUTING_ALONE
+    webhook_url: Secret = field(default_factory=Secret)
+    webhook_secret: Secret = field(default_factory=Secret)
+    webhook_timeout: timedelta = timedelta(seconds=30)
+    command: tuple[str, ...] = ()
+    command_timeout: timedelta = timedelta(seconds=60)
+    fence: FenceKind = "none"
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +73,19 @@ class FlowConfig:
     reverse_checkpointing_enabled: bool
     reverse_checkpointed_topics: tuple[str, ...]
     checkpoints_engine: Literal["task", "spark"]
+    proof_budget: int
+    drill_schedule: str | None
     metrics_interval: timedelta
     data_loss_policy: Literal["stop", "continue"]
     max_bytes_per_second: int | None
     isolation_level: IsolationLevel
     records: RecordSettings
+    failover_approval: Literal["never", "unplanned", "always"] = "unplanned"
+    failover_alert_after: timedelta = timedelta(seconds=60)
+    failover_notifier: str = ""
+    failover_notifier_arguments: str = "{}"
+    failover_dry_run_schedule: str | None = None
+    redirect: RedirectSettings = RedirectSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,8 @@ class Config:
     ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
+    ``report_key`` is what reports of moves are signed with; ``sha256`` identifies what the file
+    says, see :func:`srm.config.loader.settings_sha256`.
     """
 
     path: str
@@ -93,6 +123,8 @@ class Config:
     flow_clients: Mapping[tuple[Flow, str, ClientKind], ClientProperties] = field(
         default_factory=dict
     )
+    report_key: ReportKey = field(default_factory=ReportKey)
+    sha256: str = ""
 
     @property
     def flows(self) -> tuple[Flow, ...]:

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-_SECRET: Final = ("password", "secret", "jaas", "key.pem", "keystore.key", "oauthbearer.config")
+_SECRET: Final = (
+    "password",
+    "secret",
+    "jaas",
+    "key.pem",
+    "keystore.key",
+    "oauthbearer.config",
+    "webhook.url",
+)
 
 
 def is_secret(key: str) -> bool:
@@ -21,6 +29,31 @@ def is_secret(key: str) -> bool:
 def shown(key: str, value: str) -> str:
     """Return a value as it may be shown."""
     return HIDDEN if is_secret(key) else value
+
+
+class Secret:
+    """A text that no log, error, report or JSON shows; whoever needs it asks :meth:`reveal`."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return HIDDEN if self._text else ""
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
 
 
 class ClientProperties(Mapping[str, str]):

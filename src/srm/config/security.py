@@ -14,6 +14,9 @@ _MODULE: Final = re.compile(
 )
 _UNSECURED: Final = "unsecuredLogin"
 _PEM_BREAK: Final = re.compile(r"\\n")
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+"""What Java's tokenizer makes of letters behind a backslash; others stand for themselves."""
 
 
 def translate_security(given: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +93,7 @@ def _translate_jaas(settings: dict[str, str]) -> None:
     named = _MODULE.match(jaas)
     module = named[1] if named else ""
     options = {
-        name: double.replace('\\"', '"') or single or bare
+        name: _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), double) or single or bare
         for name, double, single, bare in _OPTION.findall(jaas)
     }
     translate = _LOGIN_MODULES.get(module)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from srm.config.keys import ConfigKey, ValueKind
+from srm.config.config_key import ConfigKey, ValueKind
 from srm.domain.filters import compile_pattern, split_patterns
 from srm.errors import ConfigError
 
 NEVER: Final = timedelta(days=36500)
 """Interval of something that is switched off (100 years: every timer can take it)."""
+
+_CRON_FIELD: Final = r"[\d*,/\-A-Za-z#?]+"
+_CRON: Final = re.compile(
+    rf"@(?:hourly|daily|weekly|monthly|yearly)|{_CRON_FIELD}(?: {_CRON_FIELD}){{4}}"
+)
 
 Value = bool | int | str | timedelta | tuple[str, ...]
 
@@ -44,6 +50,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"{text!r} is not a whole number from 0")
+    return int(text)
+
+
 def _replication_factor(text: str) -> int:
     return -1 if text == "-1" else _count(text)
 
@@ -65,6 +77,16 @@ def _patterns(text: str) -> tuple[str, ...]:
     return patterns
 
 
+def _cron(text: str) -> str:
+    schedule = " ".join(text.split())
+    if not _CRON.fullmatch(schedule):
+        raise ConfigError(
+            f"{text!r} is no cron expression: give minute, hour, day, month and weekday, such as "
+            "0 6 * * 1, or @daily"
+        )
+    return schedule
+
+
 def _choice(text: str, choices: tuple[str, ...]) -> str:
     if text.lower() not in choices:
         raise ConfigError(f"{text!r} is none of {', '.join(choices)}")
@@ -74,9 +96,11 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "boolean": parse_boolean,
     "count": _count,
+    "number": _number,
     "replication factor": _replication_factor,
     "seconds": _seconds,
     "list": split_patterns,
     "regexes": _patterns,
     "string": str,
+    "cron": _cron,
 }

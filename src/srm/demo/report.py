@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from srm.demo.timeline import Timeline
+from srm.domain.documents import encode
 from srm.pages.html import render_page
 from srm.stack.disk import write_atomically
 
@@ -94,7 +93,7 @@ class DemoReport:
 
     def json(self) -> bytes:
         """Encode as JSON."""
-        return TypeAdapter(DemoReport).dump_json(self, indent=2)
+        return encode(self, indent=2)
 
 
 def write_report(folder: Path, report: DemoReport, timeline: Timeline) -> None:

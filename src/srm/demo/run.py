@@ -15,6 +15,10 @@ from typing import Final
 
 from srm import __version__
 from srm.demo.airflow_api import AirflowApi
+from srm.demo.disaster import Disaster
+from srm.demo.disaster_report import DisasterReport, write_disaster_report
+from srm.demo.disaster_report import Findings as DisasterFindings
+from srm.demo.disaster_report import judge as judge_disaster
 from srm.demo.display import Display
 from srm.demo.programs import application, producer
 from srm.demo.report import DemoReport, write_report
@@ -34,18 +38,22 @@ _FEWEST: Final = 2_000
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What to run: ``records`` payments to start with, everything in ``home``."""
+    """What to run: ``records`` payments to start with, everything in ``home``.
+
+    ``disaster``: P dies, instead of the planned moves.
+    """
 
     home: Path
     records: int = 100_000
     keep: bool = False
+    disaster: bool = False
 
 
 @dataclass(frozen=True)
 class DemoResult:
     """The report, where it was written, and the stack where it was kept running."""
 
-    report: DemoReport
+    report: DemoReport | DisasterReport
     folder: str
     kept: StackStatus | None
 
@@ -68,7 +76,8 @@ def run_demo(options: DemoOptions, display: Display) -> DemoResult:
     world = World(Stack(StackOptions(home=home, kafka_only=True)), display)
     kept = None
     try:
-        report = _play(world, options)
+        play = _play_disaster if options.disaster else _play
+        report: DemoReport | DisasterReport = play(world, options)
         if options.keep:
             with display.step("Everything continues"):
                 kept = _keep(world)
@@ -168,6 +177,45 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
     ]
     timeline = draw(findings.acknowledged, findings.processed, spans)
     write_report(options.home, report, timeline)
+    return report
+
+
+def _play_disaster(world: World, options: DemoOptions) -> DisasterReport:
+    display = world.display
+    disaster = Disaster(world, options.records)
+    with display.step("Two Kafka clusters"):
+        _up(world)
+        disaster.open_shop()
+        display.say("P and B are up, two producers and three applications start")
+    with disaster.replicating():
+        with display.step("Replication P->B and B->P"):
+            disaster.await_replication()
+        with display.step("P dies in the middle of a sale"):
+            at_death = disaster.kill_in_a_sale()
+        with display.step("Unplanned failover P->B"):
+            moved = disaster.fail_over()
+        with display.step("Everybody works on B"):
+            disaster.await_work_on_b()
+        with display.step("P comes back"):
+            disaster.bring_back()
+            at_return = disaster.note_state()
+        with display.step("What P still held"):
+            settled = disaster.settle()
+        with display.step("Everybody catches up"):
+            disaster.catch_up()
+    world.stop_applications()
+    findings = DisasterFindings(
+        acknowledged=world.acknowledged,
+        processed={group: world.applications[group].entries for group in GROUPS},
+        at_return=at_return,
+        acknowledged_at_death=at_death,
+        triggered_ms=moved.triggered_ms,
+        forecast=moved.forecast,
+        outcome=settled.outcome,
+        move=moved.report,
+    )
+    report = judge_disaster(findings, display.elapsed, display.seconds, versions())
+    write_disaster_report(options.home, report)
     return report
 
 

@@ -27,13 +27,18 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record of a log; the timestamp is in epoch milliseconds."""
+    """One record of a log; the timestamp is in epoch milliseconds.
+
+    ``by_broker``: the timestamp is when the broker took it (LogAppendTime), as far as that was
+    asked for.
+    """
 
     offset: int
     key: bytes | None
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    by_broker: bool = False
 
 
 def frame(record: Record, *, timestamps: bool = True) -> bytes:
@@ -78,7 +83,7 @@ def classify(
             return ("missing",)
         if _resumes(sources, targets):
             return ("extra",)
-    return _fields(source[0], target[0], timestamps=timestamps)
+    return differing_fields(source[0], target[0], timestamps=timestamps)
 
 
 def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
@@ -104,7 +109,10 @@ def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
     )
 
 
-def _fields(source: Record, target: Record, *, timestamps: bool) -> tuple[DifferenceKind, ...]:
+def differing_fields(
+    source: Record, target: Record, *, timestamps: bool = True
+) -> tuple[DifferenceKind, ...]:
+    """Name the fields in which a record and its copy differ, none where they are alike."""
     kinds: list[DifferenceKind] = []
     if source.key != target.key:
         kinds.append("key")
@@ -115,6 +123,12 @@ def _fields(source: Record, target: Record, *, timestamps: bool) -> tuple[Differ
     if timestamps and source.timestamp_ms != target.timestamp_ms:
         kinds.append("timestamp")
     return tuple(kinds)
+
+
+def _without(records: Iterable[Record], ranges: Sequence[tuple[int, int]]) -> Iterator[Record]:
+    for record in records:
+        if not any(first <= record.offset < end for first, end in ranges):
+            yield record
 
 
 class _Side:
@@ -183,7 +197,8 @@ class _Comparison:
 
     def __init__(self, plan: RangePlan, source: Iterable[Record], target: Iterable[Record]) -> None:
         self._plan = plan
-        self._source, self._target = _Side(source), _Side(target)
+        compared = _without(source, plan.decided) if plan.decided else source
+        self._source, self._target = _Side(compared), _Side(target)
         self._on_target = _Places(_source_bounds(plan.runs))
         self._on_source = _Places(_target_bounds(plan.runs))
         self._foreign = 0

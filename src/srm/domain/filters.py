@@ -61,6 +61,15 @@ class NameFilter:
         return _any_matches(self.include, name) and not _any_matches(self.exclude, name)
 
 
+SHADOW_PREFIX: Final = "srm-drill."
+"""Groups that a drill makes and removes: they are nobody's, and never carried over."""
+
+
+def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilter:
+    """Return which groups a flow selects; never those that a drill makes."""
+    return NameFilter(include, (*exclude, re.escape(SHADOW_PREFIX) + ".*"))
+
+
 def _any_matches(patterns: Iterable[str], name: str) -> bool:
     return any(compile_pattern(pattern).fullmatch(name) for pattern in patterns)
 

@@ -67,6 +67,11 @@ class SyncDecision:
     reason: str = ""
     applied: bool = False
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the offset is the group's position, written now or there before."""
+        return self.applied or self.action == "unchanged"
+
 
 def decide(
     outcome: CheckpointOutcome,

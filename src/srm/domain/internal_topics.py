@@ -11,7 +11,8 @@ srm-replication.<SOURCE>.internal   target            assignments, positions, he
 srm-control.<SOURCE>.internal       target            allow and deny lists of srm-control
 srm-ledger.internal                 each cluster      group offsets that srm itself wrote there
 srm-routing.internal                each cluster      which cluster clients shall use, or hold
-srm-moves.internal                  each cluster      plans, progress and reports of moves
+srm-moves.internal                  each cluster      plans, progress and reports of moves; what
+                                                      was proven of checkpoints; drills
 srm-metrics-<SOURCE>.internal       target            raw metrics (not compacted)
 srm-metrics-windows.internal        target            windowed metrics
 srm-verification.<SOURCE>.internal  target            latest verification result per partition

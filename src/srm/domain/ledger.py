@@ -13,7 +13,8 @@ compacted, JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,6 +120,12 @@ class Ledger:
         ledger = cls()
         ledger._records = records
         return ledger
+
+    def entries(self) -> Iterator[LedgerEntry]:
+        """Decode all entries; those that are damaged are left out."""
+        for key, value in self._records.items():
+            with suppress(IntegrityError):
+                yield LedgerEntry.decode(key, value)
 
     def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
         """Return srm's latest write for a group and partition, None where it never wrote.

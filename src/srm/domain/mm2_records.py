@@ -107,6 +107,15 @@ class Checkpoint:
             + _string(self.metadata)
         )
 
+    @staticmethod
+    def group_of(key: bytes) -> str:
+        """Return the group that a record key speaks of.
+
+        Raises:
+            IntegrityError: the bytes are not the key of a checkpoint.
+        """
+        return _Fields("checkpoint", key, b"").key_string()
+
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Checkpoint:
         """Decode one record of a checkpoints topic.

@@ -3,18 +3,28 @@
 Each slot keeps notes of its own, under its own key, so nobody overwrites what another has noted: a
 partition that moves, or whose owner starts again, loses none. They are about the copy of one topic
 id, and count as long as that topic exists.
+
+What people decide about records that only the source has, or has no more, when it returns from a
+disaster (docs/return.md), is a note as well, under a key of its own in the partition of commands.
+Slots read it when they take the partition on, and obey it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from srm.domain import json_records
+from srm.domain.amount import amount
 from srm.domain.replication_records import PartitionStatus
 
 KEY_PREFIX = b"notes:"
+
+Decision = Literal["", "keep", "discard", "cut"]
+"""Decided about the range of a note: left on the source for groups that go back (``keep``); left
+there, and passed over by them (``discard``); copied, but gone from the source (``cut``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,9 @@ class PartitionNotes:
     ``lost_to`` are the newest range (ranges that touch are one) and ``loss`` says why. ``strange``
     is the newest note about the logs that is no loss. ``begins`` is the target offset before which
     a topic that had the name before has left its records, where there are any.
+
+    A note of a ``decision`` has one range; ``slot`` then makes its key unique. What was copied of
+    the range that a ``cut`` is about ends at the target offset ``target_next``.
     """
 
     slot: str
@@ -39,6 +52,42 @@ class PartitionNotes:
     strange: str = ""
     time_ms: int = 0
     begins: int | None = None
+    decision: Decision = ""
+    target_next: int | None = None
+
+    @classmethod
+    def decided(
+        cls,
+        decision: Decision,
+        request: str,
+        partition: tuple[str, int, str],
+        offsets: tuple[int, int],
+        why: str,
+        now_ms: int,
+        target_next: int | None = None,
+    ) -> PartitionNotes:
+        """Note a decision about source offsets [from, to).
+
+        Args:
+            decision: what was decided.
+            request: unique id of whoever decided it, at that moment.
+            partition: topic, partition and topic id.
+            offsets: the range.
+            why: for people, who decided it included.
+            now_ms: epoch milliseconds.
+            target_next: of a ``cut``, where the copy ended.
+        """
+        topic, number, topic_id = partition
+        noted = cls(f"{decision}-{request}", topic, number, topic_id)
+        noted = noted.with_loss(*offsets, why, now_ms)
+        return replace(noted, decision=decision, target_next=target_next)
+
+    @property
+    def left_out(self) -> tuple[int, int] | None:
+        """The range of source offsets that is not to be copied, by decision."""
+        if self.decision not in {"keep", "discard"}:
+            return None
+        return self.lost_from or 0, self.lost_to or 0
 
     def with_loss(self, lost_from: int, lost_to: int, what: str, now_ms: int) -> PartitionNotes:
         """Note that source records can never be copied."""
@@ -65,7 +114,12 @@ class PartitionNotes:
     def text(self) -> str:
         """Losses and what was strange in one line, with the time of the newest note."""
         told = []
-        if self.lost:
+        if self.decision:
+            told.append(
+                f"{amount(self.lost, 'source offset')}, {self.lost_from} to {self.lost_to}, "
+                f"{self.loss}"
+            )
+        elif self.lost:
             offsets = "source offset" if self.lost == 1 else "source offsets"
             ranges = f" in {self.ranges} ranges, the last one" if self.ranges > 1 else ","
             newest = f"{self.lost_from} to {self.lost_to}"
@@ -95,6 +149,26 @@ class PartitionNotes:
         return json_records.decode(cls, "notes of a partition", value)
 
 
+def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
+    """Return the notes of one partition as they count after later ones.
+
+    What was kept or discarded of a log that has lost its end since is not there any more: its
+    offsets were given to other records.
+    """
+    known = tuple(notes)
+    cuts = [(n.time_ms, n.lost_from) for n in known if n.decision == "cut"]
+    found = []
+    for note in known:
+        start, end = note.left_out or (0, 1)
+        later = [at for time_ms, at in cuts if time_ms > note.time_ms and at is not None]
+        if note.left_out is not None and later:
+            end = min(end, *later)
+            note = replace(note, lost_to=end, lost=end - start)  # noqa: PLW2901
+        if start < end:
+            found.append(note)
+    return tuple(found)
+
+
 def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
     """Return where the copy of a topic begins that was created again, None where nobody noted it.
 
@@ -113,7 +187,9 @@ def with_notes(
     if not notes:
         return status
     ordered = sorted(notes, key=lambda entry: entry.time_ms)
-    newest = next((n for n in reversed(ordered) if n.lost), ordered[-1])
+    # Nobody misses what was discarded.
+    missing = [n for n in ordered if n.lost and n.decision != "discard"]
+    newest = missing[-1] if missing else replace(ordered[-1], lost_from=None, lost_to=None)
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
     begins = begin_of_copy(notes)
     former = (

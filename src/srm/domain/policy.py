@@ -54,3 +54,18 @@ class DefaultReplicationPolicy:
                 return True
             source, upstream = self.topic_source(upstream), self.upstream_topic(upstream)
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoringPolicy(DefaultReplicationPolicy):
+    """Takes a prefix off, where a copy goes back to where it came from: ``Payments`` again."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """Name on the target of a copy; ``source_alias`` is of the flow, and not in the name."""
+        del source_alias
+        return self.upstream_topic(topic) or topic
+
+    def is_cycle(self, topic: str, target_alias: str) -> bool:
+        """Say no: that a topic has come from the target is why it goes there."""
+        del topic, target_alias
+        return False

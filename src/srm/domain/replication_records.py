@@ -7,6 +7,8 @@ partition  key                   written by                     value
 0          request               whoever asks it to end         :class:`DriverRequest`, JSON
 0          assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
 0          copied:<id>:<id>      driver, with the assignment    :class:`.CopiedTopic`, JSON
+0          pause                 an unplanned failover          :class:`.Pause`, JSON
+0          notes:<id>:<t>-<n>    who settles a return           :class:`.PartitionNotes`, JSON
 1          slot:<slot>:...       slot, every second             :mod:`.slot_records`, packed
 1          status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
 1          notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
@@ -54,6 +56,8 @@ _OLD_FORMATS = (2, 3)
 
 CopyId = tuple[str, int, str]
 """Source topic id, partition number, target topic id: what a position is about."""
+HeldBack = tuple[str, int, int]
+"""Remote topic id, partition, and the end of a source's log behind an open transaction."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,8 +80,9 @@ class AssignedPartition:
 class Incarnation:
     """One process that is a slot: its ``number`` is larger than all that it found when it started.
 
-    Those of one slot are ordered: the largest one started last. Two that start at the same moment
-    may have the same number; then the ``token``, which is random, decides.
+    It is the epoch milliseconds of that moment, unless an equal or larger one was found. Those of
+    one slot are ordered: the largest one started last. Two that start at the same moment may have
+    the same number; then the ``token``, which is random, decides.
     """
 
     number: int
@@ -98,6 +103,10 @@ class Incarnation:
         if ":" in token:
             raise ValueError(text)
         return cls(int(number), token)
+
+
+NOBODY = Incarnation(0, "")
+"""Before a process knows who it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +308,10 @@ class SlotReport:
     ``incarnation`` is the process that started last, whose ``positions`` these are; None for a slot
     of an earlier version. ``former`` are what other processes of the slot told last, and positions
     of partitions that the slot copies no more: they count where nobody has told anything newer.
+    ``source_heard_ms`` is when any process of the slot last had an answer of the source for all
+    that it copied, by the clock of ``time_ms``; 0 where that is not known. ``source_growth`` is the
+    most that the source grew by then, in offsets a second. ``held_back`` are the ends of logs of
+    the source that go on behind an open transaction, as they were last told.
     """
 
     slot: str
@@ -307,6 +320,9 @@ class SlotReport:
     positions: tuple[PartitionPosition, ...]
     incarnation: Incarnation | None = None
     former: tuple[PartitionPosition, ...] = ()
+    source_heard_ms: int = 0
+    source_growth: int = 0
+    held_back: tuple[HeldBack, ...] = ()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> SlotReport:

@@ -24,6 +24,7 @@ from srm.domain.slot_records import (
     decode_slot_record,
     is_current,
 )
+from srm.domain.superseded import COPIED_PREFIX, CopiedTopic
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 
@@ -41,6 +42,7 @@ class ReplicationState:
     reports: tuple[SlotReport, ...] = ()
     statuses: tuple[PartitionStatus, ...] = ()
     notes: tuple[PartitionNotes, ...] = ()
+    copied: tuple[CopiedTopic, ...] = ()
 
     def told(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
         """Return the statuses of the partitions of some topics, with what slots have noted.
@@ -84,6 +86,7 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
     assignments: list[Assignment] = []
     statuses: list[PartitionStatus] = []
     notes: list[PartitionNotes] = []
+    copied: list[CopiedTopic] = []
     slots = _Slots()
     for key, value in table.items():
         try:
@@ -95,9 +98,13 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
                 statuses.append(PartitionStatus.decode(value))
             elif key.startswith(KEY_PREFIX):
                 notes.append(PartitionNotes.decode(value))
+            elif key.startswith(COPIED_PREFIX):
+                copied.append(CopiedTopic.decode(value))
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
-    return ReplicationState(tuple(assignments), slots.reports(), tuple(statuses), tuple(notes))
+    return ReplicationState(
+        tuple(assignments), slots.reports(), tuple(statuses), tuple(notes), tuple(copied)
+    )
 
 
 class _Slots:
@@ -148,6 +155,9 @@ class _Slots:
             current,
             newest,
             former + (old.positions if old else ()),
+            max((beat.source_heard_ms for beat in self._heartbeats[slot]), default=0),
+            max((beat.source_growth for beat in self._heartbeats[slot]), default=0),
+            tuple(one for beat in self._heartbeats[slot] for one in beat.held_back),
         )
 
 

@@ -26,7 +26,10 @@ A group holds at most :data:`GROUP_SIZE` partitions, some 12 KB, so no record me
 a broker (1 MiB), however many partitions a slot has.
 
 Values: ``>BB`` format (4) and kind; then of a heartbeat ``>qqi`` generation, epoch milliseconds and
-number of partitions; of a group varints (:mod:`.varints`), column by column, after the topic ids.
+number of partitions, ``>qq`` when the source was last heard and how fast it grew, and ``>16siq``
+remote topic id, partition and end of each log that goes on behind an open transaction (both
+missing in records of an earlier version); of a group varints (:mod:`.varints`), column by column,
+after the topic ids.
 Formats 2 and 3 are one record of a whole slot, ``slot:<slot>``, see :class:`.SlotReport`; they are
 read.
 """
@@ -47,6 +50,7 @@ from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
     SLOT_PREFIX,
+    HeldBack,
     Incarnation,
     MapEnd,
     PartitionPosition,
@@ -60,27 +64,44 @@ FORMAT: Final = 4
 _HEARTBEAT, _GROUP = 0, 1
 _HEAD = struct.Struct(">BB")
 _BEAT = struct.Struct(">qqi")
+_SOURCE = struct.Struct(">qq")
+_HELD = struct.Struct(">16siq")
 _COUNTS = struct.Struct(">HH")
 _TOPICS = struct.Struct(">16s16s")
 _COLUMNS: Final = 10  # numbers of each entry, before the end of its map
 _LEFT = "left-"
 
 
-def next_incarnation(seen: Iterable[Incarnation]) -> Incarnation:
-    """Return the incarnation of a process that starts, after those it has found in the log."""
-    number = max((known.number for known in seen), default=0) + 1
+def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
+    """Return the incarnation of a process that starts, after those it has found in the log.
+
+    Args:
+        seen: those found.
+        now_ms: epoch milliseconds, the least number to take. A log that was lost with its cluster
+            names nobody, and what the process before has on its way may yet come to the new one.
+    """
+    number = max(max((known.number for known in seen), default=0) + 1, now_ms)
     return Incarnation(number, secrets.token_hex(4))
 
 
 @dataclass(frozen=True, slots=True)
 class SlotHeartbeat:
-    """Sign of life of the process that is a slot; ``partitions`` are those it copies."""
+    """Sign of life of the process that is a slot; ``partitions`` are those it copies.
+
+    ``source_heard_ms`` is when the source had last answered for all of them, by the same clock as
+    ``time_ms``; 0: never, or not told. ``source_growth`` is the most it grew by then, in offsets a
+    second, all these partitions together. ``held_back`` are the ends of their logs, by remote
+    topic id and number, where what stands behind a transaction that stays open is not copied.
+    """
 
     slot: str
     incarnation: Incarnation
     generation: int
     time_ms: int
     partitions: int
+    source_heard_ms: int = 0
+    source_growth: int = 0
+    held_back: tuple[HeldBack, ...] = ()
 
     def key(self) -> bytes:
         """Encode the record key."""
@@ -89,7 +110,10 @@ class SlotHeartbeat:
     def value(self) -> bytes:
         """Encode the record value."""
         head = _HEAD.pack(FORMAT, _HEARTBEAT)
-        return head + _BEAT.pack(self.generation, self.time_ms, self.partitions)
+        beat = _BEAT.pack(self.generation, self.time_ms, self.partitions)
+        source = _SOURCE.pack(self.source_heard_ms, self.source_growth)
+        held = (_HELD.pack(topic_id_bytes(topic), *rest) for topic, *rest in self.held_back)
+        return b"".join((head, beat, source, *held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +184,15 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
         if kind == _HEARTBEAT:
             slot, incarnation = text.rsplit(":", 1)
             generation, time_ms, partitions = _BEAT.unpack_from(value, _HEAD.size)
-            return SlotHeartbeat(
-                slot, Incarnation.parse(incarnation), generation, time_ms, partitions
+            at = _HEAD.size + _BEAT.size
+            heard_ms, growth = _SOURCE.unpack_from(value, at) if len(value) > at else (0, 0)
+            held = tuple(
+                (topic_id_text(topic), number, end)
+                for topic, number, end in _HELD.iter_unpack(value[at + _SOURCE.size :])
             )
+            process = Incarnation.parse(incarnation)
+            known = generation, time_ms, partitions, heard_ms, growth
+            return SlotHeartbeat(slot, process, *known, held)
         slot, incarnation, name = text.rsplit(":", 2)
         positions = _positions(value, _HEAD.size)
         return PositionGroup(slot, Incarnation.parse(incarnation), name, positions)

@@ -36,8 +36,9 @@ from typing import Literal
 from srm.domain.amount import amount
 from srm.domain.map_wanted import Wanted
 from srm.domain.offset_map import NoMap, NotCopiedYet, OffsetMap
+from srm.domain.offset_map import Translated as MapTranslated
 from srm.domain.offset_map import Translation as MapAnswer
-from srm.domain.partition_notes import PartitionNotes
+from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
@@ -77,23 +78,32 @@ class Losses:
     """Source offsets that the copy has noted as never to be copied.
 
     ``ranges`` are the known ones, [from, to), ``elsewhere`` counts those of which only the number
-    was kept: they are in other holes of the map.
+    was kept: they are in other holes of the map. ``discarded`` ranges nobody is to read; of the
+    ``ranges`` those were ``kept`` for groups that read the source.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
     elsewhere: int = 0
+    discarded: tuple[tuple[int, int], ...] = ()
+    kept: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, notes: Iterable[PartitionNotes], status: PartitionStatus | None) -> Losses:
         """Sum up what slots have noted; a stopped partition still waits for its range."""
-        ranges, elsewhere = [], 0
-        for note in notes:
-            if note.lost_from is not None and note.lost_to is not None:
+        ranges, elsewhere, discarded, kept = [], 0, [], []
+        for note in in_force(notes):
+            if note.decision == "discard":
+                discarded.append(note.left_out or (0, 0))
+            elif note.decision == "keep":
+                kept.append(note.left_out or (0, 0))
+                ranges.append(kept[-1])
+            elif note.lost_from is not None and note.lost_to is not None:
                 ranges.append((note.lost_from, note.lost_to))
                 elsewhere += note.lost - (note.lost_to - note.lost_from)
         if status is not None and status.state != "stopped" and status.lost_from is not None:
             ranges.append((status.lost_from, status.lost_to or status.lost_from))
-        return cls(tuple(_join(ranges)), elsewhere)
+        known = (tuple(_join(found)) for found in (discarded, kept))
+        return cls(tuple(_join(ranges)), elsewhere, *known)
 
     def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
         """Count offsets in [start, end) that were noted and never copied."""
@@ -251,7 +261,7 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     never_read = facts.never_copied and (offset is None or (own is not None and offset <= own.end))
     if never_read and log is not None:
         # Nothing was read of the original, so its first record is the next one, commit or not.
-        return Translation("translated", log.start, offset)
+        return Translation("translated", _after_discarded(facts, log.start), offset)
     if offset is None:
         return Translation("no-commit")
     if facts.damage:
@@ -296,9 +306,28 @@ def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
 
 def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
     if facts.direction == "reverse":
-        return facts.offset_map.backward(offset)
+        found = facts.offset_map.backward(offset)
+        if isinstance(found, MapTranslated):
+            return MapTranslated(_after_discarded(facts, found.offset))
+        return found
     start = facts.downstream_log.start if facts.downstream_log else 0
     return facts.offset_map.forward(offset, start)
+
+
+def _after_discarded(facts: PartitionFacts, offset: int) -> int:
+    """Step over what was discarded, where the group has read all that was copied before it.
+
+    That is known once the copy has come as far.
+    """
+    known = facts.offset_map
+    for start, end in facts.losses.discarded:
+        reached = offset >= start or (
+            (known.known_source_end or 0) >= start
+            and not known.source_records_between(offset, start)
+        )
+        if reached and offset < end:
+            offset = end
+    return offset
 
 
 def _explain_unfinished(
@@ -347,9 +376,11 @@ def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
         f"{amount(refused, 'offset')} never copied, as noted" if refused else "",
         f"{amount(uncopied, 'offset')} from before the first copied record" if uncopied else "",
     )
+    begin = max(offset, log.start)
     return replace(
         found,
-        offset=max(offset, log.start),
+        # What retention has taken was in front of what was discarded, perhaps.
+        offset=begin if forward else _after_discarded(facts, begin),
         dropped=dropped,
         refused=refused,
         uncopied=uncopied,

@@ -32,7 +32,8 @@ class RangePlan:
     """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
 
     A log may end before its range does, after a loss: ``source_log_end`` and ``target_log_end``.
-    ``left_out`` says what of the target is no part of this copy.
+    ``left_out`` says what of the target is no part of this copy, or what of the source is not
+    compared: ``decided`` are source offsets [from, to) that were left on the source by decision.
     ``compacted`` topics may have lost a record on one side only. ``timestamps`` is False where the
     target stamps records itself (LogAppendTime).
     """
@@ -50,6 +51,7 @@ class RangePlan:
     compacted: bool = False
     timestamps: bool = True
     left_out: str = ""
+    decided: tuple[tuple[int, int], ...] = ()
 
 
 def plan_partition(
@@ -62,6 +64,7 @@ def plan_partition(
     compacted: bool = False,
     timestamps: bool = True,
     begins: int | None = None,
+    decided: Iterable[tuple[int, int]] = (),
 ) -> RangePlan | None:
     """Plan the comparison of everything that can be compared of one partition.
 
@@ -78,6 +81,7 @@ def plan_partition(
         compacted: as in :class:`RangePlan`.
         timestamps: as in :class:`RangePlan`.
         begins: target offset before which a topic that had the name before has left its records.
+        decided: source offsets [from, to) that were left on the source by decision.
 
     Returns:
         The ranges, or None if the source has records and nothing of them was ever copied.
@@ -106,6 +110,9 @@ def plan_partition(
             "the former one and left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)
+    left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
+    told = [left_out] if left_out else []
+    told += [f"source offsets {a} to {b} were left there by decision" for a, b in left]
     topic, partition, remote_topic = names
     return RangePlan(
         topic,
@@ -120,7 +127,8 @@ def plan_partition(
         clip(runs, source_start, source_end),
         compacted,
         timestamps,
-        left_out,
+        "; ".join(told),
+        left,
     )
 
 

@@ -11,21 +11,28 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
-from srm.domain.filters import NameFilter
+from srm.domain.filters import NameFilter, group_filter
 from srm.domain.ledger import Ledger
+from srm.domain.mm2_records import Checkpoint
+from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Direction, PartitionFacts
+from srm.engine.checkpoint_proof import ProofShare, prove_emission
 from srm.engine.compacted import ensure_compacted
+from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.group_listing import selected_groups
 from srm.engine.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import Cluster, FlowContext
-from srm.errors import SrmError, UnavailableError
+from srm.engine.proving import keep_proof, read_proof
+from srm.engine.supervision import paused_text
+from srm.errors import IntegrityError, SrmError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +43,20 @@ _T = TypeVar("_T")
 Commits = Mapping[TopicPartition, int]
 
 
+def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFacts:
+    raise KeyError(partition)
+
+
 @dataclass(frozen=True)
 class Survey:
-    """The translations of all selected groups of a flow, and what could not be read, by group."""
+    """The translations of all selected groups of a flow, and what could not be read, by group.
+
+    ``facts_of`` is what they were translated with.
+    """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
+    facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -60,6 +75,7 @@ class CheckpointSummary:
         states: number of outcomes by state.
         errors: groups that could not be read, with the reason.
         skipped: why nothing was done at all, else empty.
+        proof: what the records on both sides say of the translations, of a sample of the groups.
     """
 
     flow: Flow
@@ -72,6 +88,7 @@ class CheckpointSummary:
     errors: Mapping[str, str] = field(default_factory=dict)
     skipped: str = ""
     dry_run: bool = False
+    proof: FlowProof | None = None
 
 
 def selection_of(config: FlowConfig) -> Selection:
@@ -80,21 +97,30 @@ def selection_of(config: FlowConfig) -> Selection:
         config.flow,
         config.policy,
         NameFilter(config.topics, config.topics_exclude),
-        NameFilter(config.groups, config.groups_exclude),
+        group_filter(config.groups, config.groups_exclude),
         NameFilter(config.reverse_checkpointed_topics),
         config.reverse_checkpointing_enabled,
     )
 
 
 def emit(
-    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+    context: FlowContext,
+    groups: Collection[str] | None = None,
+    *,
+    dry_run: bool = False,
+    share: ProofShare | None = None,
 ) -> CheckpointSummary:
     """Write the checkpoints that changed to ``<SOURCE>.checkpoints.internal`` on the target.
+
+    Before that the records at the commits and at their translations are compared, of as many groups
+    as the flow's budget allows; what is wrong is not written. What was proven is kept on the
+    target, unless only some groups were asked for.
 
     Args:
         context: the flow.
         groups: only these groups; all selected ones without it.
         dry_run: compute and compare, write nothing.
+        share: what may be looked at for proof; by the flow's settings without it.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -103,11 +129,31 @@ def emit(
     if not (config.emit_checkpoints_enabled or dry_run):
         skipped = f"{config.flow}.emit.checkpoints.enabled is false"
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
+    if paused := paused_text(context):
+        return CheckpointSummary(config.flow, now_ms, skipped=paused)
+    if not groups and not dry_run:
+        try_to_remove_leftovers(context.target, now_ms)
     found = survey(context, groups, remember=not dry_run)
+    share = share or proof_share(context)
+    proven = prove_emission(
+        context,
+        (found.outcomes, found.facts_of),
+        found.errors,
+        share,
+        lambda some: ((one := survey(context, some)).outcomes, one.facts_of),
+        now_ms,
+    )
+    for wrong in proven.proof.disproved:
+        logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     table = context.target.compacted(topic)
     existing = table.read()
-    checkpoints = [c for outcome in found.outcomes if (c := outcome.checkpoint) is not None]
+    checkpoints = [
+        checkpoint
+        for outcome in found.outcomes
+        if (checkpoint := outcome.checkpoint) is not None
+        and (outcome.group, outcome.upstream) not in proven.withheld
+    ]
     records = {checkpoint.key(): checkpoint.value() for checkpoint in checkpoints}
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
     if changed and not dry_run:
@@ -116,6 +162,9 @@ def emit(
                 context.target, topic, replication_factor=config.checkpoints_replication_factor
             )
         table.write(changed)
+    if groups is None and not dry_run:
+        still = standing_still(existing.keys() - records.keys(), found)
+        keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
     logger.info("%s: %d checkpoints written of %d", config.flow, len(changed), len(records))
     return CheckpointSummary(
         flow=config.flow,
@@ -127,7 +176,29 @@ def emit(
         outcomes=found.outcomes,
         errors=found.errors,
         dry_run=dry_run,
+        proof=proven.proof,
     )
+
+
+def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
+    """Name the groups that have checkpoints under such keys and were not seen now."""
+    seen = {*found.groups, *found.errors}
+    groups: set[str] = set()
+    for key in keys:
+        with suppress(IntegrityError):
+            groups.add(Checkpoint.group_of(key))
+    return tuple(sorted(groups - seen))
+
+
+def proof_share(context: FlowContext) -> ProofShare:
+    """Return what the next emission may look at.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    budget = context.config.proof_budget
+    last = read_proof(context.target, context.config.flow) if budget else None
+    return ProofShare.after(budget, last)
 
 
 def survey(
@@ -158,7 +229,7 @@ def survey(
         for group, offsets in sorted(chosen.items())
         for outcome in checkpoint_outcomes(group, offsets, selection, facts_of)
     )
-    return Survey(outcomes, errors)
+    return Survey(outcomes, errors, facts_of)
 
 
 def per_group(

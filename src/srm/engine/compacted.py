@@ -19,6 +19,9 @@ COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
 }
 """Configs of a new compacted topic unless the caller gives others."""
 
+STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Of a topic whose records are stamped by one clock, the broker's."""
+
 
 def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
     """Describe a compacted topic to create."""

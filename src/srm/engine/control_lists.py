@@ -19,6 +19,7 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.filters import compile_pattern
 from srm.domain.topics import Flow
+from srm.engine.away import loudness
 from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.ports import Cluster
 from srm.errors import ConfigError, UnavailableError, UsageError
@@ -194,7 +195,7 @@ def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
     try:
         return effective(flow_config, load(target, flow_config.flow))
     except UnavailableError as error:
-        _logger.warning("lists of %s are not known: %s", flow_config.flow, error)
+        _logger.log(loudness(error), "lists of %s are not known: %s", flow_config.flow, error)
         return flow_config
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from srm.domain import internal_topics
-from srm.domain.filters import NameFilter
+from srm.domain.filters import NameFilter, group_filter
 from srm.domain.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, GroupKind
@@ -70,7 +70,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
         age_ms = now_ms - known.time_ms
         if 0 <= age_ms < interval / _MS:
             return known.groups
-    groups = _listed(context, NameFilter(config.groups, config.groups_exclude))
+    groups = _listed(context, group_filter(config.groups, config.groups_exclude))
     if remember and interval is not None:
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)

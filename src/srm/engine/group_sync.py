@@ -22,6 +22,8 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import GROUPS_AT_A_TIME, per_group, read_ledger, survey
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription
+from srm.engine.proving import read_proof
+from srm.engine.supervision import paused_text
 from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)
@@ -72,10 +74,13 @@ def sync(
     if not (context.config.sync_group_offsets_enabled or dry_run):
         skipped = f"{flow}.sync.group.offsets.enabled is false"
         return GroupSyncSummary(flow, now_ms, skipped=skipped)
+    if paused := paused_text(context):
+        return GroupSyncSummary(flow, now_ms, skipped=paused)
     found = survey(context, groups, remember=not dry_run)
+    right, wrong = _without_disproved(context, found.outcomes)
     ledger = read_ledger(context.target)
     # Read after the commits: they show no write of the opposite flow that is not in it.
-    decisions, errors = _decide(context, found.outcomes, ledger, read_ledger(context.source))
+    decisions, errors = _decide(context, right, ledger, read_ledger(context.source))
     if not dry_run:
         decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
     return GroupSyncSummary(
@@ -84,8 +89,24 @@ def sync(
         actions=dict(sorted(Counter(decision.action for decision in decisions).items())),
         applied=sum(decision.applied for decision in decisions),
         decisions=decisions,
-        errors={**found.errors, **errors},
+        errors={**wrong, **found.errors, **errors},
         dry_run=dry_run,
+    )
+
+
+def _without_disproved(
+    context: FlowContext, outcomes: Sequence[CheckpointOutcome]
+) -> tuple[tuple[CheckpointOutcome, ...], dict[str, str]]:
+    """Leave out partitions in which the last emission of checkpoints found a wrong translation."""
+    proof = read_proof(context.target, context.config.flow)
+    wrong = proof.wrong_partitions if proof is not None else frozenset()
+    left = {o.group: o.upstream for o in outcomes if str(o.upstream) in wrong}
+    return (
+        tuple(outcome for outcome in outcomes if str(outcome.upstream) not in wrong),
+        {
+            group: f"not written for {partition}: a translation in it was disproved, see srm status"
+            for group, partition in left.items()
+        },
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -40,9 +40,9 @@ def newest_topic_ids(
 ) -> dict[str, str]:
     """Return the id under which each source topic was last copied.
 
-    For when the source does not answer. The newest assignment knows; else, of the ids that were
-    copied into a current target topic, the one with the highest target offset is the newest,
-    because that log only grows.
+    For when the source does not answer. The newest assignment knows; else (a paused flow has none)
+    of the ids that were copied into a current target topic the one with the highest target offset
+    is the newest, because that log only grows.
     """
     ids: dict[str, str] = {}
     highest: dict[str, int] = {}
@@ -62,9 +62,24 @@ def newest_topic_ids(
         reached = int(block.runs.target_ends.max())
         if reached > highest.get(block.topic, -1):
             ids[block.topic], highest[block.topic] = block.topic_id, reached
+    for topic, topic_id, reached in _copied(state, target_ids):
+        if topic in topics and reached >= highest.get(topic, -1):
+            ids[topic], highest[topic] = topic_id, reached
     newest = sorted(state.assigned().values(), key=lambda found: found[0])
     ids.update({entry.topic: entry.topic_id for _, entry in newest if entry.topic in topics})
     return ids
+
+
+def _copied(state: ReplicationState, target_ids: Collection[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield name, id, and how far each topic is copied that the driver has noted as such."""
+    reached: dict[tuple[str, str], int] = {}
+    for (topic_id, _, target_id), entries in positions_by_copy(state.reports).items():
+        ends = [entry.position.target_next for entry in entries]
+        reached[topic_id, target_id] = max(*ends, reached.get((topic_id, target_id), 0), 0)
+    for topic in state.copied:
+        if topic.target_topic_id in target_ids:
+            ids = topic.topic_id, topic.target_topic_id
+            yield topic.topic, topic.topic_id, reached.get(ids, -1)
 
 
 def newest_copies(

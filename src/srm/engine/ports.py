@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from types import MappingProxyType
+from typing import Literal, Protocol
 
 from srm.config.model import FlowConfig
+from srm.domain.comparison import Record
 from srm.domain.map_wanted import WantedOffsets
+from srm.domain.move.redirects import Order, RedirectKind
 from srm.domain.offset_map import OffsetMap
 from srm.domain.partition_notes import PartitionNotes
+from srm.domain.pause import Pause
 from srm.domain.replication_records import PartitionStatus, SlotReport
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import CONTROL_ABORT_S as CONTROL_ABORT_S  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import CONTROL_TRANSACTION_S as CONTROL_TRANSACTION_S  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import CompactedTopic as CompactedTopic  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import ControlWriter as ControlWriter  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import Row as Row  # noqa: PLC0414 -- of the port
+from srm.engine.table_ports import Stamped as Stamped  # noqa: PLC0414 -- of the port
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
@@ -22,11 +33,15 @@ GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as its cluster describes it; ``configs`` only where they were asked for."""
+    """One topic as its cluster describes it; ``leaderless`` are partitions that nobody serves now.
+
+    That comes and goes: it makes no other topic of it.
+    """
 
     name: str
     topic_id: str
     partitions: int
+    leaderless: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,10 @@ class GroupDescription:
     reason: str = ""
 
 
+Place = tuple[TopicPartition, int]
+"""A partition and an offset in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
     """An idempotent or transactional producer that a partition's leader remembers (KIP-664).
@@ -71,118 +90,6 @@ class ActiveProducer:
     producer_epoch: int
     last_timestamp_ms: int
     last_sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stamped:
-    """A value with its record's timestamp in epoch milliseconds.
-
-    ``by_broker``: by the broker's clock, as the topic had ``message.timestamp.type=LogAppendTime``;
-    else by the writer's.
-    """
-
-    value: bytes
-    timestamp_ms: int
-    by_broker: bool = False
-
-
-Row = tuple[bytes, bytes | None]
-"""Key and value of a record; None is a tombstone."""
-
-
-class CompactedTopic(Protocol):
-    """One compacted topic as a table."""
-
-    def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key up to the end at call time; no topic reads empty."""
-        ...
-
-    def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return what :meth:`read` returns, with timestamps."""
-        ...
-
-    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
-        """Return all values of each key that the log still holds, oldest first.
-
-        A tombstone ends a row: what was before it is not returned. Records of transactions that
-        are open, or were aborted, are not seen by any read.
-        """
-        ...
-
-    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Show all records up to the end at call time: offset, key, and value (None: tombstone).
-
-        In the order of the log, and without keeping them; what breaks off begins again, so a record
-        may be shown twice. No topic has none.
-        """
-        ...
-
-    def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records that stand at these offsets, scattered ones too, at little cost.
-
-        An offset where none stands (compacted away, not written yet, a marker's) is left out, as
-        all are while the topic does not exist.
-
-        Raises:
-            IntegrityError: the log is damaged there.
-        """
-        ...
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
-        """Write in the given order and wait for all acknowledgements; None is a tombstone.
-
-        Returns:
-            When the last record was written by the clock of the broker, in epoch milliseconds;
-            None where the topic does not have ``message.timestamp.type=LogAppendTime``.
-        """
-        ...
-
-
-class ControlWriter(Protocol):
-    """The one writer of control records between two clusters, on one of them.
-
-    Opening it has shut out every older one of the same transactional id, and ended what they had
-    begun, so whatever is read after that is not overtaken by them.
-    """
-
-    def write(
-        self,
-        tables: Mapping[str, Mapping[bytes, bytes | None]],
-        before_commit: Callable[[], None] = lambda: None,
-    ) -> Mapping[str, int]:
-        """Write records by topic, partition 0, in one transaction; None is a tombstone.
-
-        That this succeeds proves that no other writer was opened since this one was, and all reads
-        that begin after it see what was written. The brokers
-        abort a transaction that is not committed within :data:`CONTROL_TRANSACTION_S`.
-
-        Args:
-            tables: the records, in their order.
-            before_commit: called when brokers have all records and the transaction's time runs;
-                what it raises ends the call, and nothing was written.
-
-        Returns:
-            When the last record of each topic was written by the clock of the broker, in epoch
-            milliseconds; only of topics with ``message.timestamp.type=LogAppendTime``.
-
-        Raises:
-            FencedError: another one was opened since; nothing was written. This one is of no more
-                use.
-            UnavailableError: it is not known whether it was written; who opens next finds out.
-        """
-        ...
-
-    def close(self) -> None:
-        """Drop the writer."""
-        ...
-
-
-CONTROL_TRANSACTION_S: Final = 5.0
-"""Seconds a control transaction may stay open: until then a paused process can still commit."""
-
-CONTROL_ABORT_S: Final = 10.0
-"""Seconds until a broker notices that: transaction.abort.timed.out.transaction.cleanup.interval.ms,
-by default."""
 
 
 class Cluster(Protocol):
@@ -239,6 +146,36 @@ class Cluster(Protocol):
         """
         ...
 
+    def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the largest timestamp of each partition's records, in epoch milliseconds.
+
+        Partitions without records, and unknown ones, are left out.
+        """
+        ...
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record with that timestamp (epoch ms) or a later one.
+
+        Partitions without such a record, and unknown ones, are left out.
+        """
+        ...
+
+    def first_records(
+        self, places: Collection[Place], *, committed: bool = True
+    ) -> dict[Place, Record | None]:
+        """Return the first record that a reader from each offset on gets; None: there is none.
+
+        An offset before the log's start counts as that start. Left out are partitions that do not
+        exist, offsets beyond the end of the log, and those behind which so much is to be passed
+        over (markers, aborted records) that no record was found in a bounded number of requests.
+
+        Args:
+            places: where to read; scattered ones at little cost.
+            committed: as a reader with isolation.level=read_committed, which sees nothing behind
+                the last stable offset; else also what is of transactions not (yet) committed.
+        """
+        ...
+
     def open_transactions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
@@ -257,6 +194,34 @@ class Cluster(Protocol):
         Of sets within each other only the largest; internal topics are left out. None where it
         cannot be known: ``__transaction_state`` may not be read, or not whole within the time.
         What the log has been compacted to is all there is to see: some transactions left no trace.
+        """
+        ...
+
+    def no_fence_reason(self) -> str:
+        """Say why srm cannot deny writes here: no authorizer, no right; empty where it can."""
+        ...
+
+    def write_denials(self, topics: Collection[str]) -> frozenset[str]:
+        """Return those of the topics to which everybody is denied to write.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def deny_writes(self, topics: Collection[str]) -> None:
+        """Deny everybody but super users to write to topics; returns when that is in force.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def allow_writes(self, topics: Collection[str]) -> None:
+        """Remove what :meth:`deny_writes` has set, and nothing else; returns when it is gone.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
         """
         ...
 
@@ -298,6 +263,32 @@ class Cluster(Protocol):
 
         Raises:
             GroupActiveError: the group has members.
+        """
+        ...
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups without members, with their offsets; absent ones do not matter.
+
+        Raises:
+            GroupActiveError: one has members; the others are deleted.
+        """
+        ...
+
+    def read_as_member(
+        self, group: str, partitions: Collection[TopicPartition], limit_s: float
+    ) -> dict[TopicPartition, Record | None]:
+        """Join a group, as a consumer of it would, and read what its committed offsets lead to.
+
+        Nothing is committed, and the member has left when this returns.
+
+        Args:
+            group: the group; its only member gets all partitions of the topics.
+            partitions: those to read.
+            limit_s: seconds that this may take.
+
+        Returns:
+            The first record of each partition, None where its log ends before one; what was not
+            reached within the time, or has no committed offset, is left out.
         """
         ...
 
@@ -349,12 +340,90 @@ class MapReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a call ended, and what was said: one line for people."""
+
+    done: bool
+    said: str
+
+
+class Caller(Protocol):
+    """Tells clients by other means than routing records: a webhook, a command."""
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds within which a call ends, all its attempts included."""
+        ...
+
+    def call(self, order: Order, cancelled: threading.Event) -> Answer:
+        """Tell what an order says, however often it takes; the same order may come again.
+
+        Ends soon after ``cancelled`` is set. Raises nothing: what went wrong is the answer.
+        """
+        ...
+
+
+class FlowSwitch(Protocol):
+    """Stops the copying of one flow and lets it go on, by what is on its target alone."""
+
+    def pause(self, wanted: Pause) -> None:
+        """Keep anything from being assigned to anybody until :meth:`resume`; safe to repeat.
+
+        A pause that stands already is joined. One without a request id is given one.
+
+        Raises:
+            NotFoundError: the flow has never copied anything: its target has no state topic.
+            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+        """
+        ...
+
+    def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Shut out whoever may still be writing to copies; call it after :meth:`pause`.
+
+        After that nothing is added to them while the pause stands.
+
+        Returns:
+            Those that could not be sealed, with the reason.
+        """
+        ...
+
+    def resume(
+        self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
+    ) -> bool:
+        """End the pause: partitions are given out again; safe to repeat.
+
+        Args:
+            decided: records for the partition of commands that are in force from then on: written
+                in the same transaction, and not at all where no pause stands.
+            request: of the pause that is meant; any without it.
+
+        Returns:
+            Whether a pause stood.
+
+        Raises:
+            ConflictError: another one stands than that which is meant.
+            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+        """
+        ...
+
+    def leave(self, move_id: str) -> None:
+        """Take a move off the pause, which ends where no other relies on it; safe to repeat.
+
+        Raises:
+            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class FlowContext:
     """One flow as the engine sees it: settings, both clusters, both maps, the clock.
 
     ``maps`` belongs to this flow (its records are on the target), ``reverse_maps`` to the opposite
-    flow (its records are on this flow's source). ``now_ms`` is epoch milliseconds.
+    flow (its records are on this flow's source). ``now_ms`` is epoch milliseconds. ``switch``
+    pauses and resumes this flow. ``callers`` are the redirectors of moves in this direction, beside
+    routing, that can be called. ``opposite`` are the settings of the opposite flow.
     """
 
     config: FlowConfig
@@ -363,3 +432,6 @@ class FlowContext:
     maps: MapReader
     reverse_maps: MapReader
     now_ms: Callable[[], int]
+    callers: Mapping[RedirectKind, Caller] = field(default_factory=dict)
+    switch: FlowSwitch | None = None
+    opposite: FlowConfig | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from srm.domain.amount import some
 from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.pause import Pause
 from srm.domain.replication_records import (
     DRIVER_KEY,
     DriverHeartbeat,
@@ -19,9 +21,10 @@ from srm.domain.silence import is_silent
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import Survey, survey
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
-from srm.engine.supervision import read_request, state_topic
+from srm.engine.standing import Standing, read_standing
+from srm.engine.supervision import read_request, standing_pause, state_topic
 from srm.engine.topic_sync import selected_topics
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, SrmError, UnavailableError
 
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
 
@@ -94,7 +97,12 @@ class GroupStatus:
 
 @dataclass(frozen=True)
 class FlowStatus:
-    """One flow at one moment; ``hints`` say what to type where something is missing."""
+    """One flow at one moment; ``hints`` say what to type where something is missing.
+
+    ``standing`` is what it would cost if the source died now, None where it is given up already:
+    ``pause`` says why nothing is copied. ``source_error`` says why the source could not be asked:
+    then all this is what the target knows.
+    """
 
     flow: Flow
     enabled: bool
@@ -106,14 +114,117 @@ class FlowStatus:
     remaining: int = 0
     hints: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
+    standing: Standing | None = None
+    source_error: str = ""
+    pause: Pause | None = None
 
 
 def flow_status(context: FlowContext) -> FlowStatus:
-    """Look at a flow once.
+    """Look at a flow once; a source that does not answer leaves what the target knows.
 
     Raises:
-        SrmError: a cluster does not answer.
+        SrmError: the target does not answer, or something else is wrong.
     """
+    pause = standing_pause(context)
+    try:
+        found = _status_of_both(context)
+    except UnavailableError as error:
+        found = _status_of_target(context, str(error))
+        return found if pause is None else _given_up(found, pause)
+    if pause is not None:
+        return _given_up(found, pause)
+    try:
+        standing = read_standing(context)[0]
+    except SrmError as error:
+        return replace(found, errors={**found.errors, "forecast": str(error)})
+    hints = _without_checkpoint(found.flow, found.groups, standing)
+    return replace(found, standing=standing, hints=(*found.hints, *hints))
+
+
+def _without_checkpoint(
+    flow: Flow, groups: Sequence[GroupStatus], standing: Standing
+) -> Iterator[str]:
+    known = {group.group for group in standing.forecast.groups}
+    if missing := sorted(group.group for group in groups if group.group not in known):
+        yield (
+            f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
+            f"would decide where to begin: srm checkpoints emit --flow '{flow}', or the DAG "
+            "srm_checkpoints"
+        )
+
+
+def _given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
+    """Say of a flow that is paused what ends that: what its source's death costs is no question."""
+    flow = found.flow
+    hint = (
+        f"nothing is copied until it is decided what becomes of {flow.source}, when it answers: "
+        f"srm return status --flow '{flow}', or, rebuilt and empty, "
+        f"srm restore --from {flow.target} --to {flow.source}"
+    )
+    hints = tuple(one for one in found.hints if one != _without_hint(flow))
+    return replace(found, pause=pause, standing=None, hints=(hint, *hints))
+
+
+def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
+    """Say what the target knows; numbers of the source are those it last told."""
+    config, now_ms = context.config, context.now_ms()
+    standing, found = read_standing(context)
+    flow, policy = config.flow, config.policy
+    copies = _partitions(found.target.topics, sorted({p.topic for p in found.copies.values()}))
+    copy_starts = context.target.log_starts(copies) if copies else {}
+    driver, errors = _driver(context, now_ms)
+    slots = slot_statuses(found.maps.reports, now_ms)
+    positions = {original: found.maps.get(original).position for original in found.copies}
+    ends = {original: at.source_end for original, at in positions.items() if at is not None}
+    topics = tuple(
+        topic_status(
+            TopicDescription(name, "", found.target.topics[remote].partitions),
+            remote,
+            found.target.topics,
+            found.maps,
+            ends,
+            {},
+            copy_starts,
+            is_alive=False,
+        )
+        for name in sorted({original.topic for original in found.copies})
+        for remote in (policy.format_remote_topic(flow.source, name),)
+    )
+    described = context.target.groups(found.groups) if found.groups else {}
+    return FlowStatus(
+        flow=flow,
+        enabled=config.enabled,
+        time_ms=now_ms,
+        driver=driver,
+        slots=slots,
+        topics=topics,
+        groups=tuple(
+            GroupStatus(
+                plan.group,
+                "unknown",
+                _state_of(described, plan.group),
+                {"checkpoint": len(plan.positions)},
+                0,
+                plan.skipped,
+            )
+            for plan in found.plans
+        ),
+        remaining=sum(topic.remaining for topic in topics),
+        hints=(_without_hint(flow),),
+        errors=errors,
+        standing=standing,
+        source_error=source_error,
+    )
+
+
+def _without_hint(flow: Flow) -> str:
+    return (
+        f"{flow.source} does not answer: this is what {flow.target} knows; to go on without it: "
+        f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}"
+    )
+
+
+def _status_of_both(context: FlowContext) -> FlowStatus:
     config, now_ms = context.config, context.now_ms()
     source_topics = context.source.topics()
     selected = selected_topics(source_topics, config)
@@ -208,7 +319,10 @@ def topic_status(
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
-    """Say how long ago each slot was heard from; pure."""
+    """Say how long ago each slot was heard from; pure.
+
+    What has only left positions behind, as a restore does, never was one that copies.
+    """
     return tuple(
         SlotStatus(
             report.slot,
@@ -218,6 +332,7 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
             not is_silent(now_ms - report.time_ms),
         )
         for report in sorted(reports, key=lambda report: report.slot)
+        if report.time_ms or report.positions
     )
 
 

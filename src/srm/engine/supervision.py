@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from srm.domain.amount import amount
+from srm.domain.pause import Pause, read_pause
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -148,6 +149,24 @@ def state_topic(context: FlowContext) -> StateTable:
 def topic_on(target: Cluster, flow: Flow) -> StateTable:
     """Return the state topic of a flow, on its target."""
     return StateTopic(target, flow.source)
+
+
+def standing_pause(context: FlowContext) -> Pause | None:
+    """Return the pause of a flow, None where it is not paused.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    return read_pause(state_topic(context).read_commands())
+
+
+def paused_text(context: FlowContext) -> str:
+    """Say why nothing of a flow is carried over, empty where it is not paused.
+
+    What its source says of groups is of no more account then: they have gone on without it.
+    """
+    pause = standing_pause(context)
+    return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
 
 def standing_request(context: FlowContext) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.pause import read_pause
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.state_topic import StateTopic
 from srm.errors import SrmError
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ class TopicSyncPlan:
         surplus: remote topics with more partitions than their source: (source's, target's) count.
             They are left as they are, Kafka cannot shrink a topic.
         selected: how many source topics the flow selects.
+        skipped: why nothing was looked at, else empty.
     """
 
     create: tuple[TopicSpec, ...] = ()
@@ -37,6 +40,7 @@ class TopicSyncPlan:
     configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     selected: int = 0
+    skipped: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -120,10 +124,17 @@ def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
 def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
     """Create, grow and configure the remote topics of a flow; return what was (or would be) done.
 
+    Nothing while the flow is paused: a source that was rebuilt has other settings at first, and a
+    shorter retention would delete what may be the only copy.
+
     Raises:
         SrmError: a cluster does not answer, or a part of the plan failed.
     """
     config = context.config
+    if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
+        skipped = f"{config.flow} is paused: what becomes of its topics is decided first"
+        logger.warning("%s", skipped)
+        return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
     selected = selected_topics(source_topics, config)
     remote = {config.policy.format_remote_topic(config.flow.source, name) for name in selected}

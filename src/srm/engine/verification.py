@@ -8,7 +8,7 @@ from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_wanted import Wanted
-from srm.domain.partition_notes import begin_of_copy
+from srm.domain.partition_notes import begin_of_copy, in_force
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary
 from srm.domain.verification_plan import LogBounds, RangePlan, newest, plan_partition
@@ -147,6 +147,7 @@ def _plan_one(
         reason = f"{copy} does not exist on the target: nothing is copied yet"
     if reason:
         return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
+    notes = observed.maps.notes.get(partition, ())
     planned = plan_partition(
         names,
         observed.maps.get(partition),
@@ -156,7 +157,8 @@ def _plan_one(
         compacted=_is_compacted(observed.source_configs, partition.topic)
         or _is_compacted(observed.target_configs, remote_topic),
         timestamps=not _stamps_records(observed.target_configs, remote_topic),
-        begins=begin_of_copy(observed.maps.notes.get(partition, ())),
+        begins=begin_of_copy(notes),
+        decided=(bounds for note in in_force(notes) if (bounds := note.left_out)),
     )
     if planned is None:
         reason = (

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Self
 
+from srm.domain.comparison import Record
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
     GroupDescription,
     OpenTransaction,
+    Place,
     TopicDescription,
     TopicSpec,
 )
-from srm.kafka import group_descriptions, transaction_log
+from srm.kafka import acls, group_descriptions, transaction_log
+from srm.kafka import first_records as record_calls
+from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls
 from srm.kafka import offsets as offset_calls
 from srm.kafka import topics as topic_calls
@@ -119,6 +123,20 @@ class KafkaCluster:
         """Return the offset after each partition's last record; unknown ones are left out."""
         return offset_calls.high_watermarks(self._clients, partitions)
 
+    def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the largest timestamp of each partition's records; empty ones are left out."""
+        return offset_calls.newest_times(self._clients, partitions)
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record with that timestamp or a later one."""
+        return offset_calls.offsets_at(self._clients, times)
+
+    def first_records(
+        self, places: Collection[Place], *, committed: bool = True
+    ) -> dict[Place, Record | None]:
+        """Return the first record that a reader from each offset on gets; None: there is none."""
+        return record_calls.first_records(self._clients, places, committed=committed)
+
     def open_transactions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
@@ -134,6 +152,22 @@ class KafkaCluster:
     def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
         """Return the sets of topics that one transaction was seen to write together."""
         return transaction_log.written_together(self._clients)
+
+    def no_fence_reason(self) -> str:
+        """Say why srm cannot deny writes here; empty where it can."""
+        return acls.unavailable_reason(self._clients)
+
+    def write_denials(self, topics: Collection[str]) -> frozenset[str]:
+        """Return those of the topics to which everybody is denied to write."""
+        return acls.write_denials(self._clients, topics)
+
+    def deny_writes(self, topics: Collection[str]) -> None:
+        """Deny everybody to write to topics."""
+        acls.deny_writes(self._clients, topics)
+
+    def allow_writes(self, topics: Collection[str]) -> None:
+        """Remove what :meth:`deny_writes` has set."""
+        acls.allow_writes(self._clients, topics)
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
@@ -153,6 +187,10 @@ class KafkaCluster:
         """Remove static members from a group; those that are gone already do not matter."""
         group_calls.remove_static(self._clients, group, instance_ids)
 
+    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
+        """Remove the members whose client id is chosen; those that live join again."""
+        group_calls.remove_members(self._clients, group, goes)
+
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
 
@@ -160,6 +198,20 @@ class KafkaCluster:
             GroupActiveError: the group has members.
         """
         group_calls.commit_idle(self._clients, group, offsets)
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups without members; absent ones do not matter.
+
+        Raises:
+            GroupActiveError: one has members; the others are deleted.
+        """
+        group_calls.delete(self._clients, groups)
+
+    def read_as_member(
+        self, group: str, partitions: Collection[TopicPartition], limit_s: float
+    ) -> dict[TopicPartition, Record | None]:
+        """Join a group and read the first record of each partition from its committed offset."""
+        return member_calls.read_first(self._clients, group, partitions, limit_s)
 
     def compacted(self, topic: str, partition: int = 0) -> KafkaCompactedTopic:
         """Give access to one partition of a compacted topic."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.topics import TopicPartition
@@ -18,13 +18,20 @@ from srm.kafka.group_descriptions import coordinator
 from srm.kafka.rights import on_group, on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.group_messages import FETCH_OFFSETS, LEAVE_GROUP
+from srm.kafka.wire.group_messages import (
+    DESCRIBE_CLASSIC,
+    DESCRIBE_CONSUMER,
+    FETCH_OFFSETS,
+    LEAVE_GROUP,
+)
 
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
+_ENDED: Final = "its program has ended"
 _UNKNOWN_MEMBER: Final = 25
 _UNSTABLE: Final = 88
 _GONE: Final = frozenset({_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND})
+_NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 
 
 def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
@@ -120,6 +127,32 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
         clients.ask(doing, request, needs)
 
 
+def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
+    """Remove the members whose client id is chosen; who is gone already does not matter.
+
+    For members of which nobody is alive: the group waits for their session otherwise. One that is
+    alive after all joins again.
+    """
+    doing = f"removing members of group {group!r}"
+    needs = on_group("Read", group)
+
+    async def request(brokers: Brokers) -> None:
+        async with coordinator(clients, brokers, group) as node:
+            members = []
+            for describe in (DESCRIBE_CLASSIC, DESCRIBE_CONSUMER):
+                question = describe([group], False)  # noqa: FBT003 - a field of the message
+                if await brokers.serves(node, question):
+                    [found] = (await brokers.ask(node, question))["groups"]
+                    members += [m for m in found["members"] if goes(m["client_id"])]
+            leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
+            answer = await brokers.ask(node, LEAVE_GROUP(group, leaving)) if leaving else None
+            for member in answer["members"] if answer else ():
+                if (code := member["error_code"]) and code not in _GONE:
+                    raise of_code(code, clients.where(doing), needs)
+
+    clients.ask(doing, request, needs)
+
+
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Write offsets of a group without members; the broker refuses them if there are members.
 
@@ -144,6 +177,33 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
             raise _refusal_error(clients.where(doing), group, failed)
 
     clients.call(doing, request, on_group("Read", group))
+
+
+def delete(clients: Clients, groups: Collection[str]) -> None:
+    """Delete groups without members; see the engine's port.
+
+    Raises:
+        GroupActiveError: one has members; the others are deleted.
+    """
+    names = sorted(set(groups))
+    if not names:
+        return
+    needs = on_group("Delete", *names)
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().delete_consumer_groups(names, request_timeout=timeout_s)
+        failed: list[SrmError] = []
+        for name, future in futures.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_GROUP:
+                    where = clients.where(f"deleting group {name!r}")
+                    failed.append(translate(error.args[0], where, on_group("Delete", name)))
+        if failed:
+            raise min(failed, key=lambda error: error.retriable)
+
+    clients.call("deleting groups", request, needs)
 
 
 def _place(answer: KafkaTopicPartition) -> str:

@@ -26,6 +26,7 @@ from srm.domain.replication_records import PartitionPosition
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Losses
+from srm.engine.away import loudness
 from srm.engine.map_assembly import (
     flow_maps,
     maps_of_records,
@@ -109,7 +110,9 @@ class KafkaMapReader:
         try:
             return self._source.topics()
         except UnavailableError as error:
-            _logger.warning("maps of %s are read without their source: %s", self._flow, error)
+            _logger.log(
+                loudness(error), "maps of %s are read without their source: %s", self._flow, error
+            )
             self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
             return None
 
@@ -123,7 +126,8 @@ class KafkaMapReader:
         if source is not None:
             return {name: source[name].topic_id for name in names if name in source}
         blocks: dict[bytes, bytes] = {}
-        if names - {entry.topic for _, entry in state.assigned().values()}:
+        known = {entry.topic for _, entry in state.assigned().values()}
+        if names - known - {topic.topic for topic in state.copied}:
             for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
                 found = self._places.records(number, lambda key: owner_of(key) is not None)
                 blocks |= {key: record.value for key, record in found.items()}
@@ -221,7 +225,7 @@ def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> Wanted
     noted = state.noted(ids)
     losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.told(ids).items()}
     return {
-        place: Wanted.of(offset for bounds in lost.ranges for offset in bounds)
+        place: Wanted.of(offset for bounds in (*lost.ranges, *lost.discarded) for offset in bounds)
         for place, lost in losses.items()
     }
 

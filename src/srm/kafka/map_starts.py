@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from srm.domain import internal_topics
 from srm.domain.map_index import IndexRecord
 from srm.domain.map_records import map_partition
 from srm.domain.offset_map import Position
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, CopyId, MapEnd, PartitionPosition
 from srm.domain.replication_state import decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
@@ -24,7 +25,7 @@ from srm.replication.slot.known_maps import (
     translate_back,
 )
 from srm.replication.slot.resume import Start
-from srm.replication.slot.starts import cut_start, start_of
+from srm.replication.slot.starts import cut_start, decided_start, start_of
 
 
 class MapStarts:
@@ -106,7 +107,7 @@ class MapStarts:
                 start = _start(assigned, ending, told, of_targets[copy_id[1:]])
                 if start is not None:
                     found[assigned] = start
-        return found
+        return _as_decided(partitions, found, state.notes)
 
     def _copied(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
@@ -123,6 +124,26 @@ class MapStarts:
 
     def _map_topic(self, number: int) -> CompactedTopic:
         return self._target.compacted(internal_topics.offset_map(self._flow.source), number)
+
+
+def _as_decided(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    notes: Iterable[PartitionNotes],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Apply what people have decided about partitions."""
+    decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
+    for note in notes:
+        if note.decision:
+            decided[note.topic_id, note.partition].append(note)
+    for assigned in partitions:
+        about = decided.get((assigned.topic_id, assigned.partition))
+        start = found.get(assigned)
+        if about and not isinstance(start, SrmError):
+            start = decided_start(start, about)
+            if start is not None:
+                found[assigned] = start
+    return found
 
 
 def _start(

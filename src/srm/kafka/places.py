@@ -20,11 +20,10 @@ from srm.kafka.errors import of_code
 from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.fetch_by_name import fetch_one
+from srm.kafka.wire.fetch_by_name import fetch_one, fetched_of
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.rebuild import decode
-from srm.replication.codes import OFFSET_OUT_OF_RANGE
 
 _NEIGHBOURS: Final = 16
 """Places so near to each other are read together: a block and the index record after it, say."""
@@ -103,15 +102,8 @@ class _Reading:
         max_bytes = 1 if len(offsets) == 1 else len(offsets) * _NEIGHBOUR_BYTES
         place = self.place
         request = fetch_one(place.topic, place.partition, offsets[0], max_bytes)
-        answer = await brokers.ask(node, request)
-        if answer["error_code"]:
-            raise self._error(answer["error_code"])
-        fetched: Mapping[str, Any] = answer["topics"][0]["partitions"][0]
-        if fetched["error_code"] == OFFSET_OUT_OF_RANGE:
-            return None
-        if fetched["error_code"]:
-            raise self._error(fetched["error_code"])
-        return fetched
+        where = self.clients.where(f"reading places of {place}")
+        return fetched_of(await brokers.ask(node, request), where, self._error)
 
     def _take(self, fetched: Mapping[str, Any] | None, wanted: frozenset[int]) -> int:
         """Keep the wanted records of an answer; return the last offset that it speaks of."""

@@ -107,6 +107,10 @@ class KafkaStateLog:
             late = ", ".join(f"{topic}-{n}" for topic, n in sorted(settled.pending))
             raise UnavailableError(f"{self._where}: not acknowledged in time: {late}")
 
+    def close(self) -> None:
+        """Forget what is not sent yet: a cluster that is rebuilt must not get it later."""
+        self._session.producer.purge()
+
     def _leave_stranded(self, topic: str) -> None:
         session, now = self._session, time.monotonic()
         if now < self._look_again_at:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.engine.ports import TopicDescription, TopicSpec
@@ -70,11 +71,17 @@ def describe(
         where = clients.where("describing")
         found = _results(where, futures, operation, expected=UNKNOWN_TOPIC_CODES)
         return {
-            name: TopicDescription(name, _topic_id(topic.topic_id), len(topic.partitions))
+            name: TopicDescription(
+                name, _topic_id(topic.topic_id), len(topic.partitions), _leaderless(topic)
+            )
             for name, topic in found.items()
         }
 
     return clients.call("describing topics", request)
+
+
+def _leaderless(topic: TopicDescriptionAnswer) -> frozenset[int]:
+    return frozenset(at.id for at in topic.partitions if at.leader is None or at.leader.id < 0)
 
 
 def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import MoveProgress
-from srm.domain.move.report import MoveReport
-from srm.pages.moves import residue_text
+from srm.domain.move.evidence import PartitionReport
+from srm.domain.move.report import GroupReport, MoveReport
+from srm.domain.move.revisions import KeptReport
+from srm.pages.moves import re_read_text, re_read_texts, residue_text, verdict_text
+from srm.pages.outcomes import costs
+from srm.pages.timeline import move_timeline
+
+SHOWN_PARTITIONS: Final = 3_000
+"""Rows of offsets on one page; beyond that it shows only those that did not go as planned."""
 
 
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
@@ -31,15 +38,37 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
     return environment.get_template(template).render(values)
 
 
-def move_page(plan: MovePlan, progress: MoveProgress, report: MoveReport) -> str:
-    """Return the report of a move as one self-contained page."""
+def report_page(kept: KeptReport) -> str:
+    """Return the report of a move as one self-contained page, from what was kept of it alone."""
     return render_page(
         "move_report.html",
-        plan=plan,
-        progress=progress,
-        report=report,
-        watched=residue_text(report),
+        report=kept.report,
+        offsets={name: _offsets(kept.report, group) for name, group in kept.report.groups.items()},
+        signature=kept.signed.signature,
+        sha256=kept.signed.sha256,
+        timeline=move_timeline(kept.report),
+        costs=costs(kept.report),
+        re_read=re_read_text(kept.report),
+        re_reads=re_read_texts(kept.report),
+        watched=residue_text(kept.report),
+        verdict=verdict_text(kept.report),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    """What the page shows of the partitions of a group; ``hidden`` went as planned."""
+
+    shown: tuple[PartitionReport, ...]
+    hidden: int
+
+
+def _offsets(report: MoveReport, group: GroupReport) -> _Offsets:
+    rows = sum(len(each.partitions) for each in report.groups.values())
+    if rows <= SHOWN_PARTITIONS:
+        return _Offsets(group.partitions, 0)
+    shown = tuple(one for one in group.partitions if not one.as_planned)
+    return _Offsets(shown, len(group.partitions) - len(shown))
 
 
 def _clock(time_ms: int) -> str:

@@ -6,7 +6,7 @@ logs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final
@@ -16,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from srm.domain.amount import amount
+from srm.domain.move.forecast import Forecast
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
 from srm.engine.move.verify import VerifyStatus
+from srm.pages.outcomes import costs, outcome_lines
 
 LOG_WIDTH: Final = 150
 SHOWN_REASONS: Final = 5
@@ -33,8 +35,12 @@ def as_text(view: RenderableType, width: int = LOG_WIDTH) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
-def plan_view(plan: MovePlan) -> RenderableType:
-    """Show a plan: one row per group and partition with offsets, then what speaks against it."""
+def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
+    """Show a plan: one row per group and partition with offsets, then what speaks against it.
+
+    With ``most`` tables have no more rows than that, and say how many they leave out: thousands
+    take longer to lay out than to move, and push what matters off the screen.
+    """
     request = plan.request
     title = f"{request.operation} {request.flow}, move {plan.move_id}: {', '.join(plan.topics)}"
     table = _table(
@@ -42,22 +48,63 @@ def plan_view(plan: MovePlan) -> RenderableType:
         *("resumes at", "re-read", "skipped", "state"),
         title=title,
     )
-    for group in plan.groups:
-        for position in group.positions:
-            if position.state == "no-commit" and not position.lag:
-                continue
-            _row(
-                table,
-                *(group.group, position.name, number(position.committed), number(position.lag)),
-                f"{position.target_topic}-{position.partition}",
-                *(number(position.resume), number(position.re_read), number(position.skipped)),
-                position.state.replace("_", " "),
-            )
+    rows = [
+        (group.group, position)
+        for group in plan.groups
+        for position in group.positions
+        if position.state != "no-commit" or position.lag
+    ]
+    for name, position in rows[:most]:
+        _row(
+            table,
+            *(name, position.name, number(position.committed), number(position.lag)),
+            f"{position.target_topic}-{position.partition}",
+            *(number(position.resume), number(position.re_read), number(position.skipped)),
+            position.state.replace("_", " "),
+        )
     return Group(
         table,
+        *_left_out(rows, most),
+        *([forecast_view(plan.forecast, request.source, most)] if plan.forecast else []),
         *_list_names("warning", plan.warnings, "yellow"),
         *_list_names("blocked", plan.blocking, "bold red"),
     )
+
+
+def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
+    """Show what giving a source up costs: one row per topic, one per group; the worst first.
+
+    With ``most`` tables have no more rows than that.
+    """
+    topics = _table("topic", "not copied", "at most", "seconds", f"{source} last answered")
+    for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
+        _row(
+            topics,
+            *(topic.topic, number(topic.not_copied), number(topic.at_most)),
+            *(seconds(topic.seconds), _ago(topic.age_ms)),
+        )
+    groups = _table("group", "re-read at most", "skipped", "checkpoint written")
+    for group in sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]:
+        _row(
+            groups,
+            *(group.group, number(group.re_read), number(group.skipped), _ago(group.age_ms)),
+        )
+    unknown = [line for topic in forecast.topics for line in topic.unknown]
+    return Group(
+        Text.assemble(("if it is given up now: ", "bold"), forecast.line(source)),
+        topics,
+        *_left_out(forecast.topics, most),
+        *([groups] if forecast.groups else []),
+        *_left_out(forecast.groups, most),
+        *_list_names("unknown", unknown, "yellow"),
+        *_list_names("open transaction", forecast.transactions, "yellow"),
+        *_list_names("note", forecast.notes, "dim"),
+    )
+
+
+def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
+    left = 0 if most is None else len(rows) - most
+    return [Text(f"and {left:,} rows more, in the plan", "dim")] if left > 0 else []
 
 
 def plan_summary(plan: MovePlan) -> dict[str, Any]:
@@ -65,6 +112,7 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
     return {
         "move_id": plan.move_id,
         "operation": plan.request.operation,
+        "mode": plan.request.mode,
         "source": plan.request.source,
         "target": plan.request.target,
         "wait_seconds": plan.request.wait_seconds,
@@ -88,7 +136,8 @@ def progress_line(status: SyncStatus) -> str:
     head = f"{_head(status)}, {_synchronised(status)} of {len(status.groups)} groups synchronised"
     if status.ready:
         return f"{head}; ready"
-    return f"{head}; waiting for: {reasons_text(status.blocking)}"
+    asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
+    return f"{head}; waiting for: {reasons_text(status.blocking)}{asks}"
 
 
 def progress_summary(status: SyncStatus) -> dict[str, Any]:
@@ -102,6 +151,7 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
         "groups": len(status.groups),
         "synchronised": _synchronised(status),
         "blocking": list(status.blocking[:KEPT_REASONS]),
+        "asks": list(status.asks[:KEPT_REASONS]),
     }
 
 
@@ -114,12 +164,16 @@ def sync_view(status: SyncStatus) -> RenderableType:
             *(group.group, number(group.members_left)),
             *(_tick(group.synchronised), _tick(group.applied)),
         )
-    return Group(Text(_head(status)), table, *_waits(status.blocking))
+    return Group(Text(_head(status)), table, *_waits(status.blocking), *_asks(status.asks))
 
 
 def verify_view(status: VerifyStatus) -> RenderableType:
     """Show what a move waits for after go."""
-    return Group(Text(f"{status.elapsed_seconds:.0f} s since go"), *_waits(status.waiting))
+    return Group(
+        Text(f"{status.elapsed_seconds:.0f} s since go"),
+        *_waits(status.waiting),
+        *_asks(status.asks),
+    )
 
 
 def report_view(report: MoveReport) -> RenderableType:
@@ -128,27 +182,89 @@ def report_view(report: MoveReport) -> RenderableType:
         *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
         *("working after", ""),
     )
+    re_reads = re_read_texts(report)
     for name, group in sorted(report.groups.items()):
         _row(
             table,
-            *(name, number(group.lag_at_hold), number(group.skipped), number(group.re_read)),
+            *(name, number(group.lag_at_hold), number(group.skipped), re_reads[name]),
             *(number(group.members_at_hold), seconds(group.assigned_seconds)),
             *(seconds(group.rto_seconds), group.rto_end or ""),
         )
-    verdict = Text("clean", "bold green") if report.ok else Text("not clean", "bold red")
+    verdict = Text(verdict_text(report), "bold green" if report.ok else "bold red")
     headline = Text.assemble(f"{_name(report)}: ", verdict, f"; {_figures(report)}")
     return Group(
         headline,
+        *map(Text, outcome_lines(report)),
         table,
+        *_outcome_view(report),
         *_list_names("problem", report.problems, "red"),
         *_list_names("note", report.notes, "dim"),
     )
 
 
+def _outcome_view(report: MoveReport) -> Iterator[Table]:
+    """Show what a disaster was said to cost, topic by topic, beside what was found."""
+    if (found := costs(report)) is None:
+        return
+    table = _table("topic", "not copied", "at most", f"found on {report.source}", "became")
+    for topic in found.topics:
+        _row(
+            table,
+            *(topic.topic, number(topic.not_copied), number(topic.at_most)),
+            *(number(topic.residue), topic.choice or ("" if found.found else "not back yet")),
+        )
+    yield table
+
+
 def report_line(report: MoveReport) -> str:
     """Sum a move up in one line, for the note of a run."""
-    verdict = "clean" if report.ok else f"not clean: {reasons_text(report.problems)}"
-    return f"{_name(report)}: {verdict}; {_figures(report)}"
+    reasons = "" if report.ok else f": {reasons_text(report.problems)}"
+    return f"{_name(report)}: {verdict_text(report)}{reasons}; {_figures(report)}"
+
+
+def verdict_text(report: MoveReport) -> str:
+    """Say in a word or two how a move went: one that lost what was forecast is not clean."""
+    if not report.ok:
+        return "not clean"
+    most = _re_read_in_all(report)[1]
+    found = report.outcome.records if report.outcome else 0
+    if report.mode != "unplanned" or not (report.rpo_records or found or most):
+        return "clean"
+    bound = report.forecast.at_most if report.forecast else None
+    return "as forecast" if bound is None or found <= bound else "more lost than forecast"
+
+
+def re_read_text(report: MoveReport) -> str:
+    """Say what was read again: unplanned, from what is known to what was forecast."""
+    return _span(*_re_read_in_all(report))
+
+
+def re_read_texts(report: MoveReport) -> dict[str, str]:
+    """Say the same of each group."""
+    return {name: _span(*span) for name, span in _re_read_spans(report)}
+
+
+def _span(known: int, most: int) -> str:
+    return number(known) if most == known else f"{known:,} to {most:,}"
+
+
+def _re_read_in_all(report: MoveReport) -> tuple[int, int]:
+    spans = [span for _, span in _re_read_spans(report)]
+    return sum(known for known, _ in spans), sum(most for _, most in spans)
+
+
+def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int]]]:
+    said = {each.group: each.re_read for each in report.forecast.groups} if report.forecast else {}
+    for name, group in report.groups.items():
+        yield name, (group.re_read, max(group.re_read, said.get(name, 0)))
+
+
+def rpo_text(report: MoveReport) -> str:
+    """Say what was lost, in records and, where it is known, in seconds."""
+    if report.rpo_records is None:
+        return "-"
+    lost = amount(report.rpo_records, "record")
+    return f"{lost} ({seconds(report.rpo_seconds)})" if report.rpo_seconds else lost
 
 
 def residue_text(report: MoveReport) -> str:
@@ -172,6 +288,10 @@ def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def _ago(age_ms: int | None) -> str:
+    return "not known" if age_ms is None else f"{age_ms / 1000:.1f} s ago"
+
+
 def seconds(value: float | None) -> str:
     """Render a duration."""
     return "-" if value is None else f"{value:.1f} s"
@@ -182,14 +302,13 @@ def _name(report: MoveReport) -> str:
 
 
 def _figures(report: MoveReport) -> str:
-    lost = "-" if report.rpo_records is None else amount(report.rpo_records, "record")
     steps = ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
     watched = residue_text(report)
     return (
-        f"RPO {lost}, RTO {seconds(report.rto_seconds)}"
+        f"RPO {rpo_text(report)}, RTO {seconds(report.rto_seconds)}"
         f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
         f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
-        f"re-read {number(sum(group.re_read for group in report.groups.values()))}, "
+        f"re-read {re_read_text(report)}, "
         f"residue {number(sum(report.residue.values()))}{f' ({watched})' if watched else ''}"
     )
 
@@ -231,6 +350,10 @@ def _waits(reasons: Sequence[str]) -> list[Text]:
     lines = [Text(f"waits: {reason}", "yellow") for reason in reasons[:SHOWN_REASONS]]
     more = len(reasons) - SHOWN_REASONS
     return [*lines, Text(f"and {more} more reasons", "yellow")] if more > 0 else lines
+
+
+def _asks(lines: Sequence[str]) -> list[Text]:
+    return _list_names("please", lines, "bold magenta")
 
 
 def _list_names(label: str, lines: Iterable[str], style: str) -> list[Text]:

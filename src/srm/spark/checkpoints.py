@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
+from srm.domain import internal_topics
+from srm.domain.proof_records import FlowProof
+from srm.domain.proof_records import merged as merge_proofs
 from srm.domain.topics import Flow
-from srm.engine.checkpoints import CheckpointSummary, emit
+from srm.engine.checkpoint_proof import ProofShare
+from srm.engine.checkpoints import CheckpointSummary, Survey, emit, proof_share, standing_still
 from srm.engine.group_listing import selected_groups
+from srm.engine.ports import FlowContext
+from srm.engine.proving import keep_proof
 from srm.spark.groups import over_groups
 from srm.wiring import open_flow
 
@@ -29,8 +36,30 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
         if start.skipped:
             return start
         groups = selected_groups(context, remember=True)
-    parts, errors = over_groups(spark, config, flow, groups, emit)
-    return merge(start, parts, errors)
+        share = proof_share(context)
+    parts, errors = over_groups(
+        spark, config, flow, groups, partial(_emit_part, share, len(groups))
+    )
+    merged_parts = merge(start, parts, errors)
+    if merged_parts.proof is not None:
+        with open_flow(config, flow) as context:
+            keep_proof(context, _with_those_standing_still(context, merged_parts))
+    return merged_parts
+
+
+def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
+    config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
+    found = Survey(summary.outcomes, summary.errors)
+    still = standing_still(context.target.compacted(topic).read().keys() - emitted, found)
+    return replace(proof, unread=(*proof.unread, *still))
+
+
+def _emit_part(
+    share: ProofShare, total: int, context: FlowContext, groups: Collection[str]
+) -> CheckpointSummary:
+    return emit(context, groups, share=share.of(len(groups), total))
 
 
 def merge(
@@ -38,6 +67,12 @@ def merge(
 ) -> CheckpointSummary:
     """Put the summaries of disjoint sets of groups together."""
     merged = replace(start, errors=dict(errors))
+    parts = list(parts)
+    proofs = [part.proof for part in parts if part.proof is not None]
+    if start.proof is not None:
+        whole = merge_proofs(proofs, start.proof)
+        unread = tuple(sorted({*whole.unread, *errors}))
+        merged = replace(merged, proof=replace(whole, unread=unread))
     for part in parts:
         merged = replace(
             merged,

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
 
 from srm.config.loader import load_config
 from srm.config.model import Config
+from srm.domain.documents import encode
 from srm.domain.topics import Flow
 from srm.errors import SrmError, UnavailableError
 from srm.spark.session import spark_session
@@ -85,7 +85,6 @@ def _run_flow(
         result = work(spark, config, flow)
     except SrmError as error:
         return [error]
-    line = TypeAdapter(type(result.summary)).dump_json(result.summary).decode()
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(encode(result.summary).decode() + "\n")
     sys.stdout.flush()
     return [] if result.failure is None else [result.failure]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Collection, Coroutine
 from functools import partial
+from typing import Any, Final
 
+from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.slot_state import (
     KafkaAssignmentFeed,
@@ -21,6 +24,8 @@ from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot, SlotSpec
 from srm.wiring import kafka_cluster
+
+_LOOK_S: Final = 1.0
 
 
 def _now_ms() -> int:
@@ -45,6 +50,30 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
         return ClusterIds(source.cluster_id(), target.cluster_id())
     finally:
         source.close()
+
+
+async def _unless_replaced(
+    running: Coroutine[Any, Any, None], wires: Collection[WireCluster]
+) -> None:
+    """Run until the end, or until one of the clusters is another one: then the slot begins anew.
+
+    Raises:
+        ConflictError: a cluster was rebuilt.
+    """
+    work = asyncio.ensure_future(running)
+    try:
+        while not work.done():
+            await asyncio.wait([work], timeout=_LOOK_S)
+            for wire in wires:
+                if wire.replaced_by:
+                    raise ConflictError(
+                        f"{wire.alias} is another cluster now, {wire.replaced_by}: the slot begins "
+                        "anew"
+                    )
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+    work.result()
 
 
 async def _run(spec: SlotSpec, stop: threading.Event) -> None:
@@ -76,9 +105,11 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             Quota(config.max_bytes_per_second),
             ids,
         )
-        await slot.run(stop)
+        await _unless_replaced(slot.run(stop), (source, target))
     finally:
         await source.close()
         await target.close()
+        for log in {target_state, syncs}:
+            log.close()
         feed.close()
         cluster.close()

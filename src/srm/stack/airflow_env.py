@@ -69,9 +69,10 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
 def _core(home: Path, project: Path, kept: Mapping[str, str]) -> dict[str, str]:
     return {
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-        # The default of 32 forks 32 idle workers at start. One is the replicator's for good; with
-        # 4, a Spark job and two emissions of checkpoints made the steps of a move wait.
-        "AIRFLOW__CORE__PARALLELISM": "6",
+        # The default of 32 forks 32 idle workers at start. All periodic tasks of two flows take 8,
+        # and where a cluster is dead they hold them for half a minute each, time and again: with 6,
+        # each step of an unplanned move waited for that long.
+        "AIRFLOW__CORE__PARALLELISM": "10",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),

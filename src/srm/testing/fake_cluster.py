@@ -12,16 +12,19 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from srm.domain.comparison import Record
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
     GroupDescription,
     GroupKind,
     OpenTransaction,
+    Place,
     TopicDescription,
     TopicSpec,
 )
 from srm.errors import (
+    AuthorizationError,
     ConfigError,
     NotFoundError,
     SrmError,
@@ -54,6 +57,7 @@ class FakeCluster:
     def __init__(
         self, alias: str, brokers: int = 3, clock: Callable[[], int] = system_clock
     ) -> None:
+        self.leaderless: set[TopicPartition] = set()
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self._alias = alias
         self._brokers = brokers
@@ -64,6 +68,9 @@ class FakeCluster:
         self._failure: SrmError | None = None
         self._clock = clock
         self._epochs: dict[str, int] = {}
+        self._denied: set[str] = set()
+        self._no_fence = ""
+        self._written: dict[tuple[str, TopicPartition], set[int]] = {}
 
     # The port.
 
@@ -85,7 +92,12 @@ class FakeCluster:
         """Describe all topics."""
         self._reach("describing topics")
         return {
-            name: TopicDescription(name, topic.topic_id, len(topic.partitions))
+            name: TopicDescription(
+                name,
+                topic.topic_id,
+                len(topic.partitions),
+                frozenset(p.partition for p in self.leaderless if p.topic == name),
+            )
             for name, topic in self._topics.items()
         }
 
@@ -131,6 +143,7 @@ class FakeCluster:
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset each partition still holds; unknown ones are left out."""
         self._reach("listing offsets")
+        self._require_leaders(partitions)
         found = {p: self._partition(p) for p in partitions}
         return {p: partition.start for p, partition in found.items() if partition}
 
@@ -142,8 +155,46 @@ class FakeCluster:
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of each partition's log; unknown ones are left out."""
         self._reach("listing offsets")
+        self._require_leaders(partitions)
         found = {p: self._partition(p) for p in partitions}
         return {p: partition.end for p, partition in found.items() if partition}
+
+    def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the largest timestamp of each partition that holds records."""
+        self._reach("listing offsets")
+        self._require_leaders(partitions)
+        found = {p: self._partition(p) for p in partitions}
+        return {
+            p: max(time_ms for _, time_ms in partition.times)
+            for p, partition in found.items()
+            if partition and partition.times and partition.start < partition.end
+        }
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where the first records stand that are as late as a time, or later."""
+        self._reach("listing offsets")
+        found: dict[TopicPartition, int] = {}
+        for p, time_ms in times.items():
+            partition = self._partition(p)
+            for first, produced_ms in partition.times if partition is not None else ():
+                if produced_ms >= time_ms:
+                    found[p] = first
+                    break
+        return found
+
+    def first_records(
+        self, places: Collection[Place], *, committed: bool = True
+    ) -> dict[Place, Record | None]:
+        """Return the first record from each offset on, None where the log has none."""
+        self._reach("reading single records")
+        known = {partition for partition, _ in places}
+        ends = self.high_watermarks(known)
+        stable = self.log_ends(known) if committed else ends
+        return {
+            (p, at): self._existing(p).first_record(at, stable[p], committed=committed)
+            for p, at in places
+            if p in ends and 0 <= at <= ends[p]
+        }
 
     def open_transactions(
         self, partitions: Collection[TopicPartition]
@@ -163,6 +214,28 @@ class FakeCluster:
         """Return the sets of topics that one transaction wrote together; None: may not be known."""
         self._reach("reading __transaction_state")
         return self._transactions.written_together()
+
+    def no_fence_reason(self) -> str:
+        """Say why writes cannot be denied."""
+        self._reach("reading ACLs")
+        return self._no_fence
+
+    def write_denials(self, topics: Collection[str]) -> frozenset[str]:
+        """Return those of the topics to which nobody may write."""
+        self._reach("reading ACLs")
+        return frozenset(self._denied & set(topics))
+
+    def deny_writes(self, topics: Collection[str]) -> None:
+        """Let nobody write to topics."""
+        self._reach("denying writes")
+        if self._no_fence:
+            raise ConfigError(f"denying writes on cluster {self._alias}: {self._no_fence}")
+        self._denied |= set(topics)
+
+    def allow_writes(self, topics: Collection[str]) -> None:
+        """Let everybody write to topics again."""
+        self._reach("allowing writes")
+        self._denied -= set(topics)
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
@@ -210,6 +283,27 @@ class FakeCluster:
             raise NotFoundError(
                 f"writing offsets of group {group!r}: unknown partitions: {', '.join(unknown)}"
             )
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups without members; absent ones do not matter.
+
+        Raises:
+            GroupActiveError: one has members; the others are deleted.
+        """
+        self._reach("deleting groups")
+        self._groups.delete(groups)
+
+    def read_as_member(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        limit_s: float,  # noqa: ARG002 - the port's; nothing takes time here
+    ) -> dict[TopicPartition, Record | None]:
+        """Return the first record of each partition from the group's committed offset."""
+        offsets = self.committed(group)
+        self._groups.require_idle(group)
+        found = self.first_records([(p, offsets[p]) for p in partitions if p in offsets])
+        return {p: record for (p, _), record in found.items()}
 
     def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
         """Give access to one partition of a compacted topic."""
@@ -261,10 +355,28 @@ class FakeCluster:
         """Let a producer append records, an idempotent one if it has an id; return the new end."""
         place = TopicPartition(topic, partition)
         found = self._existing(place)
-        found.end += records
+        if topic in self._denied:
+            raise AuthorizationError(f"writing to topic {topic} is denied on cluster {self._alias}")
+        found.grow(records, timestamp_ms)
         if producer_id is not None:
             self._transactions.remember(place, producer_id, timestamp_ms)
         return found.end
+
+    def produce_records(self, topic: str, partition: int, records: Collection[Record]) -> int:
+        """Let a producer append records that are looked into; return the new end."""
+        found = self._existing(TopicPartition(topic, partition))
+        for record in records:
+            found.contents[found.end] = record._replace(offset=found.end)
+            found.grow(1, record.timestamp_ms)
+        return found.end
+
+    def mark(self, topic: str, partition: int = 0, markers: int = 1) -> None:
+        """Add markers to a log."""
+        self._existing(TopicPartition(topic, partition)).mark(markers)
+
+    def remove_record(self, topic: str, partition: int, offset: int) -> None:
+        """Let compaction remove one record."""
+        self._existing(TopicPartition(topic, partition)).holes.add(offset)
 
     def produce_in(
         self, transactional_id: str, topic: str, partition: int, records: int, *, age_ms: int = 0
@@ -273,6 +385,8 @@ class FakeCluster:
         place = TopicPartition(topic, partition)
         found = self._existing(place)
         self._transactions.add(transactional_id, place, found.end, age_ms)
+        written = self._written.setdefault((transactional_id, place), set())
+        written.update(range(found.end, found.end + records))
         found.end += records
 
     def commit_in(
@@ -284,12 +398,19 @@ class FakeCluster:
     def end_transaction(self, transactional_id: str, *, commit: bool = True) -> None:
         """End a transaction: markers are written, and its offsets count or are dropped."""
         for place in self._transactions.end(transactional_id):
-            self._existing(place).end += 1
+            written = self._written.pop((transactional_id, place))
+            if not commit:
+                self._existing(place).aborted |= written
+            self._existing(place).mark()
         self._groups.decide(transactional_id, commit=commit)
 
     def hide_transactions(self) -> None:
         """Take the rights away that show transactional ids and the log of transactions."""
         self._transactions.readable = False
+
+    def take_authorizer_away(self, why: str = "the brokers have no authorizer") -> None:
+        """Let no rule be set."""
+        self._no_fence = why
 
     def trim(self, topic: str, partition: int, start: int) -> None:
         """Let retention delete what is before ``start``."""
@@ -333,6 +454,10 @@ class FakeCluster:
     def _reach(self, doing: str) -> None:
         if self._failure is not None:
             raise type(self._failure)(f"{doing} on cluster {self._alias}: {self._failure}")
+
+    def _require_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        if found := sorted(self.leaderless.intersection(partitions)):
+            raise UnavailableError(f"cluster {self._alias}: no leader yet for {found[0]}")
 
     def _require(self, names: Collection[str]) -> None:
         absent = sorted(name for name in names if name not in self._topics)

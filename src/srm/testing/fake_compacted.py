@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from srm.domain.comparison import Record
 from srm.engine.ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError
 
@@ -15,19 +16,43 @@ from srm.errors import FencedError, NotFoundError
 class FakePartition:
     """One partition: its first offset, the one after its last, and keyed records if it has any.
 
-    ``places`` are the offsets of the records.
+    ``places`` are the offsets of the records, ``times`` pairs of the first offset and the
+    timestamp of what was produced together. ``contents`` are records that somebody looks into, all
+    others are alike; at the offsets in ``holes`` stands none (a marker, say), those in ``aborted``
+    were never committed.
     """
 
     start: int = 0
     end: int = 0
     records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
+    contents: dict[int, Record] = field(default_factory=dict)
+    holes: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+
+    def mark(self, markers: int = 1) -> None:
+        """Add markers at the end."""
+        self.holes.update(range(self.end, self.end + markers))
+        self.end += markers
+
+    def first_record(self, offset: int, end: int, *, committed: bool) -> Record | None:
+        """Return the first record at or after an offset, before an end."""
+        for at in range(max(offset, self.start), end):
+            if at not in self.holes and not (committed and at in self.aborted):
+                return self.contents.get(at, Record(at, None, b"", (), 0))
+        return None
+
+    def grow(self, records: int, timestamp_ms: int) -> None:
+        """Add records without keys at the end, with their timestamp."""
+        self.times.append((self.end, timestamp_ms))
+        self.end += records
 
     def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Add a keyed record at the end, with its timestamp."""
         self.records.append((key, value, timestamp_ms))
         self.places.append(self.end)
-        self.end += 1
+        self.grow(1, timestamp_ms)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
         """Return the keyed records that stand at these offsets."""

@@ -79,6 +79,15 @@ class FakeGroups:
         if name in self._groups and self._groups[name].members:
             raise GroupActiveError(f"group {name!r} on cluster {self._alias} has members")
 
+    def delete(self, names: Collection[str]) -> None:
+        """Delete groups; those with members stay, and are named."""
+        active = [name for name in names if name in self._groups and self._groups[name].members]
+        for name in names:
+            if name not in active:
+                self._groups.pop(name, None)
+        for name in active:
+            self.require_idle(name)
+
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets, whoever does."""
         self._groups.setdefault(name, FakeGroup()).offsets.update(offsets)

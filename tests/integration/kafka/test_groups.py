@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,44 @@ def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):
         assert cluster.active_producers([partition]) == producers
         assert cluster.open_transactions([partition]) == {}
         assert cluster.pending_commits(unique) == frozenset()
+
+
+MEMBER = """
+import sys
+from confluent_kafka import Consumer
+servers, group, topic, protocol = sys.argv[1:]
+more = {} if protocol == "consumer" else {"session.timeout.ms": 1_000_000,
+                                          "max.poll.interval.ms": 1_000_000}
+settings = {"bootstrap.servers": servers, "group.id": group, "group.protocol": protocol, **more}
+consumers = [Consumer({**settings, "client.id": name}) for name in ("dead-1", "dead-1-x", "alive")]
+for consumer in consumers:
+    consumer.subscribe([topic])
+while True:
+    for consumer in consumers:
+        consumer.poll(0.1)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_a_killed_program_leaves_in_its_group_is_taken_out(
+    cluster, props, topic, unique, protocol
+):
+    """Or the group waits for its session: 45 seconds, where nobody has chosen otherwise."""
+    arguments = [props["bootstrap.servers"], unique, topic, protocol]
+    program = subprocess.Popen([sys.executable, "-c", MEMBER, *arguments])
+
+    def names() -> list[str]:
+        members = cluster.groups([unique])[unique].members
+        return sorted(name.partition("@")[0] for name in members)
+
+    try:
+        eventually(lambda: names() == ["alive", "dead-1", "dead-1-x"], "its members")
+    finally:
+        program.kill()
+        program.wait()
+
+    cluster.remove_members(unique, lambda name: name.startswith("dead-1"))
+    assert names() == ["alive"]
+    cluster.remove_members(unique, lambda name: name == "alive")
+    assert cluster.groups([unique])[unique].state == "empty"
+    cluster.remove_members(unique, lambda _name: True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.faults.campaign.brokers import delete_topics
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
@@ -57,6 +58,30 @@ def test_a_group_resumes_where_its_leader_epoch_is_of_the_future_there_and_back(
         assert _leader_epoch(source_props, name) is None
         _produce(source_props, name, range(5, 7))
         assert _java_reads(old.bootstrap, name, 2) == ["5", "6"]
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_told_though_its_leader_epochs_begin_again(
+    broker_factory,
+):
+    """A client that lives keeps the higher epoch of the former topic, and is refused for ever."""
+    name = f"anew-{uuid.uuid4().hex[:8]}"
+    broker = broker_factory("X")
+    props = {"bootstrap.servers": broker.bootstrap}
+    with (
+        KafkaCluster("X", *[props] * 3, timeout_s=60) as cluster,
+        KafkaCluster("X", *[props] * 3) as somebody,
+    ):
+        cluster.create_topics([TopicSpec(name, 1, 1, {})])
+        broker.kill()
+        broker.start()
+        broker.wait_ready()
+        _produce(props, name, range(3))
+        assert cluster.log_ends([TopicPartition(name, 0)]) == {TopicPartition(name, 0): 3}
+
+        delete_topics(broker.bootstrap, [name])
+        somebody.create_topics([TopicSpec(name, 1, 1, {})])
+
+        assert cluster.log_ends([TopicPartition(name, 0)]) == {TopicPartition(name, 0): 0}
 
 
 def _produce(props: Mapping[str, str], topic: str, numbers: range) -> None:

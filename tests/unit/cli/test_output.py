@@ -14,7 +14,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from srm.cli.output import FlowOption, emit, run_cli
+from srm.cli.output import FlowOption, emit, open_console, run_cli
 from srm.domain.topics import Flow
 from srm.errors import GateClosedError
 
@@ -129,3 +129,5 @@ def test_what_goes_into_a_pipe_is_not_wrapped(
     emit({}, as_json=False, render=lambda console: console.print(line))
 
     assert capsys.readouterr().out == f"{line}\n"
+    open_console(stderr=True).print(line)
+    assert capsys.readouterr().err == f"{line}\n"

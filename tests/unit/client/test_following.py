@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.client.following import Announcement, Moment, next_step, same_order
-from srm.domain.move.routes import Route
+from srm.client.following import Announcement, Moment, is_given_up, next_step, same_order
+from srm.domain.move.routes import ERA, Route
 
 HOLD, GO = Route(1, "P", "hold"), Route(1, "B", "go")
 
@@ -43,6 +43,28 @@ def test_following_a_route_ends_where_it_says(works_on, cluster, state):
         works_on = {"leave": None, "open": cluster}.get(step, works_on)
 
     assert works_on == (cluster if state == "go" else None)
+
+
+@pytest.mark.parametrize(
+    ("works_on", "followed", "route", "given_up"),
+    [
+        ("P", Route(0, "P", "go"), Route(ERA, "P", "hold"), True),
+        ("P", None, Route(ERA, "B", "go", decided=True), True),
+        # It has lapsed, and was renewed after all.
+        ("P", Route(ERA, "P", "hold").lapsed(), Route(ERA, "P", "hold", beat=2), True),
+        ("P", Route(ERA, "P", "go"), Route(2 * ERA, "P", "hold"), True),
+        ("B", Route(ERA, "B", "go", decided=True), Route(ERA + 1, "B", "hold"), False),
+        ("B", Route(0, "B", "go"), Route(ERA, "P", "hold"), False),
+        ("P", Route(0, "P", "go"), Route(1, "B", "go", decided=True), False),
+        # The unplanned move from P was never heard of: B could not be read at the time.
+        ("P", Route(3, "P", "go"), Route(ERA + 1, "B", "hold"), True),
+        ("P", Route(3, "P", "go"), Route(ERA + 1, "P", "hold"), False),
+    ],
+)
+def test_a_cluster_is_given_up_by_an_unplanned_move_since_the_client_came_there(
+    works_on: str, followed: Route | None, route: Route, *, given_up: bool
+) -> None:
+    assert is_given_up(works_on, followed, route) == given_up
 
 
 def test_a_hold_that_is_only_renewed_asks_for_nothing_new() -> None:

@@ -24,6 +24,10 @@ class Native:
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
         self.stored += offsets
 
+    def commit(self, *, asynchronous: bool) -> list[TopicPartition]:
+        assert not asynchronous
+        return self.stored
+
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 0
         offsets = self.committed_offsets
@@ -97,3 +101,31 @@ def test_a_store_that_fails_for_want_of_the_partition_is_no_error() -> None:
 
     native.store_offsets = refuse
     assert made.process(made.take(2)) == {}
+
+
+def test_what_was_processed_since_the_last_known_commit_is_counted_without_asking() -> None:
+    made, native = member(*(message(0, o) for o in range(40, 45)), message(1, 7))
+    made.fetch(6, 0.0)
+    batch = made.take(6)
+    made.process(batch[:2])
+    made.commit()
+    made.process(batch[2:4])
+    native.committed = None
+
+    assert made.unconfirmed(made.held) == {"T-0": 2}
+    made.process(batch[5:])
+    assert made.unconfirmed(made.held) == {"T-0": 2, "T-1": 1}
+    made.confirm([TopicPartition("T", 0, 44)])
+    assert made.unconfirmed(made.held) == {"T-1": 1}
+
+
+def test_what_could_not_be_committed_at_a_rebalance_is_remembered_until_it_is_read_again() -> None:
+    made, _ = member(message(0, 40), message(1, 7))
+    made.fetch(2, 0.0)
+    made.process(made.take(2))
+    made.lose_unsure(made.held)
+
+    assert made.held == []
+    assert made.unsure == {"T-0": 1, "T-1": 1}
+    made.gain([TopicPartition("T", 1)])
+    assert made.unsure == {"T-0": 1}

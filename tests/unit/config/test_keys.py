@@ -21,6 +21,7 @@ from srm.config.keys import (
     find_key,
 )
 from srm.config.model import FlowConfig
+from srm.config.move_keys import MOVE_KEYS
 from srm.config.values import parse_value
 
 ROOT = Path(__file__).parents[3]
@@ -30,11 +31,11 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
     attributes = [key.attribute for key in FLOW_KEYS if key.attribute]
 
     assert len(attributes) == len(set(attributes))
-    made_of_several = {"flow", "policy", "isolation_level", "records"}
+    made_of_several = {"flow", "policy", "isolation_level", "records", "redirect"}
     assert set(attributes) == {f.name for f in dataclasses.fields(FlowConfig)} - made_of_several
 
 
-@pytest.mark.parametrize("key", [*FLOW_KEYS, *RECORD_KEYS], ids=lambda key: key.name)
+@pytest.mark.parametrize("key", [*FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS], ids=lambda key: key.name)
 def test_every_default_is_a_value_of_its_key(key: object) -> None:
     assert key.default is None or parse_value(key, key.default) is not None  # type: ignore[attr-defined, arg-type]
 
@@ -42,7 +43,7 @@ def test_every_default_is_a_value_of_its_key(key: object) -> None:
 def test_no_name_is_used_twice() -> None:
     names = [
         name
-        for key in (*FLOW_KEYS, *RECORD_KEYS, *IGNORED_KEYS)
+        for key in (*FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS, *IGNORED_KEYS)
         for name in (key.name, *key.synonyms, *key.deprecated)
     ]
 

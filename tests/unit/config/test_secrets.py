@@ -40,9 +40,12 @@ sasl.jaas.config = a.PlainLoginModule required username="srm" password="{PLANTED
 ssl.key.password = {PLANTED}-key
 P->B.consumer.sasl.password = {PLANTED}-consumer
 B.producer.ssl.keystore.password = {PLANTED}-store
+failover.webhook.url = https://hooks.example.org/x?token={PLANTED}-token
+failover.webhook.secret = {PLANTED}-webhook
 stack.airflow.password = {PLANTED}-stack
 """
 SECRET_KEYS = (
+    "failover.webhook.secret",
     "sasl.password",
     "sasl.jaas.config",
     "sasl.oauthbearer.client.secret",

@@ -193,3 +193,30 @@ def test_a_result_survives_its_codec_and_damage_is_an_integrity_error():
     assert str(result.difference) == "pay-0 source offset 1, target offset 101: order"
     with pytest.raises(IntegrityError, match="damaged"):
         PartitionVerification.decode(b'{"topic": 1}')
+
+
+@given(st.integers(0, COUNT - 1), st.integers(1, 5), st.integers(1, COUNT))
+def test_what_was_left_on_the_source_by_decision_is_not_compared_and_told(
+    first: int, size: int, part: int
+) -> None:
+    end = min(first + size, COUNT)
+    copied = COUNT - (end - first)
+    offset_map = OffsetMap.of(
+        [Run(0, SHIFT, first), Run(end, SHIFT + first, COUNT - end)],
+        Position(COUNT, SHIFT + copied, COUNT),
+    )
+    names, log = ("pay", 0, "P.pay"), LogBounds(SHIFT, SHIFT + copied)
+    whole = LogBounds(0, COUNT)
+    target = target_log([n for n in range(COUNT) if not first <= n < end])
+    results = {}
+    for decided in ((), ((first, end),)):
+        plan = plan_partition(names, offset_map, whole, log, log.end, decided=decided)
+        if plan is None:
+            assert copied == 0
+            return
+        results[decided] = verify(plan, source_log(), target, part)
+
+    assert results[()].outcome == "different"
+    assert results[(first, end),].outcome == "equal"
+    assert results[(first, end),].source_records == copied
+    assert f"source offsets {first} to {end} were left there" in results[(first, end),].reason

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.partition_notes import PartitionNotes, begin_of_copy, with_notes
+from srm.domain.partition_notes import PartitionNotes, begin_of_copy, in_force, with_notes
 from srm.domain.replication_records import PartitionStatus
 from srm.errors import IntegrityError
 
@@ -81,3 +81,46 @@ def test_without_notes_a_status_is_as_it_was() -> None:
 def test_damaged_notes_are_an_integrity_error(value: bytes) -> None:
     with pytest.raises(IntegrityError, match="damaged"):
         PartitionNotes.decode(value)
+
+
+def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
+    place = "orders", 1, "A" * 22
+    kept = PartitionNotes.decided("keep", "r1", place, (10, 14), "kept on P (by ann)", 60_000)
+    cut = PartitionNotes.decided("cut", "r1", place, (5, 10), "P has lost them", 60_000, 77)
+
+    assert kept.text == "4 source offsets, 10 to 14, kept on P (by ann) (1970-01-01 00:01 UTC)"
+    assert (kept.left_out, cut.left_out) == ((10, 14), None)
+    assert PartitionNotes.decode(cut.value()) == cut
+    assert kept.key() != cut.key()
+
+
+def test_what_was_discarded_is_missing_to_nobody() -> None:
+    place = "orders", 1, "A" * 22
+    discarded = PartitionNotes.decided("discard", "r1", place, (10, 14), "discarded", 120_000)
+    lost = EMPTY.with_loss(0, 5, "retention passed them", 60_000)
+
+    alone, both = with_notes(COPYING, [discarded]), with_notes(COPYING, [discarded, lost])
+
+    assert alone is not None
+    assert both is not None
+    assert (alone.lost_from, alone.lost_to) == (None, None)
+    assert (both.lost_from, both.lost_to) == (0, 5)
+    assert "10 to 14, discarded" in alone.reason
+
+
+def test_what_was_left_on_a_log_that_lost_its_end_since_is_not_there_any_more() -> None:
+    place = "orders", 1, "A" * 22
+    whole = PartitionNotes.decided("keep", "r1", place, (10, 30), "kept", 1000)
+    gone = PartitionNotes.decided("discard", "r2", place, (40, 50), "discarded", 1000)
+    cut = PartitionNotes.decided("cut", "r3", place, (20, 90), "P has lost them", 2000, 77)
+    beside = PartitionNotes.decided("keep", "r3", place, (20, 25), "kept", 2000)
+    lost = EMPTY.with_loss(60, 70, "too large", 500)
+
+    found = in_force([whole, gone, cut, beside, lost])
+
+    assert [(n.decision, n.lost_from, n.lost_to, n.lost) for n in found] == [
+        ("keep", 10, 20, 10),
+        ("cut", 20, 90, 70),
+        ("keep", 20, 25, 5),
+        ("", 60, 70, 10),
+    ]

@@ -63,11 +63,31 @@ def test_groups_of_positions_survive_a_round_trip(
     assert decode_slot_record(group.key(), group.value()) == group
 
 
-@given(slots, incarnations, int64, int64, int32)
+@given(slots, incarnations, int64, int64, int32, st.tuples(int64, int64))
 def test_heartbeats_of_slots_survive_a_round_trip(
-    slot: str, incarnation: Incarnation, generation: int, time_ms: int, partitions: int
+    slot: str,
+    incarnation: Incarnation,
+    generation: int,
+    time_ms: int,
+    partitions: int,
+    source: tuple[int, int],
 ) -> None:
-    beat = SlotHeartbeat(slot, incarnation, generation, time_ms, partitions)
+    beat = SlotHeartbeat(slot, incarnation, generation, time_ms, partitions, *source)
+
+    assert decode_slot_record(beat.key(), beat.value()) == beat
+
+
+def test_a_heartbeat_that_does_not_say_when_the_source_was_heard_is_read() -> None:
+    beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7)
+
+    earlier = decode_slot_record(beat.key(), beat.value()[:-16])
+
+    assert earlier == replace(beat, source_heard_ms=0, source_growth=0)
+
+
+def test_a_heartbeat_tells_which_logs_go_on_behind_an_open_transaction() -> None:
+    held = ((topic_id_text(b"a" * 16), 3, 1 << 40), (topic_id_text(b"b" * 16), 0, 7))
+    beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7, held)
 
     assert decode_slot_record(beat.key(), beat.value()) == beat
 
@@ -133,9 +153,17 @@ def test_no_group_meets_the_limit_of_a_broker_even_uncompressed() -> None:
 
 
 def test_the_process_that_starts_last_is_the_largest() -> None:
-    first = next_incarnation([])
-    second = next_incarnation([first])
-    third = next_incarnation([second, first])
+    first = next_incarnation([], 0)
+    second = next_incarnation([first], 0)
+    third = next_incarnation([second, first], 0)
 
     assert first < second < third
-    assert next_incarnation([second, first]).number == third.number
+    assert next_incarnation([second, first], 0).number == third.number
+
+
+def test_after_a_log_was_lost_the_process_that_starts_last_is_still_the_largest() -> None:
+    """What the one before had on its way arrives when the next one has read an empty log."""
+    before = next_incarnation([], now_ms=1_000)
+
+    assert next_incarnation([], now_ms=2_000) > before
+    assert next_incarnation([before], now_ms=500) > before

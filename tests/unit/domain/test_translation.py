@@ -240,3 +240,81 @@ def test_where_the_copy_lost_its_end_and_the_map_does_not_know_nobody_is_moved_b
     assert "lost its end" in found.reason
     whole = replace(facts, upstream_log=Log(0, 1000, 1000))
     assert translate(whole, 801).offset == 801
+
+
+def decided(decision: str, begin: int, end: int) -> PartitionNotes:
+    place = "Payments", 0, "id"
+    return PartitionNotes.decided(decision, "r", place, (begin, end), "why", 0)  # type: ignore[arg-type]
+
+
+@given(histories(), st.data())
+def test_behind_a_residue_groups_that_go_back_read_what_was_kept_and_step_over_what_was_discarded(
+    history: History, data: st.DataObject
+) -> None:
+    """A residue is a range that nobody copied: one that the copy has come to, and gone past."""
+    begin = data.draw(st.integers(history.began, history.copied), "begin")
+    end = data.draw(st.integers(begin, history.copied), "end")
+    pairs = [pair for pair in history.pairs if not begin <= pair[0] < end]
+    copies = {pair[1] for pair in pairs}
+    copy = tuple(source if place in copies else None for place, source in enumerate(history.copy))
+    left = replace(history, copy=copy)
+    commit = data.draw(st.integers(0, len(copy)), "commit")
+    plain = left.facts("reverse")
+    facts = {
+        decision: replace(plain, losses=Losses.of([decided(decision, begin, end)], None))
+        for decision in ("keep", "discard")
+    }
+
+    found = {decision: translate(one, commit) for decision, one in facts.items()}
+
+    assert found["keep"] == translate(plain, commit)
+    there = found["keep"].offset
+    if there is None or found["keep"].state != "translated":
+        return
+    has_read_all_before = not any(there <= source < begin for source, _ in pairs)
+    steps_over = begin < end and has_read_all_before and there < end
+    assert found["discard"].offset == (end if steps_over else there)
+
+
+def test_what_was_discarded_is_stepped_over_only_once_the_copy_is_known_to_end_there() -> None:
+    """Copies behind the last report stand before the residue: nobody has read them yet."""
+    facts = PartitionFacts(
+        "reverse",
+        COPY,
+        ORIGINAL,
+        "P",
+        Log(0, 60, 60),
+        Log(0, 80, 80),
+        OffsetMap.of([Run(0, 0, 40)], Position(40, 40, 80)),
+        losses=Losses.of([decided("discard", 50, 80)], None),
+    )
+    later = replace(facts, offset_map=OffsetMap.of([Run(0, 0, 50)], Position(80, 50, 80)))
+
+    assert translate(facts, 40).offset == 40
+    assert translate(later, 40).offset == 40
+    assert translate(later, 50).offset == 80
+
+
+def test_of_a_topic_of_which_nothing_was_copied_all_can_be_discarded() -> None:
+    facts = PartitionFacts(
+        *("reverse", COPY, ORIGINAL, "P", Log(0, 1, 1), Log(0, 20, 20)),
+        OffsetMap.of([], Position(20, 1, 20)),
+        losses=Losses.of([decided("discard", 0, 20)], None),
+    )
+
+    assert translate(facts, None).offset == 20
+
+
+def test_a_group_skips_what_was_kept_but_not_what_was_discarded() -> None:
+    offset_map = OffsetMap.of([Run(0, 0, 50)], Position(80, 50, 80))
+    facts = PartitionFacts(
+        *("forward", ORIGINAL, COPY, "B", Log(0, 80, 80), Log(0, 50, 50)), offset_map
+    )
+    skipped = {
+        decision: translate(
+            replace(facts, losses=Losses.of([decided(decision, 50, 80)], None)), 60
+        ).skipped
+        for decision in ("keep", "discard")
+    }
+
+    assert skipped == {"keep": 20, "discard": 0}

@@ -14,6 +14,7 @@ from srm.domain.replication_records import (
     SlotReport,
 )
 from srm.domain.topics import Flow, TopicPartition
+from srm.engine.checkpoints import emit
 from srm.engine.status import flow_status
 
 PAYMENTS = TopicPartition("Payments", 0)
@@ -34,6 +35,8 @@ def replicator_runs(sites, age_ms: int = 0) -> None:
 def test_a_flow_at_rest_is_caught_up_with_nothing_to_hint_at(sites) -> None:
     replicator_runs(sites)
     sites.commit("P", "billing", "Payments", 40)
+    sites.clusters["B"].add_topic("P.checkpoints.internal")
+    emit(sites.flow("P->B"))
 
     status = flow_status(sites.flow("P->B"))
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from srm.domain.pause import PAUSE_KEY, Pause
 from srm.engine.ports import TopicDescription, TopicSpec
+from srm.engine.state_topic import StateTopic
 from srm.engine.topic_sync import TopicSyncPlan, apply, plan_remote_topics, sync
 from srm.errors import ConfigError
 
@@ -86,6 +88,25 @@ def test_a_sync_does_everything_once(sites) -> None:
     assert context.target.topics()["P.Payments"].partitions == 4
     assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1000"}
     assert sync(context).is_empty
+
+
+def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
+    """A rebuilt source has other settings: a shorter retention would delete the only copy."""
+    context = sites.flow("P->B")
+    sync(context)
+    sites.clusters["B"].add_topic("srm-replication.P.internal", 2)
+    StateTopic(context.target, "P").write({PAUSE_KEY: Pause("r1", "ann", "P died", 1).value()})
+    sites.clusters["P"].delete_topic("Payments")
+    sites.clusters["P"].add_topic("Payments", 4, {"retention.ms": "1000"})
+
+    plan = sync(context)
+
+    assert plan.is_empty
+    assert plan.skipped == "P->B is paused: what becomes of its topics is decided first"
+    assert "retention.ms" not in context.target.topic_configs(["P.Payments"])["P.Payments"]
+
+    StateTopic(context.target, "P").write({PAUSE_KEY: None})
+    assert sync(context).grow == {"P.Payments": 4}
 
 
 def test_a_dry_run_changes_nothing(sites) -> None:

@@ -132,6 +132,35 @@ def test_a_known_address_that_belongs_to_another_cluster_by_now_is_not_believed(
     play(scenario)
 
 
+@pytest.mark.parametrize("is_a_broker", [True, False])
+def test_a_bootstrap_server_of_another_cluster_says_that_ours_was_rebuilt(
+    *, is_a_broker: bool
+) -> None:
+    """It may be a broker itself, or an address in front of them; what we know is of the old one."""
+
+    async def scenario() -> None:
+        cluster, rebuilt = Cluster("one"), Cluster("other")
+        front = MetadataBroker(cluster)
+        broker = await cluster.broker(1)
+        await front.start(0)
+        wire = WireCluster("P", properties(broker if is_a_broker else front))
+        await wire.start()
+        assert wire.replaced_by == ""
+
+        broker.stop()
+        front.cluster = rebuilt
+        await rebuilt.broker(1, port=broker.port)
+        wire.leaders_changed()
+        with pytest.raises(UnavailableError, match="another cluster by now, other"):
+            await wire.leader(TopicPartition("Payments", 0))
+
+        assert wire.replaced_by == "other"
+        await wire.close()
+        front.stop()
+
+    play(scenario)
+
+
 def test_many_who_need_a_connection_to_a_silent_broker_wait_for_one_attempt() -> None:
     """One after the other, the last of 300 partitions would wait for 300 attempts."""
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.positions import PartitionMove
-from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import GroupReport, MoveReport
 from srm.domain.move.request import MoveRequest
-from srm.pages.html import move_page
+from srm.domain.move.revisions import KeptReport
+from srm.pages.html import report_page
 from srm.pages.moves import (
     as_text,
     plan_summary,
@@ -154,13 +154,12 @@ def test_the_report_is_one_line_for_a_note_and_a_row_for_each_group() -> None:
     assert "failover P->B: clean; RPO 0 records" in as_text(report_view(clean))
 
 
-def test_the_page_is_made_from_plan_progress_and_report_alone() -> None:
-    page = move_page(PLAN, MoveProgress("failover-1"), REPORT)
+def test_the_page_is_made_from_the_report_alone() -> None:
+    page = report_page(KeptReport.made(REPORT, None))
 
     assert "<style>" in page
     assert "--accent" in page, "the style that all pages share"
     assert "group billing read 2 records again" in page
-    assert "P.Payments-0" in page
     assert "http" not in page, "one file, which loads nothing"
     assert "assigned after" in page
     assert "group audit had nothing to process on B" in page

@@ -52,9 +52,10 @@ class GateFacts:
     ``moving`` maps topics that were written to on the source within the quiet time to the number of
     offsets since the hold; it is longer for those ``doubted``, to which somebody who follows no
     route has lately written, or may have. ``unheld`` are reasons by announced producers that have
-    not stopped. ``samples`` are (epoch ms, remaining) of earlier looks.
-    ``report_age_ms`` is the age of the newest sign of life of the replicator, None where there is
-    none.
+    not stopped, ``unconfirmed`` those of redirectors that have not confirmed the hold, and of
+    a fence that is open; ``asks`` are what people have still to do. ``samples`` are (epoch ms,
+    remaining) of earlier looks. ``report_age_ms`` is the age of the newest sign of life of the
+    replicator, None where there is none.
     """
 
     move_id: str
@@ -70,6 +71,8 @@ class GateFacts:
     samples: tuple[tuple[int, int], ...] = ()
     doubted: tuple[str, ...] = ()
     unheld: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ class SyncStatus:
     ``blocking`` are the reasons why offsets may not be applied yet, ``unapplied`` those why clients
     may not go although the move is ready. ``eta_seconds`` is None where no forecast is possible.
     ``rpo_records`` are all records that the target would lack if clients went now, ``missing`` says
-    by partition which.
+    by partition which. ``asks`` are what people have still to do for clients that nothing
+    redirects.
     """
 
     move_id: str
@@ -109,6 +113,7 @@ class SyncStatus:
     notes: tuple[str, ...] = field(default=())
     rpo_records: int = 0
     missing: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -120,6 +125,7 @@ def decide(facts: GateFacts) -> SyncStatus:
     """Decide whether the move is ready and its gate open."""
     blocking = (
         *_routing_reasons(facts),
+        *facts.unconfirmed,
         *facts.unheld,
         *_writer_reasons(facts),
         *_replication_reasons(facts),
@@ -148,6 +154,7 @@ def decide(facts: GateFacts) -> SyncStatus:
         timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
         rpo_records=sum(missing.values()),
         missing=tuple(missing),
+        asks=facts.asks,
     )
 
 

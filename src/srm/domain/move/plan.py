@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from srm.domain.amount import amount
+from srm.domain.documents import decode, encode
+from srm.domain.move.forecast import Forecast
 from srm.domain.move.positions import PartitionMove, PositionState
+from srm.domain.move.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.move.request import MoveRequest
-from srm.errors import IntegrityError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class MovePlan:
 
     ``blocking`` are reasons that waiting cannot remove: while there is one the move does not
     start. ``warnings`` may pass by themselves (replication that has still to catch up).
-    ``fingerprint`` identifies the settings of both flows it was computed with.
+    ``fingerprint`` identifies the settings of both flows it was computed with. ``forecast`` is what
+    an unplanned move is expected to cost. ``redirect`` are the redirectors in their order,
+    ``fence`` what keeps others from writing to the source: as asked for, or as configured.
     """
 
     move_id: str
@@ -57,15 +59,42 @@ class MovePlan:
     blocking: tuple[str, ...]
     warnings: tuple[str, ...]
     fingerprint: str
+    redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
+    fence: FenceKind = "none"
+    forecast: Forecast | None = None
 
     @property
     def group_names(self) -> tuple[str, ...]:
         """Names of the groups that move."""
         return tuple(group.group for group in self.groups)
 
+    def numbers(self) -> dict[str, int | float | None]:
+        """Return what is approved with the plan, by name: records, seconds."""
+        if self.forecast is not None:
+            return self.forecast.numbers()
+        return {
+            "groups": len(self.groups),
+            "members": sum(len(group.members) for group in self.groups),
+            "lag": sum(group.lag for group in self.groups),
+            "records_read_again": sum(group.re_read for group in self.groups),
+            "records_skipped": sum(group.skipped for group in self.groups),
+        }
+
+    def summary(self) -> str:
+        """Say in one line what is approved with the plan."""
+        if self.forecast is not None:
+            return self.forecast.line(self.request.source)
+        lag = sum(group.lag for group in self.groups)
+        again = sum(group.re_read for group in self.groups)
+        skipped = sum(group.skipped for group in self.groups)
+        return (
+            f"{self.request.operation} {self.request.flow} of {amount(len(self.groups), 'group')}: "
+            f"{amount(lag, 'record')} still to read, {again} read again, {skipped} skipped"
+        )
+
     def value(self) -> bytes:
         """Encode as JSON."""
-        return _PLAN.dump_json(self)
+        return encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> MovePlan:
@@ -74,15 +103,8 @@ class MovePlan:
         Raises:
             IntegrityError: it is not a plan.
         """
-        try:
-            return _PLAN.validate_json(value)
-        except ValidationError as error:
-            raise IntegrityError(
-                f"stored move plan is damaged: {error.errors()[0]['msg']}"
-            ) from error
+        return decode(MovePlan, "stored move plan", value)
 
-
-_PLAN = TypeAdapter(MovePlan)
 
 # States that no waiting ends, with what does.
 _REMEDIES: Mapping[PositionState, str] = {
@@ -117,7 +139,8 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
             f"{position.resume}: reset that offset, or replace it with --overwrite "
             f"(in the form: overwrite)"
         )
-    if position.skipped and not request.accept_skips:
+    # Where the source is given up nobody catches up on it: what is skipped is in the forecast.
+    if position.skipped and not request.accept_skips and not request.unplanned:
         return (
             f"{where}: the group would skip {amount(position.skipped, 'record')} "
             f"it has still to read ({position.reason}): let it catch up on {request.source}, or "

@@ -54,8 +54,9 @@ class PartitionMove:
 
     ``resume`` is the offset on the target to write, None where nothing is to be written.
     ``remaining`` are source offsets still to be copied before it is known. ``uncopied`` is the part
-    of ``skipped`` that is from before the first copied record. ``reason`` explains the state and
-    what is skipped.
+    of ``skipped`` that is from before the first copied record. ``passed_kept`` are offsets of the
+    target that were kept there when it returned, and that the group passes over, as it has read
+    later records in the copy. ``reason`` explains the state and what is skipped.
     """
 
     topic: str
@@ -72,6 +73,7 @@ class PartitionMove:
     skipped: int = 0
     uncopied: int = 0
     reason: str = ""
+    passed_kept: int = 0
 
     @property
     def applied(self) -> bool:
@@ -124,8 +126,29 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         row = replace(row, resume=found.offset)
     if row.resume is None:
         return row
-    row = replace(row, skipped=found.skipped, uncopied=found.uncopied)
+    row = replace(
+        row,
+        skipped=found.skipped,
+        uncopied=found.uncopied,
+        passed_kept=_passed_kept(group, row.resume),
+    )
     return _beside_theirs(row, group)
+
+
+def _passed_kept(group: GroupPosition, resume: int) -> int:
+    """Count what was kept on the target in front of where a group continues.
+
+    Who has been behind it there, or was put there, is done with it.
+    """
+    facts = group.facts
+    log, been = facts.downstream_log, group.target_committed or 0
+    if facts.direction == "forward" or log is None:
+        return 0
+    return sum(
+        end - max(start, log.start, been)
+        for start, end in facts.losses.kept
+        if max(log.start, been) < end <= resume
+    )
 
 
 def _without_waiting(

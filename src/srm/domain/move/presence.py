@@ -13,12 +13,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from srm.domain.move.routes import Ack, group_subject, topic_subject
 from srm.domain.topics import TopicPartition
 
 ANNOUNCED_MS = 90_000
 """A client that has not repeated its announcement, made every 30 s, for so long is gone."""
+
+
+SUPERVISOR: Final = "srm-follow-"
+"""How the client ids begin under which ``srm follow`` announces the programs it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +124,17 @@ class Writers:
 
 def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
     """Members of a group, ``client id@host``, that the hold cannot reach."""
-    known = {ack.client for ack in presence.followers(group_subject(group))}
-    return tuple(member for member in members if member.rpartition("@")[0] not in known)
+    known = [ack.client for ack in presence.followers(group_subject(group))]
+    return tuple(one for one in members if not any(is_member_of(client, one) for client in known))
+
+
+def is_member_of(client: str, member: str) -> bool:
+    """Whether a member of a group, ``client id@host``, is of a client that announced itself.
+
+    A program under ``srm follow`` may have several members, with additions to the id it was given.
+    """
+    name = member.rpartition("@")[0]
+    return name == client or (client.startswith(SUPERVISOR) and name.startswith(f"{client}-"))
 
 
 def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
-from pydantic import TypeAdapter, ValidationError
-
+from srm.domain.documents import decode, encode
+from srm.domain.move.forecast import Forecast
+from srm.domain.move.redirects import Call
 from srm.domain.topics import TopicPartition
-from srm.errors import IntegrityError
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
 #               \________\_________\________\-> released -> holding (the next attempt)
@@ -149,7 +149,7 @@ class Observation:
 
     def value(self) -> bytes:
         """Encode as JSON."""
-        return _OBSERVATION.dump_json(self)
+        return encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> Observation:
@@ -158,12 +158,7 @@ class Observation:
         Raises:
             IntegrityError: it is not an observation.
         """
-        try:
-            return _OBSERVATION.validate_json(value)
-        except ValidationError as error:
-            raise IntegrityError(
-                f"stored observation of a move is damaged: {error.errors()[0]['msg']}"
-            ) from error
+        return decode(Observation, "stored observation of a move", value)
 
 
 @dataclass(frozen=True)
@@ -183,7 +178,10 @@ class MoveProgress:
     ``hold_stamp_ms`` and ``gone_stamp_ms`` are when the first hold and the go were written, as the
     target's broker stamped them; None where it did not. ``residue_seen_ms`` is when the source was
     last looked at for residue, as far as that was noted, and ``residue_over`` says that nobody
-    looks any more.
+    looks any more. ``calls`` are what redirectors beside routing have said in this attempt.
+
+    ``forecast`` is what an unplanned move is expected to cost, made once nothing is copied any
+    more: it replaces that of the plan.
     """
 
     move_id: str
@@ -206,6 +204,9 @@ class MoveProgress:
     gone_stamp_ms: int | None = None
     residue_seen_ms: int | None = None
     residue_over: bool = False
+    calls: Mapping[str, Call] = field(default_factory=dict)
+    forecast: Forecast | None = None
+    left_alone: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def decided(self) -> bool:
@@ -228,7 +229,7 @@ class MoveProgress:
 
     def value(self) -> bytes:
         """Encode as JSON."""
-        return _PROGRESS.dump_json(self)
+        return encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> MoveProgress:
@@ -237,13 +238,4 @@ class MoveProgress:
         Raises:
             IntegrityError: it is not the progress of a move.
         """
-        try:
-            return _PROGRESS.validate_json(value)
-        except ValidationError as error:
-            raise IntegrityError(
-                f"stored progress of a move is damaged: {error.errors()[0]['msg']}"
-            ) from error
-
-
-_PROGRESS = TypeAdapter(MoveProgress)
-_OBSERVATION = TypeAdapter(Observation)
+        return decode(MoveProgress, "stored progress of a move", value)

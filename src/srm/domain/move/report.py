@@ -5,15 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Final, Literal
 
 from srm.domain.amount import amount
-from srm.domain.move.plan import MovePlan
+from srm.domain.documents import adapter, decode, encode
+from srm.domain.move.approval import Approval
+from srm.domain.move.evidence import (
+    Beside,
+    CallReport,
+    EarlierRevision,
+    Follower,
+    PartitionReport,
+    call_reports,
+    partition_reports,
+)
+from srm.domain.move.forecast import Forecast
+from srm.domain.move.outcome import Outcome
+from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress, MoveStep
-from srm.domain.move.request import Operation
-from srm.errors import IntegrityError
+from srm.domain.move.redirects import unconfirmed
+from srm.domain.move.request import Mode, Operation
+
+SCHEMA: Final = "srm.move-report/1"
+"""Version of the fields; another one follows when a field changes its meaning or goes."""
+
+_READABLE: Final = 2_000
+"""So many partitions may stand one value a line: more would become larger than a record may be."""
 
 RtoEnd = Literal["processed", "committed", "assigned"]
 """What ended a group's time without service: its first record processed or first commit on the
@@ -29,7 +46,8 @@ class GroupReport:
     (``rto_end`` says which). ``assigned_seconds`` is the time until that assignment. Both are None
     where it has not come to that, or the group had no members. ``uncommitted`` is the part of
     ``re_read`` that its members say they processed on the source and could not commit, by
-    ``topic-partition``.
+    ``topic-partition``. ``planned_re_read`` and ``planned_skipped`` are what the plan said of
+    ``re_read`` and ``skipped``; ``partitions`` sets plan against outcome.
     """
 
     lag_at_hold: int
@@ -42,47 +60,81 @@ class GroupReport:
     assigned_seconds: float | None = None
     rto_end: RtoEnd | None = None
     uncommitted: Mapping[str, int] = field(default_factory=dict)
+    planned_re_read: int | None = None
+    planned_skipped: int | None = None
+    partitions: tuple[PartitionReport, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveReport:
-    """Report of one move.
+    """Report of one move; docs/report.md says of each field what it means.
 
     ``rpo_records`` are records on the source that the target did not have at go: 0 in a planned
-    move. ``rto_seconds`` is the time from the hold until the last group that had members worked on
-    the target (or until go, where no group had members), ``assigned_seconds`` until the last one
-    was assigned partitions; None while one of them does not. Both are differences of timestamps by
-    the target's broker, so clocks of clients and operators play no part.
+    move, those of the ``forecast`` in an unplanned one, beside which ``outcome`` stands once the
+    source has returned. ``rto_seconds`` is the time from the hold until the last group that had
+    members worked on the target (or until go, where no group had members), ``assigned_seconds``
+    until the last one was assigned partitions; None while one of them does not. Both are
+    differences of timestamps by the target's broker, so clocks of clients and operators play no
+    part.
 
     ``residue`` are records written to the source after go, by topic: watched until
     ``residue_until_ms``, or until another move begins (``residue_over``); ``residue_seen_ms`` is
     the latest look that was noted. ``ok``: decided, nothing lost, skipped or re-read, and every
-    group that had members resumed. ``notes`` explain numbers and are no problems.
+    group that had members resumed; in an unplanned move what the forecast says is lost is in
+    ``rpo_records`` and no problem. ``notes`` explain numbers and are no problems.
+
+    A report is written again, as the next ``revision``, when there is more to say; ``previous``
+    are those before it. ``times_ms`` are by the clocks of those who ran the steps, the stamps by
+    that of the target's broker. ``versions`` and ``config_sha256`` are of those who wrote the
+    first revision, ``fingerprint`` is that of the settings the move was planned with.
     """
 
+    schema: Literal["srm.move-report/1"] = SCHEMA
     move_id: str
+    revision: int = 0
+    written_ms: int = 0
     operation: Operation
+    mode: Mode = "planned"
     source: str
     target: str
-    ok: bool
-    step: MoveStep
     topics: tuple[str, ...]
     created_ms: int
+    step: MoveStep
+    ok: bool
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     rpo_records: int | None
+    rpo_seconds: float | None = None
     rto_seconds: float | None
     rto_steps: Mapping[str, float]
+    assigned_seconds: float | None = None
+    times_ms: Mapping[str, int] = field(default_factory=dict)
+    hold_stamp_ms: int | None = None
+    gone_stamp_ms: int | None = None
     groups: Mapping[str, GroupReport]
     residue: Mapping[str, int]
-    problems: tuple[str, ...]
-    assigned_seconds: float | None = None
     residue_until_ms: int | None = None
     residue_seen_ms: int | None = None
     residue_over: bool = False
-    notes: tuple[str, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    forecast: Forecast | None = None
+    outcome: Outcome | None = None
+    redirect: tuple[str, ...] = ()
+    fence: str = "none"
+    calls: tuple[CallReport, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    config_sha256: str = ""
+    fingerprint: str = ""
+    previous: tuple[EarlierRevision, ...] = ()
 
     def value(self) -> bytes:
-        """Encode as JSON."""
-        return _REPORT.dump_json(self, indent=2)
+        """Encode as JSON: for people to read, where it is not too much for that."""
+        rows = sum(len(group.partitions) for group in self.groups.values())
+        return encode(self, indent=None if rows > _READABLE else 2)
 
     @classmethod
     def decode(cls, value: bytes) -> MoveReport:
@@ -91,15 +143,17 @@ class MoveReport:
         Raises:
             IntegrityError: it is not a report.
         """
-        try:
-            return _REPORT.validate_json(value)
-        except ValidationError as error:
-            raise IntegrityError(
-                f"stored move report is damaged: {error.errors()[0]['msg']}"
-            ) from error
+        return decode(MoveReport, "stored move report", value)
 
 
-_REPORT = TypeAdapter(MoveReport)
+def report_schema() -> dict[str, Any]:
+    """Return the JSON schema of a report."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA,
+        **adapter(MoveReport).json_schema(mode="serialization"),
+    }
+
 
 # Consecutive spans of the time clients were without service: name, from, to.
 _SPANS = (
@@ -109,9 +163,20 @@ _SPANS = (
 )
 
 
-def build_report(plan: MovePlan, progress: MoveProgress) -> MoveReport:
-    """Compute the report of a move from its plan and progress."""
-    groups = {group: _group_report(group, progress) for group in plan.group_names}
+_CHOICES: Final = (
+    "accept_skips",
+    "accept_open_transactions",
+    "accept_stray_offsets",
+    "overwrite",
+)
+
+
+def build_report(
+    plan: MovePlan, progress: MoveProgress, beside: Beside | None = None
+) -> MoveReport:
+    """Compute the report of a move from its plan, its progress and what is known beside them."""
+    beside = beside or Beside()
+    groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = tuple(_problems(plan, progress, groups))
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     return MoveReport(
@@ -134,6 +199,24 @@ def build_report(plan: MovePlan, progress: MoveProgress) -> MoveReport:
         residue_seen_ms=progress.residue_seen_ms,
         residue_over=progress.residue_over,
         notes=tuple(_notes(plan, progress, groups)),
+        mode=plan.request.mode,
+        rpo_seconds=_rpo_seconds(progress),
+        forecast=progress.forecast or plan.forecast,
+        outcome=beside.outcome,
+        accepted=tuple(name for name in _CHOICES if getattr(plan.request, name)),
+        warnings=plan.warnings,
+        times_ms=dict(progress.times_ms),
+        hold_stamp_ms=progress.hold_stamp_ms,
+        gone_stamp_ms=progress.gone_stamp_ms,
+        approvals=beside.approvals,
+        redirect=plan.redirect,
+        fence=plan.fence,
+        calls=call_reports(progress.calls),
+        followers=beside.followers,
+        clusters=beside.clusters,
+        versions=beside.versions,
+        config_sha256=beside.config_sha256,
+        fingerprint=plan.fingerprint,
     )
 
 
@@ -143,7 +226,8 @@ def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:
     return 0 if gone_ms is None else gone_ms + round(plan.request.residue_seconds * 1000)
 
 
-def _group_report(group: str, progress: MoveProgress) -> GroupReport:
+def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
+    group = planned.group
     seen = progress.resumed.get(group, GroupResume())
     uncommitted: Counter[str] = Counter()
     for counts in seen.uncommitted.values():
@@ -160,7 +244,16 @@ def _group_report(group: str, progress: MoveProgress) -> GroupReport:
         assigned_seconds=_since_hold(progress, seen.resumed_ms),
         rto_end=end,
         uncommitted=dict(uncommitted),
+        planned_re_read=planned.re_read,
+        planned_skipped=planned.skipped,
+        partitions=partition_reports(planned, progress),
     )
+
+
+def _rpo_seconds(progress: MoveProgress) -> float | None:
+    if progress.rpo_records == 0:
+        return 0.0
+    return None if progress.forecast is None else progress.forecast.seconds
 
 
 def _rto_end(seen: GroupResume) -> RtoEnd | None:
@@ -218,8 +311,13 @@ def _rto_steps(progress: MoveProgress, rto_seconds: float | None) -> dict[str, f
 def _notes(
     plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
 ) -> Iterator[str]:
-    target = plan.request.target
+    target, forecast = plan.request.target, progress.forecast
+    if forecast is not None:
+        yield forecast.line(plan.request.source)
+        yield from forecast.notes
     for name, group in groups.items():
+        if plan.request.unplanned:
+            yield from _costs(name, group)
         if not progress.decided or not group.resumed:
             continue
         if group.rto_end == "assigned":
@@ -240,17 +338,15 @@ def _problems(
     if not progress.decided:
         return [f"clients were not moved: the move is at step {progress.step}"]
     problems = []
-    if progress.rpo_records:
+    if progress.rpo_records and not plan.request.unplanned:
         problems.append(
             f"{amount(progress.rpo_records, 'record')} missing on {plan.request.target} at go"
         )
         problems += progress.missing
+    problems += [f"group {g} was left as it was: {why}" for g, why in progress.left_alone.items()]
     for name, group in groups.items():
-        if group.skipped:
-            problems.append(f"group {name} skipped {amount(group.skipped, 'record')}")
-        if group.re_read:
-            again = amount(group.re_read, "record")
-            problems.append(f"group {name} read {again} again{_lost(group)}")
+        if not plan.request.unplanned:
+            problems += _costs(name, group)
         if group.members_at_hold and not group.resumed:
             problems.append(f"group {name} has not resumed on {plan.request.target}")
     problems += [
@@ -259,7 +355,16 @@ def _problems(
         for topic, count in progress.residue.items()
         if count
     ]
+    problems += unconfirmed(plan.redirect, progress.calls, progress.attempt, "go")
     return problems
+
+
+def _costs(name: str, group: GroupReport) -> Iterator[str]:
+    """Say what a group did not read, or read twice; an unplanned move expects that."""
+    if group.skipped:
+        yield f"group {name} skipped {amount(group.skipped, 'record')}"
+    if group.re_read:
+        yield f"group {name} read {amount(group.re_read, 'record')} again{_lost(group)}"
 
 
 def _lost(group: GroupReport) -> str:

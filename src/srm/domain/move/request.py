@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 
+from srm.domain.documents import adapter
+from srm.domain.move.redirects import FenceKind, RedirectNames
 from srm.domain.topics import Flow
 from srm.errors import UsageError
 
 Operation = Literal["failover", "failback"]
+Mode = Literal["planned", "unplanned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +26,16 @@ class MoveRequest:
 
     ``topics`` are original names (``Payments``, never ``P.Payments``); empty means every topic the
     flows replicate. Empty ``groups`` means every group the flow selects that has offsets on them.
+    ``mode`` unplanned gives the source up: it is not asked, nobody is waited for, groups continue
+    where they were last known to stand.
 
     ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
     groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
     still before its writers count as stopped; where somebody who follows no route has lately
     written, or may have, it is ``slow_writer_seconds``: who writes more rarely than that is not
     seen before go. ``residue_seconds`` is how long after go the source is watched for producers
-    that did not follow. ``redirect`` is how clients are told.
+    that did not follow. ``redirect`` are those who tell the clients, in order, and ``fence`` is
+    what keeps others from writing to the source; empty: as configured.
     ``accept_skips`` allows a move although a group will not find records on the target that it has
     still to read; ``accept_open_transactions`` one without the records that a transaction which is
     open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
@@ -44,7 +50,7 @@ class MoveRequest:
     target: str
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    redirect: Literal["routing"] = "routing"
+    redirect: RedirectNames = ()
     wait_seconds: float = 600.0
     resume_seconds: float = 120.0
     quiet_seconds: float = 1.0
@@ -54,6 +60,8 @@ class MoveRequest:
     accept_open_transactions: bool = False
     overwrite: bool = False
     accept_stray_offsets: bool = False
+    fence: FenceKind | Literal[""] = ""
+    mode: Mode = "planned"
 
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
@@ -65,6 +73,11 @@ class MoveRequest:
             values = getattr(self, name)
             if len(set(values)) != len(values) or not all(values):
                 raise UsageError(f"{name} of the move has an empty or repeated name: {values}")
+
+    @property
+    def unplanned(self) -> bool:
+        """Whether the source is given up."""
+        return self.mode == "unplanned"
 
     @property
     def flow(self) -> Flow:
@@ -79,7 +92,7 @@ class MoveRequest:
             UsageError: a key is unknown or missing, or a value cannot be used.
         """
         try:
-            return _REQUEST.validate_python(dict(settings))
+            return adapter(MoveRequest).validate_python(dict(settings))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "request"
@@ -87,6 +100,3 @@ class MoveRequest:
                 known = ", ".join(field.name for field in fields(cls))
                 raise UsageError(f"move has no setting {where!r}: known are {known}") from None
             raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
-
-
-_REQUEST = TypeAdapter(MoveRequest)

@@ -18,6 +18,10 @@ is followed by *released* or by *gone*, and *gone* is the highest: it follows a 
 that was away when clients were sent elsewhere cannot send them back with its old record. No record
 means: the home cluster, go.
 
+An unplanned move takes the next multiple of 2^32 as its generation, so it is above all that the
+cluster may have seen that it does not ask, and clients can tell that they need not ask it either
+(:meth:`Route.gives_up`). Read generations as 64-bit integers.
+
 ``group:<group>`` and ``topic:<topic>`` are called *subjects* below.
 """
 
@@ -27,8 +31,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from srm.domain.documents import adapter, encode
 from srm.errors import IntegrityError
 
 RouteState = Literal["go", "hold"]
@@ -36,6 +41,8 @@ AckState = Literal["held", "resumed", "processed"]
 ClientKind = Literal["consumer", "producer"]
 
 CLOCK_KEY: Final = b"clock"
+ERA: Final = 1 << 32
+"""Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
 
 _ACK = "ack:"
 
@@ -58,6 +65,9 @@ class Route:
     ``generation`` is the number of the attempt that wrote it: 1 or more, not always consecutive;
     0 is the route that follows from the absence of a record. ``decided`` tells a ``go`` that
     follows the decision of a move from one that ends a hold.
+
+    A generation is a number of 64 bits. A multiple of :data:`ERA`, other than 0, was made by an
+    unplanned move: the cluster that clients leave is given up, see :meth:`gives_up`.
 
     A hold counts for ``lease_ms`` from when a client has first seen its newest ``beat``, by the
     client's own monotonic clock; after that the client works on ``cluster`` again. 0 is no limit.
@@ -98,6 +108,23 @@ class Route:
             self.decided,
         )
 
+    @property
+    def era(self) -> int:
+        """How many unplanned moves, at least, were begun up to this one."""
+        return self.generation // ERA
+
+    def gives_up(self, cluster: str) -> bool:
+        """Whether it follows from an unplanned move that has given this cluster up.
+
+        Its clients leave at once: nothing is waited for that only that cluster could answer. A
+        route that ends such a hold gives nothing up any more.
+        """
+        if self.generation == 0 or self.generation % ERA:
+            return False
+        if self.state == "hold":
+            return cluster == self.cluster
+        return self.decided and cluster != self.cluster
+
     def is_hold_of(self, move_id: str, generation: int) -> bool:
         """Whether it holds clients for this attempt of this move."""
         return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
@@ -108,7 +135,7 @@ class Route:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return _ROUTE.dump_json(self)
+        return encode(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +182,7 @@ class Ack:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return _ACK_ADAPTER.dump_json(self)
-
-
-_ROUTE = TypeAdapter(Route)
-_ACK_ADAPTER = TypeAdapter(Ack)
+        return encode(self)
 
 
 def _rank(route: Route) -> tuple[int, int, int, str, str, int, int, bool]:
@@ -187,10 +210,14 @@ def home_route(cluster: str) -> Route:
     return Route(0, cluster, "go")
 
 
-def next_generation(routes: Iterable[Route | None], *attempts: int) -> int:
-    """Return a generation above all the routes given, and above the attempts."""
-    seen = [route.generation for route in routes if route is not None]
-    return max([0, *seen, *attempts]) + 1
+def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:
+    """Return a generation above all the routes given, and above the attempts.
+
+    That of an ``unplanned`` move is the next multiple of :data:`ERA`: above all that a cluster
+    which was not asked can have, as planned moves count one by one.
+    """
+    highest = max([0, *(route.generation for route in routes if route is not None), *attempts])
+    return (highest // ERA + 1) * ERA if unplanned else highest + 1
 
 
 def is_subject(key: bytes) -> bool:
@@ -211,7 +238,7 @@ def decode_route(key: bytes, value: bytes) -> Route:
     """
     try:
         key.decode()
-        return _ROUTE.validate_json(value)
+        return adapter(Route).validate_json(value)
     except UnicodeDecodeError as error:
         raise IntegrityError(f"routing record {key!r} has no readable key") from error
     except ValidationError as error:
@@ -256,7 +283,7 @@ def acks_of(
     for key, value in records.items():
         if is_ack(key):
             try:
-                acks.append(_ACK_ADAPTER.validate_json(value))
+                acks.append(adapter(Ack).validate_json(value))
             except ValidationError as error:
                 wrong = IntegrityError(
                     f"routing record {key.decode(errors='replace')} is not an acknowledgement: "

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from srm.domain.amount import some
 from srm.domain.move.request import MoveRequest
 from srm.domain.silence import is_silent
 
 SKEW_MS = 2_000
 """Clocks that differ by less are of no consequence here."""
-
-_NAMED = 8
-"""Groups that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,9 @@ class Surroundings:
         skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
         plain_members: by group, the members that the hold cannot reach.
         plain_writers: by topic, how many producer ids lately wrote that no client announced.
+        shared_ids: by partition, ids of such producers that the target remembers there too.
+        state: by group, the changelogs of a Kafka Streams application.
+        absent: topics of the move that the target has only as copies, with their partitions.
     """
 
     opposite_enabled: bool = True
@@ -40,6 +41,9 @@ class Surroundings:
     skew_ms: Mapping[str, int] = field(default_factory=dict)
     plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plain_writers: Mapping[str, int] = field(default_factory=dict)
+    shared_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    state: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: Mapping[str, int] = field(default_factory=dict)
 
 
 def surrounding_warnings(
@@ -48,6 +52,7 @@ def surrounding_warnings(
     """Yield the warnings of a plan, in the order in which an operator would deal with them."""
     yield from _replication(request, around)
     yield from _way_back(request, topics, around)
+    yield from _absent(request, around)
     yield from _clients(request, around)
     yield from _groups(request, around)
     yield from _retention(request, around)
@@ -80,16 +85,43 @@ def _way_back(request: MoveRequest, topics: Collection[str], around: Surrounding
         )
 
 
+def _absent(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for topic, count in sorted(around.absent.items()):
+        yield (
+            f"topic {topic} does not exist on {request.target}: producers that are sent there "
+            f"fail, or write to what the brokers create for them; create it first: kafka-topics.sh "
+            f"--bootstrap-server HOST:PORT --create --topic {topic} --partitions {count}"
+        )
+
+
 def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for group, members in sorted(around.plain_members.items()):
         yield (
             f"group {group}: {', '.join(members)} does not follow routes, the hold cannot reach "
-            f"it: stop it when the move says hold, start it on {request.target} after go"
+            f"it: stop it when the move says hold, start it on {request.target} after go; an "
+            f"address that changes under it is not enough, until it has joined again it reads on "
+            f"at {request.source}'s offsets"
         )
     for topic, count in sorted(around.plain_writers.items()):
         yield (
             f"topic {topic}: {count} of the producers that wrote to it lately follow no route: "
-            f"stop them when the move says hold, start them on {request.target} after go"
+            f"stop them when the move says hold, start them on {request.target} after go; one that "
+            f"only follows a changed address keeps its producer id, which {request.target} may "
+            f"have given to another: its batches can be acknowledged and never written"
+        )
+    for partition, ids in sorted(around.shared_ids.items()):
+        yield (
+            f"{partition}: producer {'id' if len(ids) == 1 else 'ids'} "
+            f"{some([str(number) for number in ids])} of {request.source} "
+            f"{'is' if len(ids) == 1 else 'are'} another's on {request.target}: restart whoever "
+            f"writes there, do not just change its address"
+        )
+    for group, changelogs in sorted(around.state.items()):
+        yield (
+            f"group {group} is a Kafka Streams application with state ({some(changelogs)}), which "
+            f"does not move: its stores begin empty on {request.target}; delete its local state "
+            f"directories before it starts there, they hold {request.source}'s offsets, and "
+            f"rebuild the stores from their input"
         )
 
 
@@ -100,7 +132,7 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for topics, groups in sorted(alike.items()):
         one = len(groups) == 1
         yield (
-            f"{'group' if one else f'{len(groups)} groups:'} {_some(groups)} "
+            f"{'group' if one else f'{len(groups)} groups:'} {some(groups)} "
             f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
             f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} what is "
             f"written after the move only through {request.target}'s replicas; name "
@@ -111,12 +143,6 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
             f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
             f"replicated: its auto.offset.reset decides where it starts in them on {request.target}"
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    """Name a few; on a cluster that many teams share thousands of groups may read one topic."""
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:

@@ -12,12 +12,16 @@ their groups are not synchronised.
 
 from __future__ import annotations
 
+from srm.domain.move.approval import Approval
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport
 from srm.domain.move.request import MoveRequest
+from srm.engine.move.approval import approve
+from srm.engine.move.calls import call_redirectors
 from srm.engine.move.decision import go, release
+from srm.engine.move.evidence import kept_outcome, kept_report, kept_reports
 from srm.engine.move.holding import hold
 from srm.engine.move.plan import new_move_id, plan
 from srm.engine.move.report import ResidueWatch, report, watch_residue
@@ -27,6 +31,7 @@ from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import VerifyStatus, verify
 
 __all__ = [
+    "Approval",
     "MoveContext",
     "MovePlan",
     "MoveProgress",
@@ -39,9 +44,14 @@ __all__ = [
     "VerifyStatus",
     "apply",
     "apply_and_go",
+    "approve",
+    "call_redirectors",
     "carry_out",
     "go",
     "hold",
+    "kept_outcome",
+    "kept_report",
+    "kept_reports",
     "new_move_id",
     "plan",
     "release",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srm.domain import internal_topics
+from srm.domain.move.evidence import Follower, Said, followers_of
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import (
@@ -25,6 +26,7 @@ from srm.domain.move.routes import (
     merge_tables,
     topic_subject,
 )
+from srm.engine.away import loudness
 from srm.engine.move.control import first_stamps, read_routes
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Stamped
@@ -32,6 +34,7 @@ from srm.errors import IntegrityError, UnavailableError
 
 log = logging.getLogger(__name__)
 
+_ROUTING = "routing"
 _History = Mapping[bytes, Sequence[Stamped]]
 
 
@@ -65,6 +68,7 @@ class Arrivals:
     ) -> None:
         self._plan = plan
         self._attempt = progress.attempt
+        self._hold_stamp_ms = progress.hold_stamp_ms
         self._clocked = progress.hold_stamp_ms is not None
         table = context.target.compacted(internal_topics.ROUTING)
         stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
@@ -109,6 +113,27 @@ class Arrivals:
             uncommitted={client: lost for client, lost in left.items() if any(lost.values())},
         )
 
+    def followers(self) -> tuple[Follower, ...]:
+        """Clients that have acknowledged the routes of this attempt, and how far they followed."""
+        request = self._plan.request
+        return followers_of(
+            self._of_attempt(self._on_target, request.target),
+            self._of_attempt(self._on_source, request.source),
+            _ROUTING,
+            self._hold_stamp_ms,
+        )
+
+    def _of_attempt(self, acks: Sequence[tuple[Ack, Stamped]], cluster: str) -> list[Said]:
+        subjects = {
+            *map(topic_subject, self._plan.topics),
+            *map(group_subject, self._plan.group_names),
+        }
+        return [
+            (ack, row.timestamp_ms if row.by_broker else None)
+            for ack, row in acks
+            if ack.subject in subjects and (ack.generation, ack.cluster) == (self._attempt, cluster)
+        ]
+
     def _said(
         self, acks: Sequence[tuple[Ack, Stamped]], subject: str, cluster: str
     ) -> list[tuple[Ack, Stamped]]:
@@ -134,7 +159,7 @@ def _source_history(context: MoveContext) -> _History:
     try:
         return context.source.compacted(internal_topics.ROUTING).read_history()
     except UnavailableError as error:
-        log.warning("routes of %s cannot be read: %s", context.source.alias, error)
+        log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
         return {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
 from srm.domain.move.progress import MoveProgress
+from srm.domain.move.revisions import KeptReport, newest, report_key
 from srm.domain.move.routes import (
     Route,
     RouteState,
@@ -27,7 +28,8 @@ from srm.errors import IntegrityError
 log = logging.getLogger(__name__)
 
 _PROGRESS = "progress:"
-_KEPT = ("plan:", "report:")
+_KEPT = ("plan:", "report:", "approval:", "outcome:")
+_T = TypeVar("_T")
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
 Records = dict[bytes, bytes | None]
 
@@ -46,9 +48,9 @@ class Change:
 class ControlTables:
     """The control records of one cluster: of each subject and move the one of the highest rank.
 
-    ``documents`` are plans and reports by key, ``acks`` the broker's time in epoch
-    milliseconds by the key of what a client has said, ``holds`` that of the first hold that the log
-    still has of a move's attempt.
+    ``documents`` are plans, approvals, outcomes and reports by key, ``acks`` the broker's time in
+    epoch milliseconds by the key of what a client has said, ``holds`` that of the first hold that
+    the log still has of a move's attempt.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class ControlTables:
             {
                 key: value
                 for key, value in other.documents.items()
-                if key.partition(":")[2] in moves and key not in self.documents
+                if key.partition(":")[2] in moves and _is_newer(key, value, self.documents.get(key))
             },
         )
 
@@ -218,6 +220,28 @@ def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
         for key, rows in history.items()
         if key.startswith(tuple(prefix.encode() for prefix in _KEPT))
     }
+
+
+def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
+    """Whether a document says more than the one a cluster has; of reports a later revision does."""
+    if known is None or not key.startswith(report_key("")):
+        return known is None
+    kept = read_report(known)
+    return kept is None or newest((kept, read_report(value) or kept)) is not kept
+
+
+def read_report(value: bytes | None) -> KeptReport | None:
+    """Decode a report; None where there is none, or it is damaged, which is logged."""
+    return decoded(value, KeptReport.decode)
+
+
+def decoded(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
+    """Decode a document; None where there is none, or it is damaged, which is logged."""
+    try:
+        return None if value is None else decode(value)
+    except IntegrityError as error:
+        log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+        return None
 
 
 def _plan(value: bytes) -> MovePlan | None:

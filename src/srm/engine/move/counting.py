@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -10,10 +11,13 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import Direction, wanted_of
+from srm.engine.away import loudness
 from srm.engine.move.facts import TopicPair, source_next, topic_pairs
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowMaps, MapReader
-from srm.errors import NotLoadedError
+from srm.errors import NotLoadedError, UnavailableError
+
+log = logging.getLogger(__name__)
 
 
 def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
@@ -54,7 +58,11 @@ class TargetRecords:
 
     @cached_property
     def _reverse_maps(self) -> FlowMaps:
-        return self._load(self._context.forward.reverse_maps, "reverse")
+        try:
+            return self._load(self._context.forward.reverse_maps, "reverse")
+        except UnavailableError as error:  # they are on the source: every offset counts
+            log.log(loudness(error), "records are counted by their offsets: %s", error)
+            return FlowMaps({})
 
     def _load(self, reader: MapReader, direction: Direction) -> FlowMaps:
         wanted = {
@@ -95,16 +103,9 @@ class TargetRecords:
         """Whether there is a record at or after the offsets."""
         places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
         return any(
-            self._count_written(place, offset, self._ends.get(place, offset))
+            self._count(str(place), offset, self._ends.get(place, offset))
             for place, offset in places.items()
         )
-
-    def _count_written(self, place: TopicPartition, start: int, end: int) -> int:
-        pair = self._pairs.get(place.topic)
-        if pair is None or pair.direction == "forward" or start >= end:
-            return self._count(str(place), start, end)
-        original = TopicPartition(pair.original, place.partition)
-        return written_between(self._reverse_maps.get(original), start, end)
 
     def _count(self, name: str, start: int, end: int) -> int:
         place = TopicPartition.parse(name)
@@ -115,6 +116,6 @@ class TargetRecords:
         try:
             if pair.direction == "forward":
                 return self._maps.get(original).records_between(start, end)
-            return self._reverse_maps.get(original).source_records_between(start, end)
+            return written_between(self._reverse_maps.get(original), start, end)
         except NotLoadedError:  # a part of the map is lost: every offset of it counts
             return end - start

@@ -12,14 +12,24 @@ import logging
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
-from srm.engine.move.control import Change
+from srm.domain.move.routes import Route
+from srm.engine.move.calls import call_redirectors
+from srm.engine.move.control import Change, ControlTables
+from srm.engine.move.fence import (
+    fence_condemned,
+    lift_target,
+    lift_target_if_possible,
+    release_fence,
+    restore_fence,
+)
 from srm.engine.move.holding import attempt_of, renew
 from srm.engine.move.look import Look, look, require
-from srm.engine.move.redirect import LEASE_MS, redirector
+from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.move.registers import SIDES, Registers, Side
 from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.unplanned import require_pause, resume_flow
 from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
-from srm.errors import ConflictError, GateClosedError, UnavailableError
+from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +38,29 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """Send all clients to the target, if the gate is open: it is checked here, from the clusters.
 
     First the hold is renewed, so that it outlasts what follows; then the gate is asked; then the
-    intent is written on the source, and last the decision, with the routes, on the target. From
-    the decision on a repeated call only finishes what was begun.
+    intent is written on the source, and last the decision, with the routes, on the target. Other
+    redirectors are called after that; one that fails is called again by :func:`verify`, and by a
+    repeated go. From the decision on a repeated call only finishes what was begun.
 
     Raises:
         NotFoundError: there is no such move.
         GateClosedError: a group is not synchronised, or the hold would not last; clients stay
             where they are.
     """
-    store = MoveStore(context)
-    plan, progress = store.load(move_id)
+    plan, progress = MoveStore(context).load(move_id)
+    gone = _decide(context, plan, progress)
+    try:
+        missing = call_redirectors(context, plan)
+    except SrmError as error:
+        missing = (f"redirectors could not be called: {error}",)
+    for line in missing:
+        log.warning("move %s: %s; it is called again", move_id, line)
+    fence_condemned(context, plan)
+    return gone
+
+
+def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
+    store, move_id = MoveStore(context), plan.move_id
     with Registers(context) as registers:
 
         def prepare() -> float:
@@ -55,12 +78,52 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
         progress = registers.progress(move_id)
         if progress.decided:
             return progress
+        if plan.request.unplanned:
+            lift_target_if_possible(context, plan)
+            return registers.run(
+                f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
+            )
         seen = look(context, store, plan, progress)
         require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
         decision = _Decision(context, plan, seen, renewed)
+        lift_target(context, plan)
         gone = registers.run(f"go of move {move_id}", lambda: decision.take(registers))
     log.info("move %s: clients go to %s", move_id, plan.request.target)
     return gone
+
+
+def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
+    """Decide on the target alone. How long the hold lasts is no matter: nobody is to go back."""
+    known = registers.progress(plan.move_id)
+    if known.decided:
+        return known
+    registers.require("target")
+    if known.step not in {"applied", "going"}:
+        raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
+    require_pause(context, plan)
+    attempt = attempt_of(plan, known.attempt)
+    for subject, route in _not_held(registers.tables("target"), attempt).items():
+        # What this move wrote would be of the lower rank: nobody would see it.
+        raise ConflictError(
+            f"move {plan.move_id} does not hold {subject} any more, "
+            f"{f'move {route.move_id} does' if route else 'nobody does'}: go on with that one "
+            f"('srm failover status'), or release this one and hold again"
+        )
+    now_ms = context.now_ms()
+    gone = known.at("gone", now_ms)
+    registers.write("target", Change(ROUTING.go(attempt, now_ms), (gone,)))
+    log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
+    return gone
+
+
+def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
+    """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
+    routes = {subject: tables.routes.get(subject) for subject in attempt.subjects}
+    return {
+        subject: route
+        for subject, route in routes.items()
+        if route is None or not route.is_hold_of(attempt.move_id, attempt.generation)
+    }
 
 
 class _Decision:
@@ -89,19 +152,14 @@ class _Decision:
         # After this a release that reaches only the source is refused.
         registers.write("source", Change(progress=(self._going,)))
         gone = self._going.at("gone", now_ms)
-        change = Change(redirector(self._plan.request).go(self._attempt, now_ms), (gone,))
+        change = Change(ROUTING.go(self._attempt, now_ms), (gone,))
         registers.write("target", change, before_commit=self._check_lease)
         registers.write_if_there("source", change)
         return gone
 
     def _check(self, registers: Registers, side: Side) -> None:
         tables = registers.tables(side)
-        lost = [
-            subject
-            for subject in self._attempt.subjects
-            if (route := tables.routes.get(subject)) is None
-            or not route.is_hold_of(self._plan.move_id, self._attempt.generation)
-        ]
+        lost = list(_not_held(tables, self._attempt))
         known = tables.progress.get(self._plan.move_id)
         if lost or known is None or known.step not in HELD:
             which = ", ".join(lost[:3]) or "the move"
@@ -129,18 +187,36 @@ def release(context: MoveContext, move_id: str) -> MoveProgress:
 
     One cluster is enough, the other is written when it is back. Offsets already applied on the
     target stay; they are srm's own by the ledger, so the next move or group offset sync replaces
-    them.
+    them. The flow that an unplanned move has paused goes on.
 
     Raises:
         NotFoundError: there is no such move.
         ConflictError: clients have been sent to the target already, or the target is away and may
             have decided so.
+        UnavailableError: it is released, but a redirector has not confirmed that, or a fence is
+            left.
     """
-    plan, _ = MoveStore(context).load(move_id)
-    with Registers(context) as registers:
-        return registers.run(
-            f"release of move {move_id}", lambda: _release(registers, plan, context.now_ms())
+    plan, progress = MoveStore(context).load(move_id)
+    # Clients that come back have to find it open.
+    standing = () if progress.decided else release_fence(context, plan)
+    try:
+        with Registers(context) as registers:
+            released = registers.run(
+                f"release of move {move_id}", lambda: _release(registers, plan, context.now_ms())
+            )
+    except ConflictError:
+        restore_fence(context, plan)
+        raise
+    # A wait beside this one has seen a hold until now, and may have set it again.
+    standing = standing or release_fence(context, plan)
+    if plan.request.unplanned:
+        resume_flow(context, plan)
+    if missing := (*standing, *call_redirectors(context, plan)):
+        raise UnavailableError(
+            f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
+            f"{move_id}', or let its clients continue on {plan.request.source} by hand"
         )
+    return released
 
 
 def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
@@ -152,12 +228,16 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
         )
     if progress.step in {"planned", "released"}:
         # What a release could not write then, opening has written now.
-        if progress.step == "planned" and not registers.there("source"):
+        if not request.unplanned and progress.step == "planned" and not registers.there("source"):
             raise UnavailableError(
                 f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
                 f"not answer: clients that it holds there continue by themselves when the hold is "
                 f"{LEASE_MS / 1000:.0f} s old"
             )
+        if request.unplanned:
+            # Its hold may be under way: it has paused the flow, which goes on now.
+            progress = progress.at("released", now_ms)
+            registers.write("target", Change(progress=(progress,)))
         return progress
     if not registers.there("target") and progress.step == "going":
         raise ConflictError(
@@ -167,7 +247,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
             f"{LEASE_MS / 1000:.0f} s old, unless they have gone"
         )
     released = progress.at("released", now_ms)
-    routes = redirector(plan.request).release(attempt_of(plan, progress.attempt), now_ms)
+    routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)
     first, *rest = [side for side in SIDES if registers.there(side)]
     registers.write(first, Change(routes, (released,)))
     for side in rest:

@@ -14,7 +14,7 @@ from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
-from srm.domain.translation import Direction, Log
+from srm.domain.translation import Direction, Log, PartitionFacts, Translation, translate
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import (
@@ -117,6 +117,16 @@ class MoveFacts:
         if group in self.source.errors or group in self.target.errors:
             return ()
         return tuple(partition_move(facts) for facts in self._partitions(group))
+
+    def translations(
+        self, group: str
+    ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
+        """Translate all commits of a group, by partition on the source."""
+        if group in self.source.errors or group in self.target.errors:
+            return
+        for one in self._partitions(group):
+            if one.committed is not None:
+                yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
 
     def stray_topics(self, group: str) -> tuple[str, ...]:
         """Topics of the source the group has offsets on that do not move."""

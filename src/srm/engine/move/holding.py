@@ -9,14 +9,16 @@ from dataclasses import replace
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
+from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.look import by_name, subjects
-from srm.engine.move.plan import config_fingerprint, findings
+from srm.engine.move.plan import findings
 from srm.engine.move.problems import route_problem
-from srm.engine.move.redirect import Attempt, redirector
-from srm.engine.move.registers import SIDES, Registers
-from srm.engine.move.store import MoveContext, MoveStore
-from srm.errors import ConflictError
+from srm.engine.move.redirect import ROUTING, Attempt
+from srm.engine.move.registers import Registers, sides_of
+from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint
+from srm.engine.move.unplanned import give_up
+from srm.errors import ConflictError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +31,13 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
 
     Both clusters are looked at first: what stands in its way now stops the move before any client
     is touched. Repeated, it renews the hold. A move that has sent its clients to the target is left
-    as it is.
+    as it is. An unplanned move gives its source up: it asks and writes the target alone.
 
     Raises:
         NotFoundError: there is no such move.
-        ConflictError: something blocks it, or settings changed since the plan.
-        UnavailableError: a cluster does not answer; both are needed.
+        ConflictError: something blocks it, settings changed since the plan, or a redirector has not
+            confirmed the hold, which may be released or held again.
+        UnavailableError: a cluster does not answer that is needed.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.decided:
@@ -43,7 +46,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     with Registers(context) as registers:
 
         def body() -> MoveProgress:
-            registers.require(*SIDES)
+            registers.require(*sides_of(plan.request))
             known = registers.progress(move_id)
             if known.step in HELD:
                 renew(registers, plan, context.now_ms())
@@ -58,8 +61,14 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             return registers.progress(move_id)
 
         held = registers.run(f"hold of move {move_id}", body)
-    if not held.decided:
-        log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
+    if held.decided:
+        return held
+    if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
+        raise ConflictError(
+            f"move {move_id}: {missing[0]}; nothing has moved: mend that and hold again, "
+            f"or 'srm failover release {move_id}'"
+        )
+    log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
     return held
 
 
@@ -87,14 +96,36 @@ def renew(
     if known.hold_stamp_ms is None and stamp is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
     change = Change(
-        redirector(plan.request).hold(attempt, beat, now_ms),
+        ROUTING.hold(attempt, beat, now_ms),
         (*noted, *([progress] if progress else [])),
     )
     registers.write("target", change)
+    if "source" not in sides_of(plan.request):
+        return
     if source_needed:
         registers.write("source", change)
     else:
         registers.write_if_there("source", change)
+
+
+def renew_now(context: MoveContext, plan: MovePlan) -> None:
+    """Renew the hold of a move, in a transaction of its own; a source that is away gets it later.
+
+    Raises:
+        UnavailableError: the target does not answer.
+    """
+    with Registers(context) as registers:
+        registers.run(
+            f"renewal of move {plan.move_id}",
+            lambda: renew(registers, plan, context.now_ms(), source_needed=False),
+        )
+
+
+def _renew_once(context: MoveContext, plan: MovePlan) -> None:
+    try:
+        renew_now(context, plan)
+    except SrmError as error:  # go has a renewal of its own, and asks whether the hold stands
+        log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
 
 
 def attempt_of(plan: MovePlan, generation: int) -> Attempt:
@@ -109,6 +140,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
             f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
             f"was planned: plan it again"
         )
+    if plan.request.unplanned:
+        return give_up(context, plan)
     # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
     fresh = findings(context, pinned, plan.move_id)
@@ -145,13 +178,17 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     """
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in subjects(plan)}
-    _require_free(concerned, plan)
-    attempt = attempt_of(plan, next_generation(concerned.values(), known.attempt))
-    hold_routes = redirector(plan.request).hold(attempt, 1, now_ms)
+    unplanned = plan.request.unplanned
+    if not unplanned:  # which takes over from whatever holds
+        _require_free(concerned, plan)
+    generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
+    attempt = attempt_of(plan, generation)
+    hold_routes = ROUTING.hold(attempt, 1, now_ms)
     numbered = replace(started, attempt=attempt.generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
-    old = _silent(registers.tables("source"), attempt, now_ms)
-    registers.write("source", Change(hold_routes, (holding,), forget=old))
+    if not unplanned:
+        old = _silent(registers.tables("source"), attempt, now_ms)
+        registers.write("source", Change(hold_routes, (holding,), forget=old))
     old = _silent(registers.tables("target"), attempt, now_ms)
     registers.write("target", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from srm.domain.move.asks import asks_at_hold
 from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import (
     Presence,
     Writer,
     Writers,
+    strangers,
     unheld_producers,
     unknown_writers,
 )
 from srm.domain.move.progress import HELD, MoveProgress, Observation
+from srm.domain.move.redirects import unconfirmed
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts
+from srm.engine.move.fence import unfenced
 from srm.engine.move.reading import read_facts
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import GateClosedError
@@ -95,8 +99,43 @@ def look(
         held_ms=progress.times_ms.get("holding") if held else None,
         report_age_ms=clusters.report_age_ms(now),
         samples=seen.samples,
+        unconfirmed=(
+            *unconfirmed(plan.redirect, progress.calls, progress.attempt, "hold"),
+            *unfenced(context, plan),
+        )
+        if held
+        else (),
     )
+    if held and "manual" in plan.redirect:
+        facts = replace(
+            facts, asks=tuple(_asks(context, plan, facts, presence, writers, progress.attempt))
+        )
     return Look(facts, decide(facts), progress, clusters, seen)
+
+
+def address_of_target(context: MoveContext) -> str:
+    """Return the bootstrap servers that clients are to be pointed to."""
+    return context.forward.config.redirect.addresses.get(context.target.alias, "")
+
+
+def _asks(
+    context: MoveContext,
+    plan: MovePlan,
+    facts: GateFacts,
+    presence: Presence,
+    writers: Writers,
+    generation: int,
+) -> Iterator[str]:
+    members = {
+        group.group: strangers(group.group, group.source_members, presence)
+        for group in facts.groups
+    }
+    plain = {
+        topic: unknown_writers(topic, writers, presence)
+        for topic in facts.moving
+        if not presence.not_held(topic_subject(topic), generation)
+    }
+    return asks_at_hold(plan.request, address_of_target(context), members, plain)
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.config.model import FlowConfig
-from srm.domain.filters import NameFilter, should_replicate_topic
-from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
+from srm.domain.filters import group_filter
+from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.warnings import surrounding_warnings
 from srm.engine.checkpoints import per_group
+from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts
+from srm.engine.move.fence import fence_problems
 from srm.engine.move.problems import (
     group_problems,
     nothing_to_move,
     plan_warnings,
+    redirect_problems,
     route_problems,
     topic_problems,
 )
+from srm.engine.move.proof import Verdicts, proof_problems, prove_groups
 from srm.engine.move.reading import read_facts
-from srm.engine.move.registers import SIDES, Registers
-from srm.engine.move.store import MoveContext, MoveStore, ensure_topics
+from srm.engine.move.redirect import fence_of, redirectors_of
+from srm.engine.move.registers import Registers, sides_of
+from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint, ensure_topics
 from srm.engine.move.surroundings import surroundings
 from srm.engine.move.together import Together, written_together
-from srm.engine.ports import TopicDescription
+from srm.engine.move.topics import originals, require_original
+from srm.engine.move.unplanned import compute_unplanned
 from srm.errors import ConflictError, NotFoundError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
@@ -60,9 +64,11 @@ def plan(
         raise UsageError(
             f"the move goes {request.flow}, the flow given is {context.forward.config.flow}"
         )
+    compute = compute_unplanned if request.unplanned else compute_plan
     if dry_run:
-        return compute_plan(context, request, move_id or new_move_id(context, request))
-    ensure_topics(context)
+        return compute(context, request, move_id or new_move_id(context, request))
+    ensure_topics(context, unplanned=request.unplanned)
+    try_to_remove_leftovers(context.target, context.now_ms())
     store = MoveStore(context)
     if move_id is not None:
         known = store.find_plan(move_id)
@@ -73,7 +79,7 @@ def plan(
             )
         if known is not None and store.progress(move_id).step not in _REPLACEABLE:
             return known
-    return _keep(context, compute_plan(context, request, move_id or new_move_id(context, request)))
+    return _keep(context, compute(context, request, move_id or new_move_id(context, request)))
 
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
@@ -81,11 +87,11 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
     with Registers(context) as registers:
 
         def body() -> MovePlan:
-            registers.require(*SIDES)
+            registers.require(*sides_of(fresh.request))
             known = registers.plan(fresh.move_id)
             if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
                 return known
-            for side in SIDES:
+            for side in sides_of(fresh.request):
                 registers.write(side, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
             return fresh
 
@@ -102,7 +108,8 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 class Findings:
     """What a move starts from: one look at both clusters, and what stands in the way.
 
-    ``notices`` say which groups stay. ``transactions`` are those over several topics.
+    ``notices`` say which groups stay. ``transactions`` are those over several topics, ``verdicts``
+    what the records say of each translation.
     """
 
     facts: MoveFacts
@@ -110,6 +117,7 @@ class Findings:
     blocking: tuple[str, ...]
     notices: tuple[str, ...]
     transactions: Together
+    verdicts: Verdicts
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
@@ -135,6 +143,8 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
             *found.transactions.warnings,
         ),
         fingerprint=config_fingerprint(context),
+        redirect=redirectors_of(context, request),
+        fence=fence_of(context, request),
     )
 
 
@@ -152,53 +162,41 @@ def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
         GroupPlan(group, facts.source.group(group).members, facts.positions(group))
         for group in facts.groups
     )
-    selected = _originals(facts.source.topics, context.forward.config)
+    selected = originals(facts.source.topics, context.forward.config)
     transactions = written_together(context.source, request, topics, selected)
+    verdicts = prove_groups(context, request, facts)
     blocking = (
+        *redirect_problems(context.forward, redirectors_of(context, request)),
+        *fence_problems(context.source, fence_of(context, request)),
         *topic_problems(context.forward.config, facts),
         *transactions.blocking,
         *route_problems(facts, request, move_id),
         *(reason for group in groups for reason in group_problems(group, facts, request)),
+        *proof_problems(verdicts),
     )
     return Findings(
-        facts, groups, blocking or nothing_to_move(groups, topics), notices, transactions
+        facts,
+        groups,
+        blocking or nothing_to_move(groups, topics),
+        notices,
+        transactions,
+        verdicts,
     )
-
-
-def config_fingerprint(context: MoveContext) -> str:
-    """Identify the settings of both flows."""
-    return fingerprint(context.forward.config, context.reverse.config)
 
 
 def _topics(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
     policy, flow = context.forward.config.policy, context.forward.config.flow
     on_source, on_target = context.source.topics(), context.target.topics()
     if not request.topics:
-        selected = _originals(on_source, context.forward.config)
-        return tuple(sorted(selected | _originals(on_target, context.reverse.config)))
+        selected = originals(on_source, context.forward.config)
+        return tuple(sorted(selected | originals(on_target, context.reverse.config)))
     for topic in request.topics:
-        if policy.topic_source(topic) in {flow.source, flow.target}:
-            raise UsageError(
-                f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}, "
-                f"its copies move with it"
-            )
+        require_original(topic, policy, flow)
         if topic not in on_source and topic not in on_target:
             raise NotFoundError(
                 f"topic {topic!r} exists neither on {flow.source} nor on {flow.target}"
             )
     return tuple(sorted(request.topics))
-
-
-def _originals(topics: Mapping[str, TopicDescription], config: FlowConfig) -> set[str]:
-    selection = NameFilter(config.topics, config.topics_exclude)
-    aliases = {config.flow.source, config.flow.target}
-    return {
-        topic
-        for topic in topics
-        if should_replicate_topic(topic, config, selection)
-        and config.policy.topic_source(topic) not in aliases
-        and not config.policy.is_heartbeats_topic(topic)
-    }
 
 
 def _groups(
@@ -222,7 +220,7 @@ def _groups(
         return tuple(sorted(request.groups)), ()
     policy, config = context.forward.config.policy, context.forward.config
     ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
-    selection = NameFilter(config.groups, config.groups_exclude)
+    selection = group_filter(config.groups, config.groups_exclude)
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
     committed, errors = per_group(
         [name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS],

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.amount import amount
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import GroupPlan, position_problem
+from srm.domain.move.redirects import RedirectKind
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.engine.move.facts import MoveFacts
+from srm.engine.ports import FlowContext
+
+_SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
+    "webhook": ("webhook.url", "webhook.secret"),
+    "command": ("command",),
+}
+
+
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[str]:
+    """Say which redirectors cannot be called because they are not set up."""
+    for kind in kinds:
+        if kind in _SETTINGS and kind not in flow.callers:
+            keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
+            yield f"redirector {kind} is not set up: set {keys} (docs/redirect.md)"
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:
@@ -117,6 +133,13 @@ def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
             yield (
                 f"group {group.group} will skip {amount(position.skipped, 'record')} of "
                 f"{position.name}: {position.reason}"
+            )
+        if position.passed_kept:
+            yield (
+                f"group {group.group} passes over {amount(position.passed_kept, 'offset')} of "
+                f"{position.target} that were kept on {request.target} when it returned: it has "
+                f"read later records in {position.topic}. To read them, reset its offset there "
+                "after the move"
             )
         if position.state == "conflict" and request.overwrite:
             yield (

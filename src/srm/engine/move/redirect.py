@@ -1,13 +1,18 @@
-"""How the clients of a move are told to stop and where to continue."""
+"""How the clients of a move are told to stop and where to continue.
+
+By routing records, in the transaction of a step; and by calls of others, after it is durable.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from srm.domain.move.redirects import FenceKind, RedirectKind
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route
+from srm.engine.move.store import MoveContext
 
 LEASE_MS: Final = 60_000
 """For how long a client waits without a sign of whoever holds it."""
@@ -24,24 +29,8 @@ class Attempt:
     generation: int
 
 
-class Redirector(Protocol):
-    """Tells clients; what it returns is written in the transaction of the step that asks."""
-
-    def hold(self, attempt: Attempt, beat: int, now_ms: int) -> Mapping[str, Route]:
-        """Stop the clients, or renew the hold with a higher beat."""
-        ...
-
-    def release(self, attempt: Attempt, now_ms: int) -> Mapping[str, Route]:
-        """Let the clients continue where they were."""
-        ...
-
-    def go(self, attempt: Attempt, now_ms: int) -> Mapping[str, Route]:
-        """Send the clients to the target."""
-        ...
-
-
 class RoutingRedirector:
-    """Routing records, which srm.client follows."""
+    """Routing records, which srm.client and others follow; the steps write what it returns."""
 
     def hold(self, attempt: Attempt, beat: int, now_ms: int) -> Mapping[str, Route]:
         """Stop the clients, or renew the hold with a higher beat."""
@@ -69,10 +58,15 @@ class RoutingRedirector:
         return dict.fromkeys(attempt.subjects, route)
 
 
-REDIRECTORS: Final[Mapping[str, Redirector]] = {"routing": RoutingRedirector()}
-"""The redirectors by the name that a request gives them."""
+ROUTING: Final = RoutingRedirector()
+"""The redirector that every move has, before all others."""
 
 
-def redirector(request: MoveRequest) -> Redirector:
-    """Return the redirector that a request names."""
-    return REDIRECTORS[request.redirect]
+def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
+    """Return who tells the clients of a move: as it asks for, or as configured."""
+    return request.redirect or context.forward.config.redirect.kinds
+
+
+def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
+    """Return what keeps others from writing to the source: as asked for, or as configured."""
+    return request.fence or context.forward.config.redirect.fence

@@ -15,7 +15,9 @@ from typing import Literal, Self, TypeVar
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
+from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, merge_tables
+from srm.engine.away import loudness
 from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.store import MoveContext, furthest, newest_plan
@@ -27,6 +29,11 @@ log = logging.getLogger(__name__)
 Side = Literal["target", "source"]
 SIDES: tuple[Side, ...] = ("target", "source")
 _T = TypeVar("_T")
+
+
+def sides_of(request: MoveRequest) -> tuple[Side, ...]:
+    """Return the clusters that a move writes, in this order: of one that is given up, nothing."""
+    return SIDES[:1] if request.unplanned else SIDES
 
 
 class Registers:
@@ -136,7 +143,7 @@ class Registers:
         try:
             self.write(side, change)
         except UnavailableError as error:
-            log.warning("kept on %s only for now: %s", self._other(side).alias, error)
+            log.log(loudness(error), "kept on %s only for now: %s", self._other(side).alias, error)
             self._away[side] = error
 
     def _open(self) -> None:

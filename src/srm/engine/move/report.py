@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import GroupResume, MoveProgress
-from srm.domain.move.report import MoveReport, build_report
-from srm.engine.move.control import Change
-from srm.engine.move.registers import record
+from srm.domain.move.progress import GroupResume
+from srm.domain.move.report import MoveReport
+from srm.engine.move.evidence import keep_report
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.verify import observe
 from srm.errors import ConflictError
@@ -31,7 +29,7 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
     plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
-    return _keep(context, plan, progress)
+    return keep_report(context, plan, progress)
 
 
 def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
@@ -39,8 +37,8 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
 
     Groups that had not worked yet when the report was made are looked at too. Repeat until
     ``over``: the time that the request gives has passed, or another move has told the producers
-    something since, so that nothing more can be blamed on this one. After that it only returns the
-    report.
+    something since, so that nothing more can be blamed on this one. After that it only keeps what
+    has become known otherwise: an approval, the outcome of a disaster.
 
     Raises:
         NotFoundError: there is no such move.
@@ -57,15 +55,5 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
             for group in plan.group_names
             if not progress.resumed.get(group, GroupResume()).settled
         ]
-        noted = observe(context, plan, progress, open_groups).progress
-        if noted is not progress:
-            _keep(context, plan, noted)
-        progress = noted
-    return ResidueWatch(build_report(plan, progress), progress.residue_over)
-
-
-def _keep(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
-    result = build_report(plan, progress)
-    documents = {f"report:{plan.move_id}": result.value()}
-    record(context, Change(progress=(progress,), documents=documents), tolerate_source=True)
-    return result
+        progress = observe(context, plan, progress, open_groups).progress
+    return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

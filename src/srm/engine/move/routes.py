@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from srm.domain import internal_topics
 from srm.domain.move.presence import StampedAck
 from srm.domain.move.routes import Ack, Route, merge_tables
+from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
 from srm.engine.move.store import MoveContext
 from srm.errors import UnavailableError
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 class RoutingTables:
     """Routes on the target and on the source (None: away), and all acknowledgements.
 
-    Those are stamped by the cluster that has them.
+    Those are stamped by the cluster that has them: of a source that is away, by the target.
     """
 
     target: Mapping[str, Route]
@@ -51,12 +52,31 @@ class RoutingTables:
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; a source that is away is passed over."""
-        history = context.target.compacted(internal_topics.ROUTING).read_history()
-        target, acks = read_routes(context.target, history), read_acks(context.target, history)
+        known = cls.of_target(context)
+        target, acks = known.target, known.on_target
         try:
             history = context.source.compacted(internal_topics.ROUTING).read_history()
         except UnavailableError as error:
-            log.warning("routes of %s cannot be read: %s", context.source.alias, error)
+            log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
             return cls(target, None, acks)
         source = read_routes(context.source, history)
-        return cls(target, source, acks, read_acks(context.source, history))
+        return cls(
+            target,
+            source,
+            _at_home(acks, context.target.alias),
+            _at_home(read_acks(context.source, history), context.source.alias),
+        )
+
+    @classmethod
+    def of_target(cls, context: MoveContext) -> RoutingTables:
+        """Read the target alone."""
+        history = context.target.compacted(internal_topics.ROUTING).read_history()
+        return cls(read_routes(context.target, history), None, read_acks(context.target, history))
+
+
+def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:
+    """What clients said to the cluster that it concerns; elsewhere it stands in case that is away.
+
+    Each is stamped by one clock so, and counted once.
+    """
+    return tuple(one for one in acks if one.ack.cluster == alias)

@@ -128,6 +128,8 @@ class _Run:
     def _wait(self) -> None:
         """Look until the move is ready; a cluster that is away for a moment only delays."""
         plan = self._plan
+        if plan.request.unplanned:
+            return
         while True:
             try:
                 self._status = status = wait_status(self._context, plan.move_id)
@@ -200,7 +202,7 @@ def _release(context: MoveContext, move_id: str) -> None:
         log.info("nothing to release: %s", gone)
     except SrmError as error:
         log.error(  # noqa: TRY400 -- the error that brought us here is the one to show
-            "the hold of move %s is still on, release it with 'srm failover release %s': %s",
+            "the release of move %s is not complete, repeat 'srm failover release %s': %s",
             move_id,
             move_id,
             error,

@@ -6,18 +6,21 @@ Each takes a move id, looks at the clusters again and can be repeated after a cr
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
-from srm.engine.group_sync import apply_exact
-from srm.engine.move.holding import renew
+from srm.engine.move import unplanned
+from srm.engine.move.applying import apply_positions
+from srm.engine.move.fence import fence_source
+from srm.engine.move.holding import renew, renew_now
 from srm.engine.move.look import Look, look, passed, require, subjects
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import Registers
 from srm.engine.move.static_members import remove_static_members
 from srm.engine.move.store import MoveContext, MoveStore
-from srm.errors import ConflictError
+from srm.errors import ConflictError, GateClosedError
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +40,15 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     plan, progress = store.load(move_id)
     if progress.decided:
         return passed(plan)
+    if plan.request.unplanned:
+        return unplanned.status(context, plan, progress)
     seen = look(context, store, plan, progress)
     if progress.step in HELD:
         remove_static_members(context, store, plan, seen)
+        if not seen.facts.unheld:
+            fence_source(context, plan)
     if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
-        with Registers(context) as registers:
-            registers.run(
-                f"renewal of move {move_id}",
-                lambda: renew(registers, plan, context.now_ms(), source_needed=False),
-            )
+        renew_now(context, plan)
     return seen.status
 
 
@@ -59,6 +62,8 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
     plan, progress = store.load(move_id)
     if progress.decided:
         return passed(plan)
+    if plan.request.unplanned:
+        return unplanned.status(context, plan, progress)
     return look(context, store, plan, progress, remember=False).status
 
 
@@ -76,6 +81,8 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     plan, progress = store.load(move_id)
     if progress.decided:
         return passed(plan)
+    if plan.request.unplanned:
+        return _apply_unplanned(context, plan, progress)
     seen = look(context, store, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     with Registers(context) as registers:
@@ -91,6 +98,18 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     return after.status
 
 
+def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
+    """Set the groups to their last checkpoints; those that cannot be set are left, and noted."""
+    if progress.step not in HELD:
+        raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
+    applied = unplanned.apply(context, plan, progress)
+    with Registers(context) as registers:
+        registers.run(
+            f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
+        )
+    return unplanned.status(context, plan, applied)
+
+
 def _keep(
     registers: Registers, plan: MovePlan, progress: MoveProgress, context: MoveContext
 ) -> None:
@@ -101,30 +120,19 @@ def _keep(
             f"move {plan.move_id} is {known.step} by now, its hold is over: look at "
             f"'srm failover status {plan.move_id}'"
         )
-    renew(registers, plan, context.now_ms(), progress)
+    # What redirectors have confirmed since the clusters were looked at is not lost.
+    renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
 
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
-    rows = {
-        group.group: {p.target: p for p in group.positions if p.resume is not None}
-        for group in seen.facts.groups
-    }  # also what is in place: a run that was killed may have left its ledger unsettled
-    decisions = apply_exact(
-        context.forward,
-        {
-            group: {tp: p.resume for tp, p in some.items() if p.resume is not None}
-            for group, some in rows.items()
-            if some
-        },
-        seen={g: {tp: p.target_committed for tp, p in some.items()} for g, some in rows.items()},
-        operation=f"move {plan.move_id}",
-    )
+    groups = {group.group: group.positions for group in seen.facts.groups}
+    decisions = apply_positions(context, plan.move_id, groups)
     refused = [
         f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
         for one in decisions
-        if one.action != "unchanged" and not one.applied
+        if not one.in_place
     ]
-    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(rows))
+    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(groups))
     require(tuple(refused), plan, "offsets could not be applied")
 
 

@@ -10,18 +10,18 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from srm.domain import internal_topics
-from srm.domain.move.plan import MovePlan
+from srm.domain.move.plan import MovePlan, fingerprint
 from srm.domain.move.progress import MoveProgress, Observation
-from srm.domain.move.report import MoveReport
-from srm.engine.compacted import compacted_spec
+from srm.engine.control_topics import create_control_topics, repair_control_topics
 from srm.engine.move.control import ControlTables
+from srm.engine.move.notary import Notary
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import (
-    AuthorizationError,
     IntegrityError,
     NotFoundError,
     UnavailableError,
@@ -31,9 +31,6 @@ from srm.errors import (
 log = logging.getLogger(__name__)
 
 _MOVES: Final = internal_topics.MOVES
-# All that clients say, and every look at a move, is stamped by one clock, the broker's.
-_STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
-_CONFIGS: Final = {internal_topics.ROUTING: _STAMPED, internal_topics.MOVES: _STAMPED}
 _T = TypeVar("_T")
 
 
@@ -50,13 +47,16 @@ class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
     ``monotonic`` are seconds by a clock that is never set: leases are counted by it. ``host``
-    is the machine whose clocks these are.
+    is the machine whose clocks these are. ``notary`` signs the reports. ``condemned`` is the source
+    of an unplanned move for what is not waited for; its ``source`` never answers.
     """
 
     forward: FlowContext
     reverse: FlowContext
     monotonic: Callable[[], float] = since_boot
     host: str = field(default_factory=socket.gethostname)
+    condemned: Cluster | None = None
+    notary: Notary = field(default_factory=Notary)
 
     def __post_init__(self) -> None:
         if self.forward.config.flow.reversed != self.reverse.config.flow:
@@ -81,44 +81,21 @@ class MoveContext:
         return self.forward.now_ms
 
 
-def ensure_topics(context: MoveContext) -> None:
+def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
     """Create the topics that a move writes on both clusters, where they are missing.
+
+    An unplanned one writes on the target only.
 
     Before anything is read: a client that has looked for a topic in vain may not see it for a
     while after it was created.
     """
-    for cluster, config in (
+    sides = (
         (context.target, context.forward.config),
         (context.source, context.reverse.config),
-    ):
-        existing = cluster.topics()
-        specs = [
-            replace(spec, configs={**spec.configs, **_CONFIGS.get(spec.name, {})})
-            for spec in (
-                compacted_spec(name, config.internal_replication_factor)
-                for name in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
-            )
-            if spec.name not in existing
-        ]
-        if specs:
-            cluster.create_topics(specs)
-        _repair_configs(cluster)
-
-
-def _repair_configs(cluster: Cluster) -> None:
-    """Give topics of an earlier version what they were not created with."""
-    found = cluster.topic_configs(list(_CONFIGS))
-    changes = {
-        topic: {key: value for key, value in configs.items() if found[topic].get(key) != value}
-        for topic, configs in _CONFIGS.items()
-        if topic in found
-    }
-    for topic, some in changes.items():
-        if some:
-            try:
-                cluster.alter_topic_configs({topic: dict(some)})
-            except AuthorizationError as error:
-                log.warning("topic %s keeps its settings: %s", topic, error)
+    )
+    for cluster, config in sides[:1] if unplanned else sides:
+        create_control_topics(cluster, config.internal_replication_factor)
+        repair_control_topics(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +112,7 @@ class Remembered:
 
 
 class MoveStore:
-    """Plans, progress and reports of moves, by move id; each call reads both clusters."""
+    """Plans and progress of moves, by move id; each call reads both clusters."""
 
     def __init__(self, context: MoveContext) -> None:
         self._context = context
@@ -188,15 +165,11 @@ class MoveStore:
             ahead = newest.timestamp_ms - stamped[1][1].timestamp_ms
         return Remembered(Observation.decode(newest.value), newest.timestamp_ms, ahead)
 
-    def report(self, move_id: str) -> MoveReport | None:
-        """Return the stored report of a move, None before there is one."""
-        value = self._document(f"report:{move_id}")
-        return None if value is None else MoveReport.decode(value)
-
-    def move_ids(self) -> tuple[str, ...]:
-        """Return the ids of all known moves, oldest plan first."""
+    def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
+        """Return all known moves and how far each is, the oldest plan first: one look."""
+        tables = self._tables()
         plans: dict[str, MovePlan] = {}
-        for table in self._tables():
+        for table in tables:
             for key, value in table.documents.items():
                 if not key.startswith("plan:"):
                     continue
@@ -205,8 +178,11 @@ class MoveStore:
                 except IntegrityError as error:
                     log.error("%s is passed over: %s", key, error)  # noqa: TRY400 -- one line
                 else:
-                    plans[plan.move_id] = plan
-        return tuple(sorted(plans, key=lambda move_id: (plans[move_id].created_ms, move_id)))
+                    known = plans.setdefault(plan.move_id, plan)
+                    if plan.created_ms > known.created_ms:
+                        plans[plan.move_id] = plan
+        in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
+        return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 
     def save_observation(self, observation: Observation) -> Observation:
         """Write what a look remembers; without a fence, since losing it only delays."""
@@ -215,12 +191,13 @@ class MoveStore:
         self._context.source.compacted(_MOVES).write(record)
         return observation
 
-    def _document(self, key: str) -> bytes | None:
-        found = [t.documents[key] for t in self._tables() if key in t.documents]
-        return found[0] if found else None
-
     def _tables(self) -> list[ControlTables]:
         return read_both(self._context, ControlTables.read_moves)
+
+
+def config_fingerprint(context: MoveContext) -> str:
+    """Identify the settings of both flows."""
+    return fingerprint(context.forward.config, context.reverse.config)
 
 
 def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
@@ -237,18 +214,19 @@ def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | Non
 
 
 def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
-    """Read target and source; one of them may be away.
+    """Read target and source at the same time; one of them may be away.
 
     Raises:
         UnavailableError: neither cluster answers.
     """
     found: list[_T] = []
     missing: list[UnavailableError] = []
-    for cluster in (context.target, context.source):
-        try:
-            found.append(read(cluster))
-        except UnavailableError as error:
-            missing.append(error)
+    with ThreadPoolExecutor(2, thread_name_prefix="srm-moves") as pool:
+        for future in [pool.submit(read, one) for one in (context.target, context.source)]:
+            try:
+                found.append(future.result())
+            except UnavailableError as error:
+                missing.append(error)
     if not found:
         raise missing[0]
     return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.filters import SHADOW_PREFIX, NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan
 from srm.domain.move.presence import Presence, Writers, strangers, unknown_writers
 from srm.domain.move.warnings import Surroundings
 from srm.engine.checkpoints import per_group
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.facts import MoveFacts
+from srm.engine.move.reading import partitions, read_writers
 from srm.engine.move.store import MoveContext
+from srm.engine.ports import TopicDescription
 
 _FOR_EVER = "-1"
 _MOST_GROUPS = 2_000
@@ -31,18 +33,70 @@ def surroundings(
     plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
     return Surroundings(
         opposite_enabled=context.reverse.config.enabled,
-        opposite_topics=_topics_copied_back(context, facts.topics),
-        report_age_ms=facts.report_age_ms(now_ms),
+        opposite_topics=topics_copied_back(context, facts.topics),
+        # Where nothing is to be copied the reports were not asked for.
+        report_age_ms=facts.report_age_ms(now_ms) if facts.replication() else 0,
         staying=_staying(context, facts),
         strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
         retention_ms=_retention(context, facts.topics),
         skew_ms=_skew(facts),
         plain_members={group: found for group, found in members.items() if found},
         plain_writers={topic: count for topic, count in plain.items() if count},
+        shared_ids=_shared_ids(context, facts, [topic for topic, count in plain.items() if count]),
+        state={group.group: found for group in groups if (found := _changelogs(facts, group))},
+        absent=absent_topics(
+            {
+                topic: facts.source.topics[topic].partitions
+                for topic in facts.topics
+                if topic in facts.source.topics
+            },
+            facts.target.topics,
+        ),
     )
 
 
-def _topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
+def absent_topics(
+    partitions: Mapping[str, int], there: Mapping[str, TopicDescription]
+) -> dict[str, int]:
+    """Return those topics, with their partitions, that producers will not find on the target."""
+    return {topic: count for topic, count in partitions.items() if topic not in there}
+
+
+def _shared_ids(
+    context: MoveContext, facts: MoveFacts, topics: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """Producer ids that both clusters have given away, by the partition that both write to.
+
+    Each cluster counts its ids for itself. Epoch and sequence may differ too; that is luck.
+    """
+    there: dict[str, set[int]] = {}
+    for one in read_writers(context.target, partitions(facts.target.topics, topics)):
+        there.setdefault(str(one.partition), set()).add(one.producer_id)
+    here: dict[str, set[int]] = {}
+    for one in facts.writers:
+        if one.partition.topic in topics:
+            here.setdefault(str(one.partition), set()).add(one.producer_id)
+    return {
+        partition: tuple(sorted(shared))
+        for partition, ids in here.items()
+        if (shared := ids & there.get(partition, set()))
+    }
+
+
+def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
+    """Topics in which a Kafka Streams application keeps its state: named after its group."""
+    start = f"{group.group}-"
+    return tuple(
+        sorted(
+            topic
+            for topic in facts.source.topics
+            if topic.startswith(start) and topic.endswith("-changelog")
+        )
+    )
+
+
+def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
+    """Return those of a move's topics that the opposite flow copies."""
     config = context.reverse.config
     selection = NameFilter(config.topics, config.topics_exclude)
     return frozenset(t for t in topics if should_replicate_topic(t, config, selection))
@@ -53,7 +107,11 @@ def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...
     ours = {pair.topic for pair in facts.pairs}
     listed = context.source.groups().values()
     others = [
-        g.name for g in listed if g.kind not in WITHOUT_OFFSETS and g.name not in facts.groups
+        g.name
+        for g in listed
+        if g.kind not in WITHOUT_OFFSETS
+        and g.name not in facts.groups
+        and not g.name.startswith(SHADOW_PREFIX)
     ]
     committed, _ = per_group(others[:_MOST_GROUPS], context.source.committed)
     read = {name: {tp.topic for tp in offsets} & ours for name, offsets in committed.items()}

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from srm.domain.map_wanted import Wanted
+from srm.domain.move.asks import asks_at_go
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import residue_until_ms
 from srm.domain.topics import TopicPartition
+from srm.engine.away import loudness
 from srm.engine.move.arrivals import Arrivals
+from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change
 from srm.engine.move.counting import TargetRecords, written_between
+from srm.engine.move.look import address_of_target
 from srm.engine.move.reading import partitions
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
@@ -27,6 +31,8 @@ _FIRST_RECORD_MS: Final = 10_000
 """For so long a group that has members is waited for until it has processed something. Twice what
 a plain consumer waits before it commits by itself; what comes later is found by the watch."""
 
+_CALL_AGAIN_MS: Final = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyStatus:
@@ -34,7 +40,8 @@ class VerifyStatus:
 
     ``done``: every group that had members at the hold has resumed, and has processed something
     where there is something to process, or was given the time to. ``waiting`` says for what the
-    others are waited. ``residue`` are records written to the source after go, by topic.
+    others are waited. ``residue`` are records written to the source after go, by topic. ``asks``
+    are what people have still to do for clients that nothing redirects.
     """
 
     move_id: str
@@ -44,12 +51,14 @@ class VerifyStatus:
     residue: Mapping[str, int]
     elapsed_seconds: float
     timed_out: bool
+    asks: tuple[str, ...] = ()
 
 
 def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     """Look once whether the groups resumed where planned, and what was written to the source.
 
-    Repeat until ``done`` or ``timed_out``; what was seen is remembered.
+    Redirectors that have not confirmed the go are called again. Repeat until ``done`` or
+    ``timed_out``; what was seen is remembered.
 
     Raises:
         NotFoundError: there is no such move.
@@ -60,6 +69,9 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
         )
+    unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
+    if len(plan.redirect) > 1:
+        progress = MoveStore(context).progress(move_id)  # with what they have confirmed
     now = context.now_ms()
     seen = observe(context, plan, progress, plan.group_names)
     noted = seen.progress
@@ -67,7 +79,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     in_time = elapsed <= plan.request.resume_seconds
     absent = tuple(_absent(plan, noted))
     # Who is there and has nothing to show when the time is over is no failure of the move.
-    waiting = absent + (tuple(_idling(plan, seen)) if in_time else ())
+    waiting = absent + ((*_idling(plan, seen), *unconfirmed) if in_time else ())
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
@@ -80,6 +92,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         residue=noted.residue,
         elapsed_seconds=elapsed,
         timed_out=bool(waiting) and not in_time,
+        asks=tuple(_asks(context, plan, noted)) if "manual" in plan.redirect else (),
     )
 
 
@@ -123,7 +136,9 @@ def observe(
     there = _AtBroker.read(context, groups)
     arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
     now = context.now_ms()
-    ours = arrivals.producers_are_ours and not progress.residue_over
+    # What a source that was given up has got since is found when it returns.
+    watched = not plan.request.unplanned and not progress.residue_over
+    ours = arrivals.producers_are_ours and watched
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, there)},
         "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
@@ -148,6 +163,15 @@ def _absent(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     for group in _find_waited_for(plan, progress):
         if progress.resumed[group].resumed_ms is None:
             yield f"group {group} has no members on {plan.request.target} yet"
+
+
+def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    absent = {
+        group.group: group.members
+        for group in plan.groups
+        if progress.resumed[group.group].resumed_ms is None
+    }
+    return asks_at_go(plan.request, address_of_target(context), absent, progress.residue)
 
 
 def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
@@ -228,7 +252,7 @@ def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition
     try:
         return context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
     except UnavailableError as error:
-        log.warning("residue on %s cannot be counted: %s", context.source.alias, error)
+        log.log(loudness(error), "residue on %s cannot be counted: %s", context.source.alias, error)
         return None
 
 

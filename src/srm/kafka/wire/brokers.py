@@ -72,6 +72,8 @@ class Brokers:
         self._asking: set[asyncio.Task[Any]] = set()
         self._nodes: dict[int, Address] = {}
         self._cluster_id: str | None = None
+        self.replaced_by = ""
+        """Id of another cluster to which a bootstrap server leads by now: all known is outdated."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -97,9 +99,11 @@ class Brokers:
         def unfit(address: Address, answer: Any) -> str:
             if not answer.brokers:
                 return "it knows of no broker yet"
-            if address in known and self._cluster_id not in (None, answer.cluster_id):
-                return f"its address is one of another cluster by now, {answer.cluster_id}"
-            return ""
+            if self._cluster_id in (None, answer.cluster_id):
+                return ""
+            if address in self.servers:
+                self.replaced_by = str(answer.cluster_id)
+            return f"its address is one of another cluster by now, {answer.cluster_id}"
 
         answer = await self._ask_one_of([*known, *self.servers], request, unfit)
         self._nodes = {node: (host, port) for node, host, port, _ in answer.brokers}

@@ -98,6 +98,14 @@ class WireCluster:
         """See the port."""
         return self._alias
 
+    @property
+    def replaced_by(self) -> str:
+        """Id of another cluster that has taken the place of this one, empty where none has.
+
+        Nothing that is known of this one holds for that: topics, positions, producers.
+        """
+        return self._brokers.replaced_by
+
     async def start(self) -> None:
         """Learn the cluster's brokers.
 

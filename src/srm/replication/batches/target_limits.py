@@ -7,12 +7,14 @@ costs a new claim and a walk over the logs, about 10 ms.
   that was refused. Batches above the middle are sent in pieces, so later ones are not refused.
 - A record is refused (its timestamp, say): the broker mostly names it; else the batch is cut in two
   until the record stands alone.
+
+Ranges that people have decided not to copy are left out like refused records.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from srm.replication import codes
@@ -28,13 +30,14 @@ _FORGET_S: Final = 600.0
 class TargetLimits:
     """Mutable: learns from refusals and forgets what has been passed."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Iterable[tuple[int, int]] = ()) -> None:
+        """Leave ranges of source offsets [from, to) out from the beginning."""
         self._refused = NO_LIMIT
         self._accepted = 0
         self._learned_at = 0.0
         self._cuts: set[int] = set()
-        self._left_out: set[int] = set()
-        self.knows_something = False
+        self._left_out = sorted(left_out)
+        self.knows_something = bool(self._left_out)
 
     @property
     def limit(self) -> int:
@@ -50,16 +53,18 @@ class TargetLimits:
                 self._refused, self._accepted = NO_LIMIT, 0
             elif len(batch.view) > self.limit and batch.record_count > 1:
                 return False
-        return not any(
-            batch.base_offset <= offset <= batch.last_offset
-            for offsets in (self._cuts, self._left_out)
-            for offset in offsets
+        return not (
+            any(batch.base_offset <= cut <= batch.last_offset for cut in self._cuts)
+            or any(
+                first <= batch.last_offset and batch.base_offset < end
+                for first, end in self._left_out
+            )
         )
 
     def parts(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Cut records, in offset order, into what goes into batches of its own."""
-        if self._left_out:
-            records = [record for record in records if record.offset not in self._left_out]
+        for first, end in self._left_out:
+            records = [record for record in records if not first <= record.offset < end]
         offsets = [record.offset for record in records] if self._cuts else []
         places = sorted({bisect_left(offsets, cut) for cut in self._cuts} - {0, len(records)})
         for begin, end in zip([0, *places], [*places, len(records)], strict=True):
@@ -93,17 +98,24 @@ class TargetLimits:
     def leave_out(self, offset: int) -> None:
         """Copy the record at a source offset no more: it is lost."""
         self.knows_something = True
-        self._left_out.add(offset)
+        self._left_out = sorted({*self._left_out, (offset, offset + 1)})
+
+    def leaves_out(self, first: int, end: int) -> bool:
+        """Whether nothing of a range of source offsets is to be copied."""
+        for begins, ends in self._left_out:
+            if begins <= first:
+                first = max(first, ends)
+        return first >= end
 
     @property
     def left_out(self) -> list[tuple[int, int]]:
         """Ranges of source offsets that are not copied, and not passed yet."""
-        return [(offset, offset + 1) for offset in sorted(self._left_out)]
+        return list(self._left_out)
 
     def accepted(self, size: int, source_next: int) -> None:
         """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:
             self._accepted = size
         self._cuts = {cut for cut in self._cuts if cut > source_next}
-        self._left_out = {offset for offset in self._left_out if offset >= source_next}
+        self._left_out = [bounds for bounds in self._left_out if bounds[1] > source_next]
         self.knows_something = bool(self._cuts or self._left_out or self._refused != NO_LIMIT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -23,6 +23,7 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists, topic_sync
 from srm.engine.compacted import compacted_spec
 from srm.engine.control_lists import ControlLists
+from srm.engine.control_topics import create_control_topics
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, SrmError
 from srm.replication.driver.gone import GoneWatch, Side
@@ -94,7 +95,11 @@ class Discovery:
         self._gone = GoneTopics()
 
     def prepare(self) -> None:
-        """Create the internal topics that the flow needs on its target, or their new partitions."""
+        """Create the internal topics that the flow needs on its target, or their new partitions.
+
+        Those of moves and routes are made as well, so that clients can say that they are there, and
+        wait for routes, before the first move. Without the right to, the first move makes them.
+        """
         specs, _ = internal_topic_specs(self._configured)
         target = self._context.target
         existing = target.topics()
@@ -103,6 +108,15 @@ class Discovery:
         if state in existing and existing[state].partitions < STATE_PARTITIONS:
             logger.info("%s: %s gets a partition for reports", target.alias, state)
             target.create_partitions({state: STATE_PARTITIONS})
+        try:
+            made = create_control_topics(target, self._configured.internal_replication_factor)
+        except SrmError as error:
+            logger.warning(
+                "%s: clients are not seen before the first move: %s", target.alias, error
+            )
+        else:
+            if made:
+                logger.info("%s: creating %s", target.alias, ", ".join(made))
 
     def round(self) -> Discovered:
         """Find the flow's topics, create what is missing, and say what can be copied.
@@ -255,19 +269,21 @@ def create_remote_topics(
     return failures
 
 
-def internal_topic_specs(config: FlowConfig) -> tuple[tuple[TopicSpec, ...], TopicSpec | None]:
+def internal_topic_specs(
+    config: FlowConfig,
+) -> tuple[Sequence[TopicSpec], TopicSpec | None]:
     """Return the internal topics of the flow on its target, and its offset syncs topic."""
     flow, own = config.flow, config.internal_replication_factor
-    on_target = (
+    on_target = [
         compacted_spec(internal_topics.replication(flow.source), own, STATE_PARTITIONS),
         compacted_spec(internal_topics.offset_map(flow.source), own, MAP_PARTITIONS),
         TopicSpec(internal_topics.raw_metrics(flow.source), 1, own, _ONE_DAY),
-        compacted_spec(
-            internal_topics.checkpoints(flow.source, config.policy.separator),
-            config.checkpoints_replication_factor,
-        ),
         compacted_spec(internal_topics.HEARTBEATS, config.heartbeats_replication_factor),
-    )
+    ]
+    if config.emit_checkpoints_enabled:
+        checkpoints = internal_topics.checkpoints(flow.source, config.policy.separator)
+        factor = config.checkpoints_replication_factor
+        on_target.insert(-1, compacted_spec(checkpoints, factor))
     if not config.emit_offset_syncs_enabled:
         return on_target, None
     other = flow.target if config.offset_syncs_location == "source" else flow.source

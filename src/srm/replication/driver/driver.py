@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from srm.domain import internal_topics
+from srm.domain.pause import PAUSE_KEY, Pause
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -29,6 +30,7 @@ from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
 from srm.replication.driver.liveness import Liveness
+from srm.replication.driver.pausing import pause_in
 from srm.replication.driver.progress import ProgressBook
 from srm.replication.driver.term import Term
 
@@ -37,6 +39,7 @@ logger = logging.getLogger(__name__)
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
 POLL_S: Final = 0.2
 RETRY_S: Final = 1.0
+SUCCESSOR_S: Final = 30.0  # to whoever fences a driver, for the first word: thrice a slow start
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
@@ -114,6 +117,7 @@ class FlowDriver:
         self._term = self._new_term()
         self._metrics_topic = internal_topics.raw_metrics(flow.source)
         self._heartbeat_due = 0.0
+        self._pause: Pause | None = None
 
     def run(self, stop: threading.Event, slots_ended: threading.Event | None = None) -> None:
         """Drive the flow until ``stop``; a cluster that does not answer is waited for.
@@ -130,15 +134,20 @@ class FlowDriver:
         name = f"srm-discovery-{self._flow}"
         rounds = threading.Thread(target=self._discover, args=(ended,), name=name, daemon=True)
         opened = False
+        fenced: FencedError | None = None
         try:
             while not stop.is_set():
                 try:
-                    self._open(again=opened)
+                    self._open(again=opened, fenced=fenced, stop=stop)
                     if not opened:
                         rounds.start()
-                    opened = True
+                    opened, fenced = True, None
                     while not self._must_end(stop):
                         self._step()
+                except FencedError as error:
+                    if not opened or fenced is not None:
+                        raise
+                    fenced = error
                 except UnavailableError as error:
                     logger.warning(
                         "%s: the driver waits for %s: %s", self._flow, self._flow.target, error
@@ -152,11 +161,20 @@ class FlowDriver:
             if opened:
                 rounds.join(RETRY_S)
 
-    def _open(self, *, again: bool) -> None:
+    def _open(
+        self,
+        *,
+        again: bool,
+        fenced: FencedError | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         """Become the driver, unless somebody else became it while we were away."""
         self._discovery.prepare()
         if again:
-            self._check_successor(self._log.read())
+            records = self._log.read()
+            self._check_successor(records)
+            if fenced is not None and pause_in(records) == self._pause:
+                self._await_word(fenced, stop)
         self._log.fence()
         self._term = self._new_term()
         self._heartbeat_due = self._clock()
@@ -167,7 +185,26 @@ class FlowDriver:
             elif record.key != DRIVER_KEY:
                 self._survive(record, self._term.load)
         self._request(standing)
+        self._pause = self._term.pause
         logger.info("%s: driver %s has taken over", self._flow, self._driver)
+        if self._pause is not None:
+            logger.warning("%s is paused: %s; nothing is copied", self._flow, self._pause.reason)
+
+    def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
+        """Wait until whoever fenced us says what for.
+
+        A driver gives a sign of life, and we end. Who pauses the flow, or resumes it, is none: we
+        go on, as after one who died between fencing us and its first word.
+        """
+        until = self._clock() + SUCCESSOR_S
+        while self._clock() < until:
+            if stop is not None and stop.is_set():
+                raise fenced
+            for record in self._log.poll(POLL_S):
+                if record.key == PAUSE_KEY:
+                    return
+                self._survive(record, self._take)
+        logger.warning("%s: fenced by one who has said nothing: %s", self._flow, fenced)
 
     def _new_term(self) -> Term:
         timing, now = self._timing, self._clock()
@@ -256,7 +293,7 @@ class FlowDriver:
             return
         records = {change.key(): change.value() for change in changes}
         records[DRIVER_KEY] = self._heartbeat()
-        new = self._term.cleaning.new_topics(found)
+        new = self._term.new_topics(found)
         records |= {topic.key(): topic.value() for topic in new}
         deletions = self._term.deletions(now)
         self._log.publish(records, deletions)

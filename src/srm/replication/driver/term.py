@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from srm.domain.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.replication_records import ASSIGNMENT_PREFIX, Assignment, PartitionStatus
 from srm.domain.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.superseded import COPIED_PREFIX, CopiedTopic
@@ -47,6 +48,7 @@ class Term:
         """
         self.liveness = liveness
         self.cleaning = Cleaning()
+        self.pause: Pause | None = None  # while there is one, nobody copies anything
         self._progress = progress
         self._clock = clock
         self._book = AssignmentBook()
@@ -78,6 +80,9 @@ class Term:
             IntegrityError: the record is damaged.
         """
         key = record.partition, record.key
+        if record.key == PAUSE_KEY:
+            self._set_pause(record.value)
+            return
         if record.value is None:
             self._state.forget(key)
             self._progress.positions(key, ())
@@ -94,6 +99,10 @@ class Term:
             self._status(found)
         elif isinstance(found, SlotHeartbeat):
             self._heard(found, alive=alive)
+
+    def _set_pause(self, value: bytes | None) -> None:
+        self.pause = read_pause({} if value is None else {PAUSE_KEY: value})
+        self._settled = None
 
     def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
         """A slot is alive; what an older process of its id says does not count."""
@@ -130,8 +139,17 @@ class Term:
         """An assignment is in force."""
         self._book.load(change)
 
+    def new_topics(self, found: Discovered | None) -> list[CopiedTopic]:
+        """Return the topics to write down as copied; while nothing is copied, none become it."""
+        return [] if self.pause is not None else self.cleaning.new_topics(found)
+
     def deletions(self, now: float) -> list[tuple[int, bytes]]:
-        """Return some records to delete now, by partition and key; mostly none."""
+        """Return some records to delete now, by partition and key; mostly none.
+
+        None while the flow is paused: what a source that was lost has held is still to be decided.
+        """
+        if self.pause is not None:
+            return []
         return self.cleaning.deletions(self._state, now)
 
     def _stuck_slots(self, now: float) -> set[str]:
@@ -165,7 +183,8 @@ class Term:
 
     def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
         weights = relative_weights(self._progress.rates())
-        wanted = assign(found.partitions, alive, self._book.held, weights)
+        partitions = () if self.pause is not None else found.partitions
+        wanted = assign(partitions, alive, self._book.held, weights)
         if even_out:
             self._rebalance_due = self._clock() + REBALANCE_S
             wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)

@@ -139,7 +139,10 @@ class Claiming:
             copy.known_start(),
             claim,
             Comparison(
-                self._added_headers, self._accepts_loss, copy.transform, copy.limits.left_out
+                self._added_headers,
+                self._accepts_loss or copy.accepts_loss,
+                copy.transform,
+                copy.limits.left_out,
             ),
             partial(note_walk, claim) if claim is not None else None,
         )

@@ -72,6 +72,8 @@ class SourceLoop:
         self._partition_bytes = _PARTITION_BYTES
         self._quickest_s = float("inf")
         self._wake = asyncio.Event()
+        self.answered_s = float("-inf")
+        """When the broker last answered, monotonic."""
 
     def add(self, copy: PartitionCopy, target_node: int) -> None:
         """Fetch for one more partition, whose records go to a target node."""
@@ -123,7 +125,8 @@ class SourceLoop:
                         self._on_trouble(copy, code, str(error))
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
-            size = self._dispatch(fetched, now_s() - began)
+            self.answered_s = now_s()
+            size = self._dispatch(fetched, self.answered_s - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
             if pause > 0:
                 await asyncio.sleep(pause)  # a quota of ours or of the broker (KIP-219)

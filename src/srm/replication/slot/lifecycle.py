@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
@@ -85,6 +86,7 @@ class Lifecycle:
         self._load_again = load_again
         self._cut_map = cut_map
         self._spawn = spawn
+        self._has_ended = False
         self._claiming = Claiming(config, source, target, claim_lifetime, assignment_is_fresh)
         self._placement = Placement(
             source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
@@ -123,12 +125,25 @@ class Lifecycle:
         copy.leave()
         return copy
 
+    def end(self) -> None:
+        """Begin nothing more, whatever is due or answered."""
+        self._has_ended = True
+
     def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
         """Fetch no more for a partition whose map cannot be written, or fetch again."""
         if copy.held_back != held:
             copy.hold_back(held=held)
             if not held:
                 self._placement.fetch_on(copy)
+
+    def source_heard_s(self) -> float | None:
+        """Return when the source had last answered for all partitions that are not given up.
+
+        Monotonic seconds; None while one of them is fetched from nobody.
+        """
+        resting = (Phase.STOPPED, Phase.FENCED)
+        going = (copy for copy in self.copies.values() if copy.phase not in resting)
+        return self._placement.heard_s(going)
 
     def retry_fenced(self) -> None:
         """Take up what was fenced: the assignment is newer than that."""
@@ -268,12 +283,14 @@ class Lifecycle:
         """Ask whether the source holds what was copied, once nothing is on its way."""
         if copy.is_drained:
             self._placement.remove(copy)
-            asked = verdicts.judge_doubt(copy, self._source)
-            self._run(copy, self._judge(copy, copy.attempt, asked))
+            ask = partial(verdicts.judge_doubt, copy, self._source)
+            self._run(copy, self._judge(copy, copy.attempt, ask))
 
-    async def _judge(self, copy: PartitionCopy, attempt: int, asked: Awaitable[Verdict]) -> None:
+    async def _judge(
+        self, copy: PartitionCopy, attempt: int, ask: Callable[[], Awaitable[Verdict]]
+    ) -> None:
         """Carry out what the logs are asked for, unless something else has happened meanwhile."""
-        verdict = await asked
+        verdict = await ask()
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
@@ -288,8 +305,8 @@ class Lifecycle:
                 self._settle_doubt(copy)
             case verdicts.TopicUnknown(error):
                 self._placement.remove(copy)
-                asked = verdicts.judge_topic(copy, self._source, error)
-                self._run(copy, self._judge(copy, copy.attempt, asked))
+                ask = partial(verdicts.judge_topic, copy, self._source, error)
+                self._run(copy, self._judge(copy, copy.attempt, ask))
             case verdicts.BlameRecord(produced):
                 self._blame_record(copy, produced)
             case verdicts.Walk(source_start):
@@ -323,13 +340,15 @@ class Lifecycle:
 
     def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
-        if not self._reporter.accepts_loss:
+        is_decided = copy.limits.leaves_out(first, end)
+        if not (self._reporter.accepts_loss or is_decided):
             loss = DataLossError(
                 f"{copy.source}: records {first} to {end} are gone: {what}; {_POLICY}"
             )
             self._stop(copy, verdicts.Stop(str(loss), retriable=False, blocked=(first, end)))
             return
-        self._reporter.lost(copy, first, end, what)
+        if not is_decided:
+            self._reporter.lost(copy, first, end, what)
         if first < copy.source_next:
             copy.cut_at(first)
             self.claim(copy)
@@ -371,7 +390,10 @@ class Lifecycle:
             self._take_up(copy)
 
     def _run(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
-        self._spawn(self._guard(copy, copy.attempt, work))
+        if self._has_ended:
+            work.close()
+        else:
+            self._spawn(self._guard(copy, copy.attempt, work))
 
     async def _guard(
         self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]

@@ -83,6 +83,7 @@ class PartitionCopy:
     source_next: int = 0
     source_epoch: int = -1
     source_end: int = 0
+    source_high: int = 0
     target_next: int = 0
     target_epoch: int = -1
     written_by: ProducerId | None = None
@@ -100,9 +101,13 @@ class PartitionCopy:
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
-        self.limits = TargetLimits()
-        self.sync_marks = SyncMarks()
         start = self.start
+        self.limits = TargetLimits(
+            bounds
+            for bounds in start.left_out
+            if bounds[1] > start.source_next or not start.has_position
+        )
+        self.sync_marks = SyncMarks()
         self.map = MapWriter(
             assigned,
             start.producer_ids,
@@ -126,7 +131,7 @@ class PartitionCopy:
         self._old_id_lapses_at: float | None = None
         self._fresh = start.fresh
         self._is_unproven = False
-        self._truncated = False
+        self._truncated = start.truncated
         self._is_cut = self.cut_is_untold = start.cut
         self._queue = SendQueue()
 
@@ -171,6 +176,7 @@ class PartitionCopy:
             IntegrityError: a batch cannot be read.
         """
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        self.source_high = fetched.high_watermark
         self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
@@ -272,6 +278,11 @@ class PartitionCopy:
         self.rest(Phase.FENCED, "")
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
+
+    @property
+    def accepts_loss(self) -> bool:
+        """Whether the walk may pass copies that the source holds no more: that was decided."""
+        return self._truncated and self.start.truncated
 
     def doubt(self, found_epoch: int = -1) -> None:
         """Fetch no more until it is known whether the source holds what was copied.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from srm.replication.ports import Clock, Produced, Wire
@@ -85,6 +85,16 @@ class Placement:
         """Include the partition in fetches again if it wants data and is placed."""
         if copy.wants_data and copy in self._placed:
             self._placed[copy][0].look_at(copy)
+
+    def heard_s(self, copies: Iterable[PartitionCopy]) -> float | None:
+        """Return when all source brokers of some partitions had answered, monotonic.
+
+        None where one of the partitions is fetched from nobody, or there are none.
+        """
+        placed = [self._placed.get(copy) for copy in copies]
+        if not placed or None in placed:
+            return None
+        return min(found[0].answered_s for found in placed if found is not None)
 
     def _loop(self, node: int) -> SourceLoop:
         if node not in self._loops:

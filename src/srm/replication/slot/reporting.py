@@ -25,9 +25,11 @@ from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
+    NOBODY,
     REPORTS,
     AssignedPartition,
     CopyId,
+    HeldBack,
     Incarnation,
     PartitionPosition,
     PartitionStatus,
@@ -57,7 +59,6 @@ _STATES: Final[dict[Phase, State]] = {
     Phase.FENCED: "waiting",
     Phase.STOPPED: "stopped",
 }
-_NOBODY: Final = Incarnation(0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,8 @@ class Reporter:
         self._metrics_place = internal_topics.raw_metrics(source), 0
         other = config.flow.target if config.offset_syncs_location == "source" else source
         self._syncs_place = internal_topics.offset_syncs(other, separator), 0
-        self._incarnation = _NOBODY
-        self._groups = PositionGroups(slot, _NOBODY)
+        self._incarnation = NOBODY
+        self._groups = PositionGroups(slot, NOBODY)
         self._everything_due = 0.0
         self._statuses_due = False
         self._map_topic = internal_topics.offset_map(source)
@@ -142,6 +143,11 @@ class Reporter:
         """Whether the last report of a partition is acknowledged, and all that it rests on."""
         late = self._late
         return late is not None and map_partition(assigned.topic, assigned.partition) not in late
+
+    @property
+    def has_told_all(self) -> bool:
+        """Whether the last report is acknowledged as a whole, all that has left included."""
+        return self._late is not None and not self._late and not self._leaving
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
@@ -180,11 +186,28 @@ class Reporter:
         self._everything_due = 0.0
         self._statuses_due = True
 
-    def beat(self, generation: int, partitions: int) -> None:
-        """Say that the slot is alive; does not wait."""
+    def beat(
+        self,
+        generation: int,
+        partitions: int,
+        source_silent_s: float,
+        source_growth: int,
+        held_back: tuple[HeldBack, ...] = (),
+    ) -> None:
+        """Say that the slot is alive, for how long the source has not answered, how it was then.
+
+        Does not wait. Infinity: it has never answered.
+        """
         if self._state.waiting(self._reports) >= _MOST_WAITING:
             return  # nobody could read it in time
-        beat = SlotHeartbeat(self._slot, self._incarnation, generation, self._now_ms(), partitions)
+        now_ms = self._now_ms()
+        heard_ms = 0 if source_silent_s == float("inf") else now_ms - round(source_silent_s * 1000)
+        beat = SlotHeartbeat(
+            *(self._slot, self._incarnation, generation, now_ms, partitions),
+            source_heard_ms=heard_ms,
+            source_growth=source_growth,
+            held_back=held_back,
+        )
         topic, partition = self._reports
         try:
             self._state.write(topic, beat.key(), beat.value(), partition)

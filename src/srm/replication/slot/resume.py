@@ -62,7 +62,7 @@ class Start:
     epoch of the target's batch before the position, -1 if not known, and ``written_by`` the claim
     under which that batch was written (see :mod:`srm.replication.slot.target_log`).
     ``has_former`` says that records of a topic are known to have been copied that had the name
-    before.
+    before. ``left_out`` are ranges of source offsets that are not to be copied, by decision.
     """
 
     source_next: int
@@ -80,6 +80,7 @@ class Start:
     target_epoch: int = -1
     written_by: ProducerId | None = None
     has_former: bool = False
+    left_out: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import AssignedPartition, Assignment, Incarnation
+from srm.domain.replication_records import NOBODY, AssignedPartition, Assignment, Incarnation
 from srm.domain.silence import HEARTBEAT_S
 from srm.domain.slot_records import next_incarnation
 from srm.errors import FencedError, SrmError, UnavailableError
@@ -31,6 +31,7 @@ from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import Start
+from srm.replication.slot.source_signs import SourceSigns
 
 logger = logging.getLogger(__name__)
 
@@ -134,11 +135,12 @@ class Slot:
         self._feed = feed
         self._starts = starts
         self._reporter = reporter
+        self._now_ms = now_ms
         self._quota = quota
         self._wanted: set[AssignedPartition] = set()
         self._loading: set[AssignedPartition] = set()
         self._leaving: list[PartitionCopy] = []
-        self._incarnation = next_incarnation(())
+        self._incarnation = NOBODY
         self._generation = -1
         self._heard_at = float("-inf")
         self._heard = asyncio.Event()
@@ -179,7 +181,7 @@ class Slot:
         """
         loop = asyncio.get_running_loop()
         before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
-        self._incarnation = next_incarnation(before.incarnations)
+        self._incarnation = next_incarnation(before.incarnations, self._now_ms())
         self._reporter.begin(self._incarnation, before.notes)
         self._spawn(self._beat())
         self._spawn(self._follow_assignments())
@@ -191,6 +193,7 @@ class Slot:
                 if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
                     break
         finally:
+            self._partitions.end()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -316,9 +319,17 @@ class Slot:
     async def _beat(self) -> None:
         """Give a sign of life each second, however long a report takes."""
         loop = asyncio.get_running_loop()
+        signs = SourceSigns()
         while True:
-            held = len(self._partitions.copies)
-            await loop.run_in_executor(self._signs, self._reporter.beat, self._generation, held)
+            copies, now = self._partitions.copies, now_s()
+            ends = {assigned: copy.source_end for assigned, copy in copies.items()}
+            highs = {assigned: copy.source_high for assigned, copy in copies.items()}
+            signs.look(self._partitions.source_heard_s(), ends, now, highs)
+            held = signs.held_back.items()
+            ends_of_held = tuple((a.target_topic_id, a.partition, end) for a, end in held)
+            known = signs.silent_s(now), signs.growth, ends_of_held
+            beat = partial(self._reporter.beat, self._generation, len(copies), *known)
+            await loop.run_in_executor(self._signs, beat)
             await asyncio.sleep(HEARTBEAT_S)  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

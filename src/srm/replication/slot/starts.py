@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from srm.domain.map_reach import NO_BLOCKS
 from srm.domain.map_rebuild import Rebuilt
 from srm.domain.map_records import MapBlock
 from srm.domain.offset_map import OffsetMap, Run, Translated, Translation
+from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.reported_positions import newest_position
 from srm.errors import IntegrityError
@@ -104,16 +105,51 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
     if not isinstance(source_next, Translated):
         last = start.tree.last
         garbage = (*start.garbage, *((last.block_key,) if last else ()))
-        return Start(0, 0, start.producer_ids, has_position=False, garbage=garbage)
+        return Start(
+            0,
+            0,
+            start.producer_ids,
+            has_position=False,
+            garbage=garbage,
+            left_out=start.left_out,
+        )
+    held = source_next.offset
     return replace(
         start,
-        source_next=source_next.offset,
+        source_next=min(held, start.source_next) if start.truncated else held,
         target_next=target_end,
         found=_held_of(start.found, target_end),
         target_epoch=-1,
         written_by=None,
         cut=True,
     )
+
+
+def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start | None:
+    """Return where a partition starts after what was decided about it, None where nothing is known.
+
+    That the source lost what had been copied holds for the position that it was decided about
+    alone: once the cut is told, there is another one.
+
+    Args:
+        start: where the partition would start else.
+        notes: of the partition and the topic id.
+    """
+    decided = in_force(notes)
+    left_out = tuple(sorted(bounds for note in decided if (bounds := note.left_out)))
+    if left_out:
+        start = replace(start or Start(0, 0, fresh=True, has_position=False), left_out=left_out)
+    for note in decided:
+        if start is None or note.decision != "cut" or note.lost_from is None:
+            continue
+        if start.has_position and (start.source_next, start.target_next) == (
+            note.lost_to,
+            note.target_next,
+        ):
+            start = replace(
+                start, source_next=note.lost_from, source_epoch=-1, cut=True, truncated=True
+            )
+    return start
 
 
 def _rests_on_map(newest: PartitionPosition, found: Rebuilt, behind: int) -> bool:

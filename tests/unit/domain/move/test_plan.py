@@ -40,7 +40,9 @@ def test_a_form_becomes_a_request():
     [
         ({"grops": ["g"]}, "no setting 'grops': known are operation, source"),
         ({"operation": "drill"}, "'operation' cannot be used"),
-        ({"redirect": "webhook"}, "'redirect' cannot be used"),
+        ({"redirect": "pigeon"}, "redirector 'pigeon' is unknown: there are routing, webhook"),
+        ({"redirect": ["webhook", "routing"]}, "routing comes first"),
+        ({"redirect": "manual, manual"}, "named twice"),
         ({"target": "P"}, "same cluster on both sides"),
         ({"wait_seconds": -1}, "--timeout. of the move is negative"),
         ({"residue_seconds": -1}, "residue_seconds of the move is negative"),

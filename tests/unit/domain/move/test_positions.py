@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.domain.copy_history import History, histories
+from tests.unit.domain.copy_history import COPY, ORIGINAL, History, histories
 
 from srm.domain.move.positions import GroupPosition, partition_move
+from srm.domain.offset_map import OffsetMap, Position, Run
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.translation import Log, Losses, PartitionFacts
 
 
 def drained(history: History) -> History:
@@ -78,3 +82,28 @@ def test_a_commit_in_an_empty_partition_waits_for_nothing() -> None:
     facts = replace(history.facts("forward"), downstream_log=None)
 
     assert partition_move(GroupPosition(facts, 0, None, False)).state == "no-commit"
+
+
+@pytest.mark.parametrize(
+    ("committed", "theirs", "passed"),
+    [
+        (50, None, 0),  # it reads them on the source
+        (60, None, 20),
+        (60, 55, 15),  # five of them were read there before the disaster
+        (60, 70, 0),
+    ],
+)
+def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
+    committed: int, theirs: int | None, passed: int
+) -> None:
+    kept = PartitionNotes.decided("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
+    facts = PartitionFacts(
+        *("reverse", COPY, ORIGINAL, "P", Log(0, 60, 60), Log(0, 80, 80)),
+        OffsetMap.of([Run(0, 0, 50), Run(70, 50, 10)], Position(80, 60, 80)),
+        losses=Losses.of([kept], None),
+    )
+
+    row = partition_move(GroupPosition(facts, committed, theirs, False))
+
+    assert row.passed_kept == passed
+    assert row.resume == (80 if committed == 60 else 50)

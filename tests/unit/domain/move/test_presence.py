@@ -59,6 +59,22 @@ def test_members_that_announced_nothing_are_strangers():
     assert strangers("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
 
 
+def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
+    """Only under srm follow: of other clients, one whose name begins alike is another one."""
+    acks = [said("srm-follow-h-1-ab", subject="group:g"), said("shop", subject="group:g")]
+    names = (
+        "srm-follow-h-1-ab",
+        "srm-follow-h-1-ab-StreamThread-1",
+        "srm-follow-h-1-abc",
+        "shop-2",
+    )
+
+    assert strangers("g", [f"{name}@h" for name in names], present(*acks)) == (
+        "srm-follow-h-1-abc@h",
+        "shop-2@h",
+    )
+
+
 def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
     before = {"T-0#7": 10, "T-0#8": 3}
     seen = Writers((Writer(TP, 7, 11, 0), Writer(TP, 8, 3, 0)), before, held_ms=10**9)

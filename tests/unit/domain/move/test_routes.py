@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.move.routes import (
+    ERA,
     Ack,
     Route,
     acks_of,
@@ -152,3 +153,26 @@ def test_a_key_that_is_no_text_is_damage_like_any_other() -> None:
     """Clients pass over damaged records: anything else would end the thread that reads them."""
     with pytest.raises(IntegrityError, match="has no readable key"):
         decode_route(b"group:\xff", Route(1, "P", "go").value())
+
+
+@pytest.mark.parametrize(
+    ("route", "given_up"),
+    [
+        (Route(ERA, "P", "hold"), {"P"}),
+        (Route(2 * ERA, "P", "hold"), {"P"}),
+        (Route(ERA, "B", "go", decided=True), {"P"}),
+        (Route(ERA, "P", "go"), set()),  # released
+        (Route(ERA, "P", "hold").lapsed(), set()),
+        (Route(ERA + 1, "P", "hold"), set()),
+        (Route(ERA - 1, "B", "go", decided=True), set()),
+        (home_route("P"), set()),
+    ],
+)
+def test_the_route_of_an_unplanned_move_gives_up_the_cluster_that_is_left(route, given_up):
+    assert {cluster for cluster in ("P", "B") if route.gives_up(cluster)} == given_up
+
+
+@given(routes, st.integers(0, 3))
+def test_what_is_given_up_is_never_where_a_route_sends_clients(route, era):
+    route = replace(route, generation=era * ERA)
+    assert route.state == "hold" or not route.gives_up(route.cluster)

@@ -12,7 +12,7 @@ from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in, held
 from srm.domain.move.routes import Ack, Route
 from srm.domain.topics import TopicPartition
 from srm.engine import move
-from srm.engine.move import MoveContext, MoveRequest, MoveStore, steps
+from srm.engine.move import MoveContext, MoveRequest, MoveStore, applying
 from srm.errors import ConflictError, SrmError
 
 
@@ -101,17 +101,17 @@ def test_offsets_are_not_set_back_where_the_group_has_moved_on_since_the_look(
 ) -> None:
     """The process stalls after its look; another one moves the group, which works and idles."""
     context = held(world)
-    original = steps.apply_exact
+    original = applying.apply_exact
 
     def stalled(*arguments: object, **named: object) -> object:
-        monkeypatch.setattr(steps, "apply_exact", original)
+        monkeypatch.setattr(applying, "apply_exact", original)
         move.apply(world.context(), "m1")
         move.go(world.context(), "m1")
         world.start("near", "B", {"P.Payments": 99})
         world.b.leave("near")
         return original(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(steps, "apply_exact", stalled)
+    monkeypatch.setattr(applying, "apply_exact", stalled)
     with suppress(SrmError):
         move.apply(context, "m1")
 
@@ -128,7 +128,7 @@ def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
 
     assert move.hold(context, "m1").step == "held"
     assert move.wait_status(context, "m1").blocking != ()
-    assert MoveStore(context).move_ids() == ("m1",)
+    assert [plan.move_id for plan, _ in MoveStore(context).moves()] == ["m1"]
 
 
 def test_a_lease_runs_on_while_the_machine_that_moves_is_suspended(

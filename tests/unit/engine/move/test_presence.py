@@ -216,3 +216,36 @@ def test_stray_offsets_are_left_behind_where_that_is_accepted(world: World) -> N
     assert "accept_stray_offsets" in blocked.blocking[0]
     assert accepted.blocking == ()
     assert any("without its offsets on app-repartition" in w for w in accepted.warnings)
+
+
+def warnings_of(world: World) -> str:
+    return "\n".join(move.plan(world.context(), REQUEST, dry_run=True).warnings)
+
+
+def test_a_plan_names_producer_ids_that_are_anothers_on_the_target(world: World) -> None:
+    for cluster, ids in ((world.p, (7, 8)), (world.b, (8, 9))):
+        for producer_id in ids:
+            cluster.produce("Payments", producer_id=producer_id, timestamp_ms=world.clock())
+
+    found = warnings_of(world)
+
+    assert "topic Payments: 2 of the producers that wrote to it lately follow no route" in found
+    assert "Payments-0: producer id 8 of P is another's on B" in found
+
+
+def test_ids_of_producers_that_have_long_stopped_are_nobodys_danger(world: World) -> None:
+    world.passing(3_600_000)
+    for cluster in (world.p, world.b):
+        cluster.produce("Payments", producer_id=8, timestamp_ms=0)
+
+    assert "another's" not in warnings_of(world)
+
+
+def test_a_plan_says_that_the_state_of_a_streams_application_does_not_move(world: World) -> None:
+    for topic in ("far-counts-changelog", "faraway-counts-changelog", "far-x-repartition"):
+        world.p.add_topic(topic)
+
+    found = warnings_of(world)
+
+    assert "group far is a Kafka Streams application with state (far-counts-changelog)" in found
+    assert "faraway" not in found

@@ -123,3 +123,28 @@ def test_what_is_left_out_is_told_until_the_copy_has_passed_it() -> None:
     limits.accepted(100, source_next=5)
 
     assert limits.left_out == [(7, 8)]
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=3),
+)
+def test_ranges_that_are_left_out_are_passed_and_nothing_else_is(
+    counts: list[int], ranges: list[tuple[int, int]]
+) -> None:
+    log = a_log([[10] * count for count in counts])
+    end = sum(counts)
+    left_out = [(first, first + size) for first, size in ranges]
+    limits, copied, position = TargetLimits(left_out), [], 0
+    fetched = FetchedPartition(b"", 0, 0, end, end, 0, (), memoryview(bytearray(log)))
+    for outgoing in batches_to_send(fetched, 0, None, read_committed=True, limits=limits):
+        if isinstance(outgoing, BatchToSend):
+            copied += outgoing.offsets()
+        position = max(position, outgoing.source_next)
+
+    excluded = {offset for first, after in left_out for offset in range(first, after)}
+    assert copied == [offset for offset in range(end) if offset not in excluded]
+    assert position == end
+    for first in range(end):
+        assert limits.leaves_out(first, first + 1) == (first in excluded)
+    assert limits.leaves_out(0, end) == (excluded >= set(range(end)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -46,9 +46,11 @@ def flow_config(*topics: str, **changes: object) -> FlowConfig:
 
 
 class Site:
-    def __init__(self, source: FakeCluster | None = None) -> None:
+    def __init__(
+        self, source: FakeCluster | None = None, target: FakeCluster | None = None
+    ) -> None:
         self.source = source or FakeCluster("P")
-        self.target = FakeCluster("B")
+        self.target = target or FakeCluster("B")
 
     def discovery(
         self, config: FlowConfig, clock: Callable[[], float] = time.monotonic
@@ -165,9 +167,12 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
     assert names == [
         "P.checkpoints.internal",
         "heartbeats",
+        "srm-ledger.internal",
         "srm-metrics-P.internal",
+        "srm-moves.internal",
         "srm-offset-map.P.internal",
         "srm-replication.P.internal",
+        "srm-routing.internal",
     ]
     configs = site.target.topic_configs(names)
     assert topics["srm-offset-map.P.internal"].partitions == 8
@@ -175,8 +180,26 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         "cleanup.policy": "delete",
         "retention.ms": "86400000",
     }
+    stamped = {"message.timestamp.type": "LogAppendTime"}
     for name in set(names) - {"srm-metrics-P.internal"}:
-        assert configs[name] == COMPACTED_CONFIGS
+        clocked = name in {"srm-moves.internal", "srm-routing.internal"}
+        assert configs[name] == {**COMPACTED_CONFIGS, **(stamped if clocked else {})}
+
+
+def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so_once(caplog):
+    class Narrow(FakeCluster):
+        def create_topics(self, specs: Collection[TopicSpec]) -> None:
+            if any(spec.name == "srm-routing.internal" for spec in specs):
+                raise AuthorizationError("creating topics on cluster B: not allowed")
+            super().create_topics(specs)
+
+    site = Site(target=Narrow("B"))
+    site.discovery(flow_config()).prepare()
+
+    assert "srm-replication.P.internal" in site.target.topics()
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "B: clients are not seen before the first move: creating topics on cluster B: not allowed"
+    ]
 
 
 @pytest.mark.parametrize(

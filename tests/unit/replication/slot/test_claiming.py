@@ -13,7 +13,7 @@ from tests.waiting import until
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
-from srm.replication import clock
+from srm.replication import clock, codes
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import Fetched, FetchedPartition, ProducerId
 from srm.replication.slot import lifecycle
@@ -356,3 +356,42 @@ def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
 
     monkeypatch.setattr(target, "log_range", nonsense)
     run(lambda: Site(source_of(3), target), scenario)
+
+
+def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None:
+    """Two of them are behind the last report, which the decision was about."""
+    decided = Start(
+        3, 7, frozenset({OURS}), written_by=ProducerId(OURS, 0), cut=True, truncated=True
+    )
+    target = Cluster(copies(8), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, decided)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    site = run(lambda: Site(source_of(3), target), scenario)
+
+    assert (site.copy.phase, site.copy.reason) == (Phase.COPYING, "")
+    assert (site.copy.source_next, site.copy.target_next) == (3, 10)
+    assert not site.copy.accepts_loss, "it was decided about those alone"
+
+
+def test_what_retention_took_of_a_range_that_is_left_out_stops_nothing() -> None:
+    decided = Start(
+        5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), left_out=((5, 7), (7, 9))
+    )
+    source = Cluster([stored([Record(9, 1, b"k", b"9")])])
+    source.start = 9
+    target = Cluster(copies(5), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, decided)
+        for _ in range(2):  # both logs are walked before a loss is believed
+            await site.until(lambda: site.copy.phase in (Phase.IDLE, Phase.COPYING))
+            site.lifecycle.on_fetch_trouble(site.copy, codes.OFFSET_OUT_OF_RANGE, "")
+            await site.until(lambda: not site.copy.in_doubt)
+        await site.until(lambda: site.copy.source_next == 9 or site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(source, target), scenario)
+
+    assert (site.copy.source_next, site.copy.reason) == (9, "")

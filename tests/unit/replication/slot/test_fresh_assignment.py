@@ -117,6 +117,7 @@ def test_what_was_asked_before_a_pause_says_nothing_about_the_time_after_it() ->
         stop.set()
         feed.answers.put(None)
         await running
+        feed.answers.put(None)  # for a poll that was begun meanwhile: its thread is waited for
 
     with clock.using(lambda: now):
         asyncio.run(scenario())

@@ -19,6 +19,7 @@ from srm.domain.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
+    Incarnation,
 )
 from srm.domain.replication_state import decode_state
 from srm.errors import SrmError, UnavailableError
@@ -102,7 +103,7 @@ class Feed:
 class Life:
     """A slot that runs while the test looks at what it writes."""
 
-    def __init__(self, starts: Starts, feed: Feed) -> None:
+    def __init__(self, starts: Starts, feed: Feed, now_ms: int = 0) -> None:
         self.log = FakeStateLog()
         self.stop = threading.Event()
 
@@ -115,8 +116,8 @@ class Life:
             cast("Any", Cluster([])),
             feed,
             cast("Any", starts),
-            Reporter(flow_config(), "0", self.log, FakeStateLog(), lambda: 0),
-            lambda: 0,
+            Reporter(flow_config(), "0", self.log, FakeStateLog(), lambda: now_ms),
+            lambda: now_ms,
             ClaimLifetime(configs),
             Quota(None),
             ClusterIds("", ""),
@@ -142,6 +143,17 @@ class Life:
                 await running
 
         asyncio.run(live())
+
+
+def test_a_slot_is_later_than_one_whose_records_come_after_it_has_read_an_empty_log() -> None:
+    life = Life(Starts(), Feed(), now_ms=2_000)
+
+    async def scenario() -> None:
+        await until(lambda: life.beats() > 0)
+
+    life.run(scenario)
+    told = decode_state(life.log.table(STATE)).reports
+    assert [report.incarnation > Incarnation(1_000, "f") for report in told] == [True]
 
 
 def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
@@ -214,3 +226,18 @@ def test_a_map_that_cannot_be_written_does_not_keep_other_maps_from_being_cut() 
 
     life.run(scenario)
     assert starts.cuts == [HEALTHY]
+
+
+def test_once_a_slot_ends_no_partition_begins_its_next_try() -> None:
+    """A try that was due while the slot's threads ended was told as an unexpected failure."""
+    life = Life(Starts(), Feed())
+
+    async def scenario() -> None:
+        await until(lambda: life.beats() > 0)
+
+    async def afterwards() -> int:
+        life.slot._partitions.begin(HEALTHY, Start(0, 0))
+        return len(asyncio.all_tasks())
+
+    life.run(scenario)
+    assert asyncio.run(afterwards()) == 1, "that of the test"

@@ -123,7 +123,7 @@ class World:
 
     def _start(self, slot: str) -> Process:
         seen = [r.incarnation for r in decode_state(self.log).reports if r.slot == slot]
-        process = Process(slot, next_incarnation(i for i in seen if i))
+        process = Process(slot, next_incarnation((i for i in seen if i), 0))
         beat = SlotHeartbeat(slot, process.incarnation, 1, 0, 0)
         self.log[beat.key()] = beat.value()
         return process

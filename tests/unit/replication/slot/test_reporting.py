@@ -166,7 +166,7 @@ def test_state_topics_that_are_away_for_an_hour_cost_no_memory(
             copy.hold_back(held=reporter.is_full(copy))
             for _ in range(0 if copy.held_back else 10):
                 copied(copy, copy.source_next + 1, 5)
-        reporter.beat(1, len(copies))
+        reporter.beat(1, len(copies), 0.0, 0)
         if second % 100 == 0:
             reporter.strange(copies[0], f"something at {second}")
         reporter.prepare(copies)()
@@ -393,7 +393,7 @@ def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:
     log.away = {STATE}
 
     for _ in range(1000):
-        reporter.beat(1, 2)
+        reporter.beat(1, 2, 0.0, 0)
 
     assert log.waiting(STATE) <= 100
 

@@ -8,10 +8,12 @@ from tests.unit.replication.slot.map_world import starts
 
 from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey, MapBlock
-from srm.domain.offset_map import Position, Run
+from srm.domain.offset_map import Position, Run, Translated
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, PartitionPosition, SlotReport
 from srm.replication.ports import ProducerId
 from srm.replication.slot.resume import Start
+from srm.replication.slot.starts import cut_start, decided_start
 
 OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"
 WANTED = AssignedPartition("T", 0, NEW, "P.T", TARGET)
@@ -167,3 +169,42 @@ def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
 
     start = Start(500, 501, frozenset({5}), Run(10, 11, 490), written_by=ProducerId(5, 0))
     assert same(found[WANTED], start, key(1))
+
+
+def decided(decision: str, begin: int, end: int, target_next: int | None = None) -> PartitionNotes:
+    place = "T", 0, NEW
+    return PartitionNotes.decided(decision, "r", place, (begin, end), "why", 0, target_next)  # type: ignore[arg-type]
+
+
+def test_ranges_that_were_kept_or_discarded_are_left_out_wherever_the_copy_stands() -> None:
+    notes = [decided("discard", 70, 80), decided("keep", 30, 40)]
+
+    for start in (None, Start(10, 11), Start(90, 91)):
+        found = decided_start(start, notes)
+        assert found is not None
+        assert found.left_out == ((30, 40), (70, 80))
+    assert decided_start(None, notes) == Start(
+        0, 0, fresh=True, has_position=False, left_out=((30, 40), (70, 80))
+    )
+
+
+def test_a_cut_holds_for_the_position_that_it_was_decided_about_and_for_no_later_one() -> None:
+    note = decided("cut", 30, 50, target_next=61)
+    at = Start(50, 61, source_epoch=4)
+
+    cut = decided_start(at, [note])
+
+    assert cut is not None
+    assert (cut.source_next, cut.target_next, cut.source_epoch) == (30, 61, -1)
+    assert cut.cut
+    assert cut.truncated
+    for later in (Start(50, 70), Start(45, 61), Start(50, 61, has_position=False)):
+        assert decided_start(later, [note]) == later
+
+
+def test_a_cut_of_both_logs_ends_the_map_at_the_lower_place() -> None:
+    cut = decided_start(Start(50, 61), [decided("cut", 30, 50, target_next=61)])
+    assert cut is not None
+
+    assert cut_start(cut, Translated(44), 55).source_next == 30
+    assert cut_start(cut, Translated(20), 31).source_next == 20

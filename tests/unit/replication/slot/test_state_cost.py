@@ -132,7 +132,7 @@ def measured(
         log.records.clear()
         for copy in copies:
             traffic(copy, numbers)
-        reporter.beat(12, len(copies))
+        reporter.beat(12, len(copies), 0.1, 5)
         reporter.prepare(copies)()
         bursts = defaultdict[Place, list[WrittenRecord]](list)
         for record in log.records:

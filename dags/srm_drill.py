@@ -1,0 +1,58 @@
+"""Rehearses the failover of a flow.
+
+Everything of a failover but telling the clients, on shadow names of the groups
+(`srm-drill.<id>.<group>` on the target): where every group stands, where it would continue, the
+offsets, and a member of each shadow group that reads the first records. They are compared with
+those at the groups' commits on the source. The groups themselves and their clients are not touched,
+and nothing is left behind.
+
+There is one such DAG for each flow. It runs when `A->B.drill.schedule` says so (a cron expression
+in the properties file, UTC), and by hand.
+
+**Where to look** - the task's log and return value say what was proven, what would have been lost
+if the source had died at that moment (RPO), and how long each step took (RTO). `srm failover drill
+--history` shows that over time.
+
+**When it is red** - with `UnavailableError`: a cluster does not answer. Otherwise the message names
+the first thing that could not be proven, or that would keep a failover from starting: a failover at
+this moment would have met the same. Remove the reason and clear the task. The flow's
+notifier is told.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import dag, task
+
+from srm.config.model import FlowConfig
+from srm_airflow import engine_calls
+from srm_airflow.rehearsals import rehearsal
+from srm_airflow.settings import flow_configs, load
+
+
+@task
+def rehearse(flow: str) -> dict[str, Any]:
+    """Carry out one drill; fail where something was not proven."""
+    return engine_calls.rehearse(flow)
+
+
+def drill_of(settings: FlowConfig) -> None:
+    """Declare the DAG of one flow."""
+
+    @dag(
+        **rehearsal("drill", settings, settings.drill_schedule),
+        dagrun_timeout=timedelta(hours=2),
+        tags=["srm", "failover", "drill"],
+        doc_md=__doc__,
+    )
+    def srm_drill() -> None:
+        """Rehearse a failover."""
+        rehearse(str(settings.flow))
+
+    srm_drill()
+
+
+for configured in flow_configs(load()):
+    drill_of(configured)

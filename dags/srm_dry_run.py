@@ -1,0 +1,74 @@
+"""Plans a move by the clock, without doing it, and says whether it could start now.
+
+One DAG for each flow, from its source to its target, with all topics and groups that the flow
+selects. It runs when `A->B.failover.dry.run.schedule` says so (a cron expression in the properties
+file, UTC), and by hand. Nothing is written to either cluster.
+
+**Where to look** - the plan is in the task log and in the tab *Report of the move*; the note of the
+run sums it up. By hand the form takes *mode*: `unplanned` shows what would be lost if the source
+died now.
+
+**When it is red** - the note begins with what stands in the way of a move: remove it before the day
+on which it is needed. `UnavailableError`: a cluster did not answer.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param, dag, get_current_context, task
+
+from srm.config.model import FlowConfig
+from srm_airflow import moves
+from srm_airflow.reasons import reason_kept
+from srm_airflow.rehearsals import rehearsal
+from srm_airflow.rest import AirflowRest
+from srm_airflow.settings import flow_configs, load
+
+PARAMS = {
+    "mode": Param(
+        "planned",
+        type="string",
+        enum=["planned", "unplanned"],
+        title="Mode",
+        description="Unplanned: what would be lost if the source died now.",
+    ),
+}
+
+
+@task(task_id="plan")
+def plan_move(source: str, target: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Plan a move and show it; fail where it would be refused."""
+    context = get_current_context()
+    run = context["dag_run"]
+    asked = {"operation": "failover", "source": source, "target": target, **(params or {})}
+    with reason_kept(context):
+        planned, page = moves.plan({**asked, moves.DRY_RUN: True}, {}, run.run_id)
+    outcome = moves.report(planned)
+    context["ti"].xcom_push(key=moves.PAGE_KEY, value=page)
+    AirflowRest(run.dag_id, run.run_id).set_note(outcome.note)
+    moves.require_startable(planned)
+    return planned
+
+
+def dry_run_dag(settings: FlowConfig) -> None:
+    """Declare the dry runs of one flow."""
+    flow = settings.flow
+
+    @dag(
+        **rehearsal("dry_run", settings, settings.failover_dry_run_schedule),
+        dagrun_timeout=timedelta(minutes=30),
+        params=PARAMS,
+        tags=["srm", "failover"],
+        doc_md=__doc__,
+    )
+    def declare() -> None:
+        """Plan, and no more."""
+        plan_move(flow.source, flow.target)
+
+    declare()
+
+
+for one in flow_configs(load()):
+    dry_run_dag(one)

@@ -1,0 +1,112 @@
+"""Tells a notifier of the user's choice how moves are doing; never in the way of a move.
+
+The properties file names the class and its arguments, in which ``{{ srm.text }}`` stands for the
+message; ``srm.event`` is one of :data:`Event`, beside the fields of the move (``move_id``,
+``operation``, ``mode``, ``source``, ``target``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from srm.config.loader import load_config
+from srm.config.model import FlowConfig
+from srm.config.values import NEVER
+from srm.domain.topics import Flow
+from srm.errors import SrmError
+from srm_airflow.reasons import reason_of
+
+logger = logging.getLogger(__name__)
+
+Event = Literal["approval", "waiting", "blocked", "done"]
+"""approval is asked for; a step has waited too long; a step failed; the report is made."""
+
+FIELDS: Final = ("move_id", "operation", "mode", "source", "target")
+
+
+def tell(
+    event: Event,
+    what: str,
+    planned: Mapping[str, Any],
+    context: Mapping[str, Any],
+    config_path: str | None = None,
+) -> None:
+    """Tell the notifier of the move's flow, if there is one; what fails is logged.
+
+    Args:
+        event: what has happened.
+        what: the same for people, in one line.
+        planned: the move, as the planning task describes it, or the form of one.
+        context: of the task that tells; templates in the notifier's arguments may use it.
+        config_path: srm's properties file; by default the one of the environment.
+    """
+    try:
+        settings = _settings(planned, config_path)
+        if not settings.failover_notifier:
+            return
+        known = {name: str(planned.get(name, "")) for name in FIELDS}
+        message = {"event": event, "text": f"{_name(known)}: {what}", **known}
+        notifier = pkgutil.resolve_name(settings.failover_notifier)
+        made = notifier(**json.loads(settings.failover_notifier_arguments))
+        made({**context, "srm": message})
+    except Exception as error:  # noqa: BLE001 - a move does not fail for want of a message
+        logger.warning("The notifier was not told that %s: %r", what, error)
+
+
+def failed(context: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> None:
+    """Tell that a task has failed for good: callback of the tasks of a move.
+
+    Args:
+        context: of the task.
+        planned: the move; by default as the run has planned it, or its form where it has not.
+    """
+    try:
+        planned = planned or context["ti"].xcom_pull(task_ids="plan") or context["params"]
+        why = reason_of(error) if (error := context.get("exception")) else "see its log"
+        tell("blocked", f"task {context['ti'].task_id} failed: {why}", planned, context)
+    except Exception as error:  # noqa: BLE001 - called in whatever state Airflow is in
+        logger.warning("The notifier was not told of a failure: %r", error)
+
+
+class Patience:
+    """Says when a wait has lasted too long: after a time, after twice that, four times that ...
+
+    Made anew in mid wait, as by a triggerer that was restarted, it says so at once.
+    """
+
+    def __init__(self, planned: Mapping[str, Any], config_path: str | None = None) -> None:
+        try:
+            after = _settings(planned, config_path).failover_alert_after
+        except SrmError as error:
+            logger.warning("Nobody is told how long this takes: %s", error)
+            after = NEVER
+        self._next_s = after.total_seconds()
+
+    def is_over(self, waited_s: float) -> bool:
+        """Whether the time is up, once for each."""
+        if waited_s < self._next_s:
+            return False
+        self.left(waited_s)
+        return True
+
+    def left(self, waited_s: float) -> float:
+        """Seconds until it is over, the next time where it has been."""
+        while self._next_s <= waited_s:
+            self._next_s *= 2
+        return self._next_s - waited_s
+
+
+def _settings(planned: Mapping[str, Any], config_path: str | None) -> FlowConfig:
+    from srm_airflow.settings import config_path as found  # noqa: PLC0415 - reads the environment
+
+    flow = Flow.parse(f"{planned['source']}->{planned['target']}")
+    return load_config(config_path or found()).flow(flow)
+
+
+def _name(known: Mapping[str, str]) -> str:
+    move = f", move {known['move_id']}" if known["move_id"] else ""
+    return f"{known['operation']} {known['source']}->{known['target']}{move}"

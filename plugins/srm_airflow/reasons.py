@@ -1,0 +1,54 @@
+"""Why a step of a move failed, in words that a person can act on, for the note of the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException, DownstreamTasksSkipped
+
+from srm.errors import SrmError
+
+logger = logging.getLogger(__name__)
+
+REASON_KEY: Final = "reason"
+STEPS: Final = ("release", "plan", "approve", "hold", "wait", "apply_and_go", "verify")
+"""Tasks that leave reasons; that of the first one counts: who may still be held comes first."""
+
+
+@contextmanager
+def reason_kept(context: Mapping[str, Any]) -> Iterator[None]:
+    """Keep the message of an error that leaves the block as XCom ``reason`` of the task."""
+    try:
+        yield
+    except (AirflowSkipException, DownstreamTasksSkipped):
+        raise
+    except (SrmError, AirflowException) as error:
+        _keep(context, reason_of(error))
+        raise
+
+
+def _keep(context: Mapping[str, Any], reason: str) -> None:
+    try:
+        context["ti"].xcom_push(key=REASON_KEY, value=reason)
+    except Exception as error:  # noqa: BLE001 - the error that is under way is the one to see
+        logger.warning("The reason was not kept for the note of the run: %r", error)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the message for people: that of srm, where Airflow's error stands for one."""
+    cause = error.__cause__
+    return str(cause if isinstance(cause, SrmError) else error)
+
+
+def reason_in(ti: Any) -> str:
+    """Return why the run of a task instance did not go on; empty where no step has left a reason.
+
+    A step that was killed, or marked as failed, leaves none.
+    """
+    for step in STEPS:
+        if found := ti.xcom_pull(task_ids=step, key=REASON_KEY):
+            return str(found)
+    return ""

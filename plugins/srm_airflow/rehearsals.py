@@ -1,0 +1,34 @@
+"""What DAGs that rehearse a move by the clock have in common."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from srm.config.model import FlowConfig
+from srm_airflow.alerts import failed
+from srm_airflow.settings import flow_id, settled_cron
+
+
+def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
+    """Return how such a DAG is declared; the flow's notifier is told when it fails.
+
+    Args:
+        kind: of rehearsal, in the DAG's id.
+        settings: the flow.
+        cron: when to run (UTC), empty for by hand alone.
+    """
+    flow = settings.flow
+    move = {"operation": kind.replace("_", " "), "source": flow.source, "target": flow.target}
+    return {
+        "dag_id": f"srm_{kind}_{flow_id(settings)}",
+        "schedule": settled_cron(cron) if cron else None,
+        "max_active_runs": 1,
+        "catchup": False,
+        "default_args": {
+            "retries": 1,
+            "retry_delay": timedelta(seconds=30),
+            "on_failure_callback": partial(failed, planned=move),
+        },
+    }

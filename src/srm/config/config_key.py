@@ -1,0 +1,48 @@
+"""What is declared of a key of the properties file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ValueKind = Literal[
+    "boolean",
+    "count",
+    "number",
+    "replication factor",
+    "seconds",
+    "list",
+    "regexes",
+    "string",
+    "choice",
+    "cron",
+]
+"""A ``count`` is 1 or more, a ``number`` may be 0, a ``replication factor`` is a count, or -1 for
+the broker's default."""
+Origin = Literal["mm2", "srm", "replicator", "connect", "ours"]
+Scope = Literal["file", "flow", "replication"]
+"""``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key: its values, its default as one would write it, where it may stand and its meaning.
+
+    ``attribute`` is the field of FlowConfig that it sets, empty where the loader derives one.
+    ``deprecated`` are older names that mean the same; they are taken with a warning.
+    ``synonyms`` are names that are taken silently. ``quiet`` are values without effect that need
+    no warning because they say what happens anyway.
+    """
+
+    name: str
+    kind: ValueKind
+    default: str | None
+    doc: str
+    origin: Origin = "mm2"
+    scope: Scope = "flow"
+    attribute: str = ""
+    choices: tuple[str, ...] = ()
+    deprecated: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+    effect: bool = True
+    quiet: tuple[str, ...] = ()

@@ -1,0 +1,63 @@
+"""Keys that say how the clients of a move are redirected; the loader makes one value of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from srm.config.config_key import ConfigKey
+
+MOVE_KEYS: Final = (
+    ConfigKey(
+        "failover.redirect",
+        "list",
+        "routing",
+        "Who tells clients of a move from the flow's source to its target to stop and where to go "
+        "on, in this order: `routing` (always, and first), `webhook`, `command`, `manual` "
+        "(docs/redirect.md). A move may name others.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.webhook.url",
+        "string",
+        "",
+        "Address that the redirector `webhook` posts to; it is shown nowhere.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.webhook.secret",
+        "string",
+        "",
+        "Key of the signature (HMAC-SHA256) of what is posted.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.webhook.timeout.seconds",
+        "seconds",
+        "30",
+        "For how long a post is tried again before it counts as failed.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.command",
+        "string",
+        "",
+        "Program with arguments that the redirector `command` runs; no shell is involved.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.command.timeout.seconds",
+        "seconds",
+        "60",
+        "For how long it may run, and be tried again, before it is killed and counts as failed.",
+        origin="ours",
+    ),
+    ConfigKey(
+        "failover.fence",
+        "choice",
+        "none",
+        "`acl`: writes to the topics that move are denied on the source from the hold on, until a "
+        "release or the move back.",
+        origin="ours",
+        choices=("none", "acl"),
+    ),
+)

@@ -1,0 +1,70 @@
+"""The settings of a flow that brings copies back: those of the opposite flow, but for its topics.
+
+``restore.B->P`` reads and writes as ``B->P`` does: with its clients, its limits, its number of
+slots. It copies all that the copies hold, headers too, and nothing goes on beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+
+from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.secrets import ClientProperties
+from srm.domain.policy import RestoringPolicy
+from srm.domain.record_headers import RecordSettings
+from srm.domain.restore import restore_flow
+from srm.domain.topics import Flow
+
+_KINDS: tuple[ClientKind, ...] = ("admin", "consumer", "producer")
+
+
+def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Config:
+    """Return a configuration that also has the flow which restores the source of a flow.
+
+    Args:
+        config: the configuration.
+        forward: the flow whose source was rebuilt.
+        copies: names of its remote topics.
+
+    Raises:
+        ConfigError: the configuration does not list a cluster.
+    """
+    back, flow = forward.reversed, restore_flow(forward)
+    policy = RestoringPolicy(config.flow(forward).policy.separator)
+    settings = replace(
+        restoring(config.flow(back), copies),
+        flow=flow,
+        enabled=True,
+        policy=policy,
+        groups=(),
+        emit_checkpoints_enabled=False,
+        sync_group_offsets_enabled=False,
+        emit_heartbeats_enabled=False,
+        heartbeats_replication_enabled=False,
+        emit_offset_syncs_enabled=False,
+        records=RecordSettings(),
+    )
+    clients = {
+        (alias, kind): ClientProperties(config.flow_client(back, original, kind))
+        for alias, original in ((flow.source, back.source), (flow.target, back.target))
+        for kind in _KINDS
+    }
+    source = {place: each for place, each in clients.items() if place[0] == flow.source}
+    return replace(
+        config,
+        flow_configs={**config.flow_configs, flow: settings},
+        clients={**config.clients, **source},
+        flow_clients={
+            **config.flow_clients,
+            **{(flow, *place): each for place, each in clients.items()},
+        },
+    )
+
+
+def restoring(config: FlowConfig, copies: Collection[str]) -> FlowConfig:
+    """Return the settings of a flow that copies just these topics."""
+    return replace(
+        config, topics=tuple(re.escape(copy) for copy in sorted(copies)), topics_exclude=()
+    )

@@ -1,0 +1,163 @@
+"""Settle the return of a source: decide about the residue, then let the flow go on.
+
+All that is decided, and the end of the pause, are one transaction on the target. Whoever is killed
+before it leaves the flow paused as it was; after it there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from srm.domain import internal_topics
+from srm.domain.move.outcome import Choice, Outcome
+from srm.domain.settlement import Settlement, decisions, outcome_of, plan_settlement
+from srm.domain.source_return import SourceReturn
+from srm.domain.topics import TopicPartition
+from srm.engine.comeback.look import Show, look_at_source
+from srm.engine.comeback.ports import ReturnedLogs
+from srm.engine.compacted import ensure_compacted
+from srm.engine.ports import FlowContext, FlowSwitch
+from srm.engine.supervision import standing_pause
+from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
+from srm.replication.restore.unfinished import unfinished
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was found, planned and done; ``outcome`` is what the report of the disaster gets."""
+
+    found: SourceReturn
+    settlement: Settlement
+    outcome: Outcome
+    applied: bool
+
+
+def plan_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+) -> Settled:
+    """Find out what is to be decided, and what the choices lead to; nothing is written.
+
+    Raises:
+        NotFoundError: a named topic is none of the flow's.
+        SrmError: a cluster does not answer.
+    """
+    found = look_at_source(context, logs, show)
+    settlement = plan_settlement(found, named, default)
+    settlement = replace(settlement, blocked=(*settlement.blocked, *unfinished(context)))
+    move_id = found.pause.move_id if found.pause else ""
+    outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
+    return Settled(found, settlement, outcome, applied=False)
+
+
+def settle_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+    approve: Callable[[Settled], bool] = lambda _: True,
+) -> Settled:
+    """Carry the choices out and end the pause; safe to repeat.
+
+    The copies are sealed first: what a slot of before the disaster still had on its way cannot
+    arrive after their ends were looked at.
+
+    Args:
+        context: the flow.
+        logs: both logs.
+        named: choices by topic.
+        default: the choice for all other topics, but not for rebuilt or missing ones.
+        by: who decides, for people.
+        show: called with what is being done.
+        approve: asked before anything is written that decides; False: nothing is.
+
+    Raises:
+        GateClosedError: something is undecided, or cannot be settled; the message says what.
+        ConflictError: somebody else has paused or settled the flow meanwhile.
+        NotFoundError: a named topic is none of the flow's.
+        SrmError: a cluster does not answer.
+    """
+    switch = _switch(context)
+    before = standing_pause(context)
+    if before is None:
+        raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
+    _seal(context, switch, show)
+    planned = plan_return(context, logs, named, default, by, show)
+    if planned.settlement.blocked:
+        raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
+    if not approve(planned):
+        return planned
+    now = standing_pause(context)
+    if now is None or now.request != before.request:
+        raise _overtaken(context, "paused again" if now else "settled")
+    if before.moves:
+        show("the outcome of the disaster")
+    for move_id in before.moves:
+        store_outcome(context, replace(planned.outcome, move_id=move_id))
+    show("the decision")
+    notes = decisions(
+        planned.found, planned.settlement, uuid.uuid4().hex[:12], by, context.now_ms()
+    )
+    if not switch.resume({note.key(): note.value() for note in notes}, before.request):
+        raise _overtaken(context, "settled")
+    return Settled(planned.found, planned.settlement, planned.outcome, applied=True)
+
+
+def _overtaken(context: FlowContext, how: str) -> ConflictError:
+    return ConflictError(
+        f"flow {context.config.flow} was {how} by somebody else meanwhile: look at it again"
+    )
+
+
+def _switch(context: FlowContext) -> FlowSwitch:
+    if context.switch is None:
+        raise UnavailableError(f"flow {context.config.flow} cannot be paused or resumed from here")
+    return context.switch
+
+
+def _seal(context: FlowContext, switch: FlowSwitch, show: Show) -> None:
+    """Shut out whoever may still be writing to a copy.
+
+    Raises:
+        UnavailableError: a copy cannot be sealed.
+    """
+    config = context.config
+    topics = context.target.topics()
+    names = context.source.topics()
+    remotes = (config.policy.format_remote_topic(config.flow.source, name) for name in names)
+    copies = [
+        TopicPartition(remote, number)
+        for remote in remotes
+        if remote in topics
+        for number in range(topics[remote].partitions)
+    ]
+    show(f"sealing {len(copies):,} partitions of {config.flow.target}")
+    failed = switch.seal(copies)
+    if failed:
+        [(copy, why), *others] = sorted(failed.items())
+        more = f", and {len(others)} more" if others else ""
+        raise UnavailableError(f"{copy} on {config.flow.target} cannot be sealed{more}: {why}")
+
+
+def store_outcome(context: FlowContext, outcome: Outcome) -> None:
+    """Write the outcome beside the move: on the target in any case, on the source if that goes."""
+    record = {outcome.key.encode(): outcome.value()}
+    replicas = context.config.internal_replication_factor
+    ensure_compacted(context.target, internal_topics.MOVES, 1, replicas)
+    context.target.compacted(internal_topics.MOVES).write(record)
+    if internal_topics.MOVES in context.source.topics():
+        try:
+            context.source.compacted(internal_topics.MOVES).write(record)
+        except SrmError as error:
+            log.warning("the outcome is on %s alone: %s", context.config.flow.target, error)

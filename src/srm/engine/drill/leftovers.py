@@ -1,0 +1,132 @@
+"""What drills have made on a target, and its removal, also of those that were killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from srm.domain import internal_topics
+from srm.domain.drill import DRILL_KEY, LEASE_MS, Drill
+from srm.domain.filters import SHADOW_PREFIX
+from srm.domain.ledger import Ledger
+from srm.engine.ports import Cluster
+from srm.errors import GroupActiveError, IntegrityError, SrmError
+
+log = logging.getLogger(__name__)
+
+_LEFT_S: Final = 15.0
+"""Longer than the session of a member that was killed, see srm.kafka.group_member."""
+_LOOK_S: Final = 0.25
+RUNNING_HERE: Final[set[str]] = set()
+"""Drills of this very process."""
+
+
+def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
+    """Return the drills that a target knows of, of all flows or one, oldest first.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    return tuple(one for one, _ in _stamped(target) if flow in {None, one.flow})
+
+
+def _stamped(target: Cluster) -> list[tuple[Drill, int]]:
+    """Return drills with the time at which each was last heard of."""
+    found: list[tuple[Drill, int]] = []
+    for key, row in target.compacted(internal_topics.MOVES).read_stamped().items():
+        if key.startswith(DRILL_KEY):
+            try:
+                found.append((Drill.decode(row.value), row.timestamp_ms))
+            except IntegrityError as error:
+                log.error("%s: %s; it is passed over", key, error)  # noqa: TRY400 -- one line
+    return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
+
+
+def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
+    """Remove what drills have left that do not run any more; return those that do.
+
+    Raises:
+        SrmError: the target does not answer, or does not let them be removed.
+    """
+    alive: list[Drill] = []
+    for drill, heard_ms in _stamped(target):
+        if drill.state != "running":
+            continue
+        if _is_alive(drill, now_ms - heard_ms):
+            alive.append(drill)
+            continue
+        log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
+        remove_shadows(target, drill)
+        why = ("it was killed; what it had made was removed by a later run",)
+        write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=why))
+    return tuple(alive)
+
+
+def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
+    """Do the same on the way of something else, which is not to fail for it."""
+    try:
+        remove_leftovers(target, now_ms)
+    except SrmError as error:
+        log.warning("what a drill has left on %s stays for now: %s", target.alias, error)
+
+
+def remove_shadows(target: Cluster, drill: Drill) -> None:
+    """Delete the shadow groups of a drill, and what the ledger says of them; safe to repeat.
+
+    Raises:
+        GroupActiveError: a member does not leave.
+        SrmError: the target does not answer.
+    """
+    if drill.shadows:
+        _delete(target, drill.shadows.values())
+    prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
+    table = target.compacted(internal_topics.LEDGER)
+    entries = Ledger.of(table.read()).entries()
+    ours: dict[bytes, bytes | None] = {
+        entry.key(): None for entry in entries if entry.group.startswith(prefix)
+    }
+    if ours:
+        table.write(ours)
+
+
+def _delete(target: Cluster, groups: Collection[str]) -> None:
+    """Delete groups; a member that was killed is in its group until its session is over."""
+    deadline, pause = time.monotonic() + _LEFT_S, threading.Event()
+    while True:
+        try:
+            return target.delete_groups(groups)
+        except GroupActiveError:
+            if time.monotonic() >= deadline:
+                raise
+        pause.wait(_LOOK_S)
+
+
+def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
+    """Keep drills, and forget others.
+
+    Raises:
+        SrmError: the target does not take it.
+    """
+    records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
+    records |= {one.key(): one.value() for one in drills}
+    target.compacted(internal_topics.MOVES).write(records)
+
+
+def _is_alive(drill: Drill, age_ms: int) -> bool:
+    if drill.host != socket.gethostname():
+        return age_ms < LEASE_MS
+    if drill.pid == os.getpid():
+        return drill.drill_id in RUNNING_HERE
+    try:
+        os.kill(drill.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return age_ms < LEASE_MS
+    return age_ms < LEASE_MS

@@ -1,0 +1,372 @@
+"""Carry out a drill: everything of a failover but telling the clients.
+
+The groups themselves are only read. What is written is written for shadow groups, which nobody else
+uses, on the target, and removed at the end; a drill that is killed has told beforehand what it
+makes (srm.engine.drill.leftovers).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from srm.domain import internal_topics
+from srm.domain.comparison import Record, differing_fields
+from srm.domain.drill import LEASE_MS, Drill, DrillGroup, superfluous
+from srm.domain.move.request import MoveRequest
+from srm.domain.proof import Verdict, differences
+from srm.domain.topics import TopicPartition
+from srm.domain.translation import PartitionFacts, Translation
+from srm.engine.compacted import STAMPED, ensure_compacted
+from srm.engine.drill.leftovers import (
+    RUNNING_HERE,
+    read_drills,
+    remove_leftovers,
+    remove_shadows,
+    write_drill,
+)
+from srm.engine.group_sync import apply_exact
+from srm.engine.move.plan import Findings, findings
+from srm.engine.move.store import MoveContext
+from srm.engine.ports import Cluster
+from srm.engine.standing import read_standing
+from srm.errors import ConflictError, SrmError
+
+log = logging.getLogger(__name__)
+
+_AT_A_TIME: Final = 4  # members that read beside each other
+_RENEW_S: Final = LEASE_MS / 4000
+_READ_S: Final = 25.0  # that each may take: joining takes some of them
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One partition of one group: where it stands, and what that was translated to."""
+
+    upstream: TopicPartition
+    facts: PartitionFacts
+    translation: Translation
+    verdict: Verdict | None
+
+
+def run_drill(
+    context: MoveContext,
+    topics: Collection[str] = (),
+    groups: Collection[str] = (),
+    show: Callable[[str], None] = lambda _step: None,
+) -> Drill:
+    """Rehearse a failover of groups; without any, of all that a failover would move.
+
+    Args:
+        context: both flows between the clusters; the source has to answer.
+        topics: original names; all without.
+        groups: the groups to rehearse.
+        show: told what is done.
+
+    Returns:
+        The result, which is kept on the target.
+
+    Raises:
+        ConflictError: another drill of this flow runs.
+        NotFoundError: a topic or group that was named does not exist.
+        SrmError: a cluster does not answer; what was made is removed, now or by the next run.
+    """
+    target, flow = context.target, str(context.forward.config.flow)
+    _ensure_moves(context)
+    alive = [one for one in remove_leftovers(target, context.now_ms()) if one.flow == flow]
+    if alive:
+        raise ConflictError(
+            f"drill {alive[0].drill_id} of {flow} runs on {alive[0].host} (process "
+            f"{alive[0].pid}): wait for it, or end it"
+        )
+    drill = _Drill(context, _new(context), show)
+    RUNNING_HERE.add(drill.state.drill_id)
+    try:
+        return drill.run(tuple(topics), tuple(groups))
+    except (Exception, KeyboardInterrupt):
+        drill.give_up()
+        raise
+    finally:
+        RUNNING_HERE.discard(drill.state.drill_id)
+
+
+def _new(context: MoveContext) -> Drill:
+    now_ms, flow = context.now_ms(), context.forward.config.flow
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
+    return Drill(drill_id, str(flow), "running", now_ms, socket.gethostname(), os.getpid())
+
+
+def _ensure_moves(context: MoveContext) -> None:
+    if internal_topics.MOVES not in context.target.partition_counts():
+        ensure_compacted(
+            context.target,
+            internal_topics.MOVES,
+            replication_factor=context.forward.config.internal_replication_factor,
+            extra_configs=STAMPED,
+        )
+
+
+@dataclass
+class _Drill:
+    """A drill under way; ``state`` is what its record says."""
+
+    context: MoveContext
+    state: Drill
+    show: Callable[[str], None]
+    steps: dict[str, float] = field(default_factory=dict)
+    _renew_at: float = 0.0
+
+    def run(self, topics: tuple[str, ...], groups: tuple[str, ...]) -> Drill:
+        flow = self.context.forward.config.flow
+        request = MoveRequest("failover", flow.source, flow.target, topics, groups)
+        with self._step("forecast"):
+            standing, _ = read_standing(self.context.forward)
+        with self._step("plan"):
+            found = findings(self.context, request, self.state.drill_id)
+        rows = {group: tuple(_rows(found, group)) for group in found.facts.groups}
+        # From here on the next run of anything knows what is to be removed.
+        self.state = replace(
+            self.state,
+            shadowed=tuple(sorted(rows)),
+            topics=found.facts.topics,
+            forecast=standing.forecast,
+            problems=found.blocking,
+        )
+        write_drill(self.context.target, self.state)
+        with self._step("apply"):
+            refused = self._apply(rows)
+        with self._step("read"):
+            read = self._read(rows)
+        with self._step("remove"):
+            remove_shadows(self.context.target, self.state)
+        self.steps.pop("remove")  # a failover has nothing to remove
+        return self._finish(rows, refused, read)
+
+    def give_up(self) -> None:
+        """Remove what was made, as far as that can be done now."""
+        if not self.state.shadows:
+            return
+        try:
+            remove_shadows(self.context.target, self.state)
+            why = ("it was ended before it was done",)
+            write_drill(
+                self.context.target,
+                replace(self.state, state="interrupted", shadowed=(), problems=why),
+            )
+        except SrmError as error:
+            log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
+
+    def _apply(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[tuple[str, TopicPartition], str]:
+        """Write the offsets of the shadow groups; return what was refused."""
+        wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
+        decisions = apply_exact(
+            self.context.forward,
+            {shadow: offsets for shadow, offsets in wanted.items() if offsets},
+            operation=f"drill {self.state.drill_id}",
+        )
+        groups = {shadow: group for group, shadow in self.state.shadows.items()}
+        return {
+            (groups[one.group], one.partition): f"{one.action}, {one.reason}"
+            for one in decisions
+            if not one.in_place
+        }
+
+    def _read(
+        self, rows: Mapping[str, tuple[_Row, ...]]
+    ) -> dict[str, dict[TopicPartition, Record | None] | str]:
+        """Read as a member of each shadow group; of one that could not the reason."""
+        found: dict[str, dict[TopicPartition, Record | None] | str] = {}
+        names = [group for group, some in rows.items() if _offsets(some)]
+
+        def read(group: str) -> dict[TopicPartition, Record | None] | str:
+            try:
+                return self.context.target.read_as_member(
+                    self.state.shadows[group], _offsets(rows[group]).keys(), _READ_S
+                )
+            except SrmError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-drill") as pool:
+            for at in range(0, len(names), _AT_A_TIME):
+                some = names[at : at + _AT_A_TIME]
+                self.show(f"reading as {', '.join(some)} ({at + len(some):,} of {len(names):,})")
+                if time.monotonic() > self._renew_at:
+                    self._renew()
+                found |= dict(zip(some, pool.map(read, some), strict=True))
+        return found
+
+    def _finish(
+        self,
+        rows: Mapping[str, tuple[_Row, ...]],
+        refused: Mapping[tuple[str, TopicPartition], str],
+        read: Mapping[str, dict[TopicPartition, Record | None] | str],
+    ) -> Drill:
+        compare = _Comparison.of(self.context, rows)
+        groups = tuple(
+            _group(group, some, refused, read.get(group, {}), compare)
+            for group, some in sorted(rows.items())
+        )
+        done = replace(self.state, state="done", shadowed=(), groups=groups, steps=self.steps)
+        target = self.context.target
+        before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
+        write_drill(target, done, forget=superfluous([*before, done], done.flow))
+        return done
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        self.show(name)
+        self._renew()
+        began = time.monotonic()
+        yield
+        self.steps[name] = round(time.monotonic() - began, 3)
+
+    def _renew(self) -> None:
+        """Say that this drill still runs; one that was taken for dead ends.
+
+        Raises:
+            ConflictError: another run has removed its groups.
+        """
+        if not self.state.shadows:
+            return
+        self._renew_at = time.monotonic() + _RENEW_S
+        target = self.context.target
+        known = {one.drill_id: one for one in read_drills(target)}.get(self.state.drill_id)
+        if known is None or known.state != "running":
+            raise ConflictError(
+                f"drill {self.state.drill_id} was taken for dead, another run has removed its "
+                "groups: run it again"
+            )
+        self.state = replace(self.state, beat=self.state.beat + 1)
+        write_drill(target, self.state)
+
+
+def _rows(found: Findings, group: str) -> Iterator[_Row]:
+    for upstream, facts, translation in found.facts.translations(group):
+        yield _Row(upstream, facts, translation, found.verdicts.get((group, upstream)))
+
+
+def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
+    """Where the shadow of a group starts; where the copy has not come so far, at its end."""
+    return {
+        row.facts.downstream: row.translation.offset
+        for row in rows
+        if row.translation.offset is not None
+    }
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """What the records that members have read are compared with.
+
+    ``source`` are the next records of groups where they stand on the source, ``target`` those at
+    the translation.
+    """
+
+    source: Mapping[tuple[TopicPartition, int], Record | None]
+    target: Mapping[tuple[TopicPartition, int], Record | None]
+
+    @classmethod
+    def of(cls, context: MoveContext, rows: Mapping[str, tuple[_Row, ...]]) -> _Comparison:
+        source, target = set(), set()
+        for row in (row for some in rows.values() for row in some):
+            offset, reached = row.translation.offset, row.translation.reached
+            if offset is not None and reached is not None:
+                source.add((row.upstream, reached))
+                target.add((row.facts.downstream, offset))
+        committed = context.forward.config.isolation_level == "read_committed"
+        return cls(
+            _first(context.source, source, committed=committed),
+            _first(context.target, target, committed=True),
+        )
+
+    def problem(self, row: _Row, read: Record | None) -> str:
+        """Say how what was read differs from what the group would have read on the source."""
+        downstream, offset = row.facts.downstream, row.translation.offset
+        expected = self.source.get((row.upstream, row.translation.reached or 0))
+        there = self.target.get((downstream, offset or 0))
+        if read is not None and expected is not None:
+            forward = row.facts.direction == "forward"
+            fields = differences(*((expected, read) if forward else (read, expected)))
+            if not fields:
+                return ""
+            # Records before it may be gone by compaction or retention: the proof has the pair.
+            if _is_proven(row) and there is not None and _is_same(there, read):
+                return ""
+            return (
+                f"{downstream}: the member read another record at {read.offset} than the group's "
+                f"next one at {expected.offset} of {row.upstream}: {', '.join(fields)} differ"
+            )
+        if _is_proven(row) and (read is None or there is None or read.offset >= (offset or 0)):
+            return ""  # one of the logs ends there
+        what = "no record" if read is None else f"a record at {read.offset}"
+        return f"{downstream}: the member read {what}, which nothing explains"
+
+
+def _is_same(one: Record, other: Record) -> bool:
+    return one.offset == other.offset and not differing_fields(one, other)
+
+
+def _is_proven(row: _Row) -> bool:
+    return row.verdict is not None and row.verdict.state == "proven"
+
+
+def _first(
+    cluster: Cluster, places: Collection[tuple[TopicPartition, int]], *, committed: bool
+) -> Mapping[tuple[TopicPartition, int], Record | None]:
+    try:
+        return cluster.first_records(places, committed=committed) if places else {}
+    except SrmError as error:
+        log.warning("records on %s cannot be compared: %s", cluster.alias, error)
+        return {}
+
+
+def _group(
+    group: str,
+    rows: Collection[_Row],
+    refused: Mapping[tuple[str, TopicPartition], str],
+    read: Mapping[TopicPartition, Record | None] | str,
+    compare: _Comparison,
+) -> DrillGroup:
+    problems: list[str] = []
+    counts = defaultdict[str, int](int)
+    if isinstance(read, str):
+        problems.append(f"no member could join: {read}")
+        read = {}
+    for row in rows:
+        problem = _proof_problem(row)
+        counts["proven"] += not problem
+        place = row.facts.downstream
+        why = problem
+        if row.translation.offset is None:
+            pass
+        elif (group, place) in refused:
+            why = f"{place}: its offset was not written: {refused[group, place]}"
+        elif place not in read:
+            why = why or f"{place}: the member read nothing within {_READ_S:.0f} s"
+        else:
+            wrong = compare.problem(row, read[place])
+            counts["read"] += not wrong
+            why = why or wrong
+        if why:
+            problems.append(why)
+    return DrillGroup(group, len(rows), counts["proven"], counts["read"], tuple(problems))
+
+
+def _proof_problem(row: _Row) -> str:
+    found = row.translation
+    if row.verdict is None:
+        return f"{row.upstream} has no translation, {found.state}: {found.reason}"
+    return "" if row.verdict.state == "proven" else f"{row.upstream}: {row.verdict.reason}"

@@ -1,0 +1,166 @@
+"""Call the redirectors of a move that are not routing records, when a step is durable.
+
+A call is made at least once: what it has confirmed is in the move's progress, so that whoever
+repeats a step repeats only what is not confirmed. Nothing is assumed of the source: it may be away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress
+from srm.domain.move.redirects import (
+    Call,
+    CallStep,
+    Order,
+    Place,
+    RedirectKind,
+    after_call,
+    call_key,
+    order_number,
+    step_in_force,
+    to_call,
+    unconfirmed,
+)
+from srm.engine.move.control import Change
+from srm.engine.move.redirect import LEASE_MS
+from srm.engine.move.registers import SIDES, Registers
+from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.ports import Answer, Caller
+
+log = logging.getLogger(__name__)
+
+_RENEW_S: Final = LEASE_MS / 3000
+_GRACE_S: Final = 10.0
+"""For a call that does not keep to its own limit."""
+
+_ASKED: Final = Answer(done=True, said="people are asked")
+
+
+def call_redirectors(
+    context: MoveContext,
+    plan: MovePlan,
+    *,
+    again_after_ms: int = 0,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> tuple[str, ...]:
+    """Tell the redirectors what is in force for the clients, in order, and keep what they confirm.
+
+    A hold stops at the first one that fails; else all are called. An unplanned move
+    tells its go alone.
+
+    Args:
+        context: the clusters.
+        plan: of the move.
+        again_after_ms: leave one alone that has failed more recently than that.
+        meanwhile: called from time to time while one takes long: a hold has to be renewed.
+
+    Returns:
+        Of each that has not confirmed, how that is.
+    """
+    if len(plan.redirect) == 1:
+        return ()
+    tried: set[str] = set()
+    while True:
+        progress = MoveStore(context).progress(plan.move_id)
+        step, attempt = step_in_force(progress.step), progress.attempt
+        if step is None or (plan.request.unplanned and step != "go"):
+            return ()  # nobody is waited for, so nobody was told to hold
+        missing = to_call(plan.redirect, progress.calls, attempt, step)
+        todo = [
+            kind
+            for kind in missing
+            if call_key(attempt, step, kind) not in tried
+            and not _is_recent(progress, step, kind, context.now_ms() - again_after_ms)
+        ]
+        if not todo or (step == "hold" and todo[0] != missing[0]):
+            return tuple(unconfirmed(plan.redirect, progress.calls, attempt, step))
+        tried.add(call_key(attempt, step, todo[0]))
+        _call(context, plan, (progress.attempt, step), todo[0], meanwhile)
+
+
+def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> Order:
+    """Say what a redirector is told of a step."""
+    request, config = plan.request, context.forward.config
+    places = config.redirect.addresses
+    return Order(
+        key=f"{plan.move_id}/{attempt}/{step}",
+        order=order_number(attempt, step),
+        step=step,
+        move_id=plan.move_id,
+        attempt=attempt,
+        operation=request.operation,
+        mode=request.mode,
+        source=Place(request.source, places.get(request.source, "")),
+        target=Place(request.target, places.get(request.target, "")),
+        topics=plan.topics,
+        groups=plan.group_names,
+        replicas={
+            topic: config.policy.format_remote_topic(request.source, topic) for topic in plan.topics
+        },
+        members={group.group: group.members for group in plan.groups},
+    )
+
+
+def _call(
+    context: MoveContext,
+    plan: MovePlan,
+    asked: tuple[int, CallStep],
+    kind: RedirectKind,
+    meanwhile: Callable[[], None],
+) -> None:
+    attempt, step = asked
+    caller = context.forward.callers.get(kind)
+    if kind == "manual":
+        answer = _ASKED
+    elif caller is None:
+        answer = Answer(done=False, said=f"it is not set up here for {plan.request.flow}")
+    else:
+        answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
+    level = logging.INFO if answer.done else logging.WARNING
+    log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
+    call = Call("done" if answer.done else "failed", context.now_ms(), answer.said)
+    with Registers(context) as registers:
+
+        def keep() -> None:
+            known = registers.progress(plan.move_id)
+            in_force = (known.attempt, step_in_force(known.step))
+            calls = after_call(known.calls, asked, in_force, kind, call)
+            if calls == known.calls:
+                return
+            for side in SIDES:
+                registers.write_if_there(side, Change(progress=(known.noting(calls=calls),)))
+
+        registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)
+
+
+def _await(caller: Caller, order: Order, meanwhile: Callable[[], None]) -> Answer:
+    cancelled, answers = threading.Event(), list[Answer]()
+    thread = threading.Thread(
+        target=lambda: answers.append(caller.call(order, cancelled)),
+        name=f"srm-{order.key}",
+        daemon=True,
+    )
+    deadline = time.monotonic() + caller.limit_s + _GRACE_S
+    thread.start()
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            thread.join(min(left, _RENEW_S))
+            if not thread.is_alive():
+                break
+            meanwhile()
+    finally:
+        cancelled.set()
+        if not answers:
+            thread.join(_GRACE_S)
+    return answers[0] if answers else Answer(done=False, said="it did not end in time")
+
+
+def _is_recent(progress: MoveProgress, step: CallStep, kind: RedirectKind, since_ms: int) -> bool:
+    known = progress.calls.get(call_key(progress.attempt, step, kind))
+    return known is not None and known.time_ms > since_ms

@@ -1,0 +1,48 @@
+"""One line of log for each thing that happens, for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+log = logging.getLogger("srm.follow")
+
+
+def say(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
+    """Log one event; the fields are for JSON, the message has what people need of them."""
+    log.log(level, message, extra={"event": event, "fields": fields})
+
+
+class EventFormatter(logging.Formatter):
+    """Formats events, and whatever else srm logs, as one line each."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        message = " ".join(record.getMessage().split())
+        if record.exc_info:
+            message += f" ({self.formatException(record.exc_info).splitlines()[-1]})"
+        if not self._as_json:
+            level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
+            return f"{time} srm follow: {level}{message}"
+        named = {
+            "time": time,
+            "level": record.levelname,
+            "event": getattr(record, "event", "log"),
+            "message": message,
+            **getattr(record, "fields", {}),
+        }
+        return json.dumps(named, default=str)
+
+
+def use_event_log(*, as_json: bool) -> None:
+    """Write all log lines of this process as events, those of srm.follow from INFO on."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(EventFormatter(as_json=as_json))
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.INFO)

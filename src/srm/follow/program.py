@@ -1,0 +1,147 @@
+"""A program that runs under a guard, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.follow import guard
+from srm.stack.process import end_processes, marked_processes
+
+_GUARD_LOST: Final = -signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """How a program is ended in order: the signal, and the seconds it has until SIGKILL.
+
+    ``lost_s`` are those it has where its cluster was given up: what it waits for does not come.
+    """
+
+    signal: int = signal.SIGTERM
+    grace_s: float = 30.0
+    lost_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEvent:
+    """What happened to a program.
+
+    ``started``: value is its pid. ``failed``: it could not be run, value is the errno. ``killed``:
+    it did not end in order in its time. ``ended``: it and all it had started is gone, value is its
+    exit code, or minus the signal that ended it.
+    """
+
+    kind: Literal["started", "failed", "killed", "ended"]
+    value: int = 0
+
+
+class Program:
+    """One run of a program, from its start until nothing of it is left.
+
+    Args:
+        command: the program and its arguments.
+        environ: its whole environment.
+        stopping: how it is ended.
+        tell: called with each event, from a thread of its own.
+        mark: a variable of the environment that no other process has with this value: whatever of
+            the program outlives its guard is found by it, and killed.
+        json_logs: how the guard writes the one line it may have to write.
+
+    Raises:
+        OSError: no process can be made.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        stopping: Stopping,
+        tell: Callable[[ProgramEvent], None],
+        *,
+        mark: str,
+        json_logs: bool = False,
+    ) -> None:
+        self._tell = tell
+        self._mark = (mark, environ[mark])
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._guard = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", guard.__file__, str(theirs.fileno())),
+                    *(str(int(stopping.signal)), str(stopping.grace_s)),
+                    "json" if json_logs else "text",
+                    *command,
+                ],
+                env=dict(environ),
+                pass_fds=[theirs.fileno()],
+            )
+        threading.Thread(target=self._listen, name="srm-program", daemon=True).start()
+
+    @property
+    def guard_pid(self) -> int:
+        """Process id of the guard, the parent of the program."""
+        return self._guard.pid
+
+    def stop(self, grace_s: float) -> None:
+        """End it in order; it has ended when it is told so. Asked again, it may have less time."""
+        self._order(f"stop {grace_s}")
+
+    def kill(self) -> None:
+        """End it at once; it has ended when it is told so."""
+        self._order("kill")
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._order(f"signal {int(number)}")
+
+    def _order(self, order: str) -> None:
+        with suppress(OSError):  # its end is on its way to us
+            self._socket.sendall(f"{order}\n".encode())
+
+    def _listen(self) -> None:
+        last: ProgramEvent | None = None
+        # A guard that ends with an order unread resets the conversation: that is its end, too.
+        with (
+            self._socket,
+            self._socket.makefile("r", encoding="ascii") as lines,
+            suppress(ConnectionResetError),
+        ):
+            for line in lines:
+                last = _event(*line.split())
+                if last.kind != "ended":
+                    self._tell(last)
+        self._guard.wait()
+        if last is None or last.kind not in {"ended", "failed"}:
+            end_processes(marked_processes(*self._mark), timeout=0)
+            last = ProgramEvent("ended", _GUARD_LOST)
+        if last.kind == "ended":
+            self._tell(last)
+
+
+def reap_strangers(guard_pid: int | None) -> None:
+    """Collect children that are nobody's: the first process of a container gets all orphans."""
+    for pid, (state, parent) in guard.processes().items():
+        if parent == os.getpid() and state == "Z" and pid != guard_pid:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def exit_code(value: int) -> int:
+    """Return how a shell says that a program has ended: 128 and the signal that ended it."""
+    return 128 - value if value < 0 else value
+
+
+def _event(kind: str, value: str = "0") -> ProgramEvent:
+    number = int(value)
+    if kind == "ended":
+        number = os.waitstatus_to_exitcode(number)
+    return ProgramEvent(kind, number)  # type: ignore[arg-type]  # the guard says no other

@@ -1,0 +1,134 @@
+"""Placeholders in files and arguments: ``{{ bootstrap_servers }}``, in the language of Jinja.
+
+All is rendered for every cluster before anything is started: a mistake shows on the day it is made,
+not on the day of a move.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import javaproperties
+from jinja2 import Environment, StrictUndefined, TemplateError, meta
+from jinja2.exceptions import TemplateSyntaxError
+
+from srm.errors import UsageError
+from srm.follow.values import Values
+
+_OPEN: Final = "{{"
+_JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    """Write settings as the lines of a properties file."""
+    return "\n".join(javaproperties.join_key_value(key, v) for key, v in settings.items())
+
+
+_JINJA: Final = Environment(  # noqa: S701 -- no HTML
+    undefined=StrictUndefined, keep_trailing_newline=True
+)
+_JINJA.filters["properties"] = _properties
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A file to write before each start: ``origin`` names its text in messages."""
+
+    origin: str
+    text: str
+    output: Path
+
+    @classmethod
+    def parse(cls, option: str) -> Template:
+        """Read the file that an option ``IN:OUT`` names.
+
+        Raises:
+            UsageError: it has another form, or the file cannot be read.
+        """
+        origin, found, output = option.partition(":")
+        if not found or not origin or not output:
+            raise UsageError(f"--template {option}: write it as IN:OUT")
+        try:
+            return cls(origin, Path(origin).read_text("utf-8"), Path(output))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--template {origin}: cannot be read ({error})") from None
+
+    @classmethod
+    def java_properties(cls, output: Path) -> Template:
+        """Write all settings of a Java client."""
+        return cls("--properties", _JAVA_PROPERTIES, output)
+
+    def render(self, values: Values) -> str:
+        """Fill in the values.
+
+        Raises:
+            UsageError: it names something that is not known, or is no template.
+        """
+        return _render(self.text, values.named(), self.origin)
+
+    def write(self, values: Values) -> None:
+        """Write the file whole or not at all; with a secret in it, for its owner's eyes only.
+
+        Raises:
+            UsageError: it cannot be rendered or written.
+        """
+        text = self.render(values)
+        folder = self.output.absolute().parent
+        try:
+            descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{self.output.name}.")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    if not _names(self.text, self.origin) & values.secrets:
+                        os.fchmod(descriptor, 0o644)
+                    file.write(text)
+                Path(name).replace(self.output)
+            except BaseException:
+                with suppress(OSError):
+                    Path(name).unlink()
+                raise
+        except OSError as error:
+            raise UsageError(f"{self.output}: cannot be written ({error.strerror})") from None
+
+
+def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
+    """Fill values in where arguments have placeholders; one with a list becomes ``a,b``.
+
+    Raises:
+        UsageError: it names something that is not known, or a secret: everybody on the machine can
+            read a program's arguments.
+    """
+    rendered = []
+    for argument in arguments:
+        if _OPEN not in argument:
+            rendered.append(argument)
+            continue
+        if secret := sorted(_names(argument, argument) & values.secrets):
+            raise UsageError(
+                f"{argument}: {secret[0]} is or holds a secret, which everybody could read among "
+                "the arguments: use the environment or --template"
+            )
+        named = {n: ",".join(v) if isinstance(v, list) else v for n, v in values.named().items()}
+        rendered.append(_render(argument, named, argument))
+    return rendered
+
+
+def _names(text: str, origin: str) -> set[str]:
+    try:
+        return meta.find_undeclared_variables(_JINJA.parse(text))
+    except TemplateSyntaxError as error:
+        raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
+
+
+def _render(text: str, named: Mapping[str, Any], origin: str) -> str:
+    try:
+        return _JINJA.from_string(text).render(named)
+    except TemplateSyntaxError as error:
+        raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
+    except (TemplateError, TypeError, ValueError) as error:
+        raise UsageError(f"{origin}: {error}; docs/follow.md lists what can be named") from None

@@ -1,0 +1,45 @@
+"""Whether, and when, a program that has ended by itself is started again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Restart = Literal["on-failure", "always", "never"]
+
+FIRST_S: Final = 0.5
+LONGEST_S: Final = 30.0
+SETTLED_S: Final = 60.0
+"""A run of so long was a good one: what comes after it is a first failure."""
+
+
+@dataclass
+class Restarts:
+    """Back-off: half a second, doubled by each short run, at most half a minute.
+
+    ``limit`` is how often in a row a short run is followed by another; 0 is no limit.
+    """
+
+    policy: Restart = "on-failure"
+    limit: int = 10
+    in_a_row: int = 0
+
+    def forget(self) -> None:
+        """Begin anew: the program was ended on purpose."""
+        self.in_a_row = 0
+
+    def pause_after(self, code: int, ran_s: float) -> float | None:
+        """Return the seconds until the next start, None where there is none.
+
+        Args:
+            code: exit code of the program.
+            ran_s: for how long it ran.
+        """
+        if self.policy == "never" or (self.policy == "on-failure" and code == 0):
+            return None
+        if ran_s >= SETTLED_S:
+            self.in_a_row = 0
+        if self.limit and self.in_a_row >= self.limit:
+            return None
+        self.in_a_row += 1
+        return float(min(LONGEST_S, FIRST_S * 2.0 ** min(self.in_a_row - 1, 10)))

@@ -1,0 +1,471 @@
+"""Keeps one program where the routes want it: starts it, ends it, says what became of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from srm.client.announcing import Announcer
+from srm.client.following import is_given_up, same_order
+from srm.client.routing import RoutingWatcher
+from srm.config.model import Config
+from srm.domain.move.routes import AckState, Route, group_subject
+from srm.errors import SrmError, UsageError
+from srm.follow.events import say
+from srm.follow.members import Seen
+from srm.follow.orders import Order, order_of
+from srm.follow.program import Program, ProgramEvent, Stopping, exit_code, reap_strangers
+from srm.follow.rendering import Template, render_arguments
+from srm.follow.restarts import Restarts
+from srm.follow.values import Values, Work
+
+FORWARDED: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+_MARK: Final = "SRM_CLIENT_ID"
+_FIRST_LOOK_S: Final = 0.1
+_LONGEST_LOOK_S: Final = 5.0
+_UNNAMED_S: Final = 3.0
+"""Seconds a program has to show up under the id it was given, before other members count."""
+_CANNOT_START: Final = 1
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+class Looks(Protocol):
+    """Looks at the members of the group; what it sees comes to :meth:`Supervisor.tell`."""
+
+    def look(self, cluster: str, dead: str = "") -> None:
+        """Ask for one look, without members of a run that is dead."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program to run, and how."""
+
+    config: Config
+    work: Work
+    command: Sequence[str]
+    client_id: str
+    templates: Sequence[Template] = ()
+    stopping: Stopping = field(default_factory=Stopping)
+    json_logs: bool = False
+
+    def check(self) -> None:
+        """Find mistakes in placeholders and files before anything is started.
+
+        Raises:
+            UsageError: something cannot be rendered for one of the clusters, or written.
+        """
+        for cluster in self.config.clusters:
+            values = self.values(cluster, 0)
+            render_arguments(self.command, values)
+            for template in self.templates:
+                template.render(values)
+        for template in self.templates:
+            folder = template.output.absolute().parent
+            if not (folder.is_dir() and os.access(folder, os.W_OK)):
+                raise UsageError(f"{template.output}: nothing can be written into {folder}")
+        if not Path("/proc/self/stat").exists():
+            raise UsageError("srm follow needs Linux: its /proc, and a kernel that ends orphans")
+
+    def values(self, cluster: str, generation: int, run: int = 1) -> Values:
+        """Return what the program is told on a cluster, in one of its runs."""
+        return Values(self.config, self.work, cluster, self.client_id_of(run), generation)
+
+    def client_id_of(self, run: int) -> str:
+        """Return what the program is to call its clients: a dead run is known from the next."""
+        return f"{self.client_id}-{run}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the program: where, since when, and the routes that brought it there."""
+
+    program: Program
+    number: int
+    cluster: str
+    since: float
+    routes: Mapping[str, Route]
+
+    def is_lost(self, routes: Mapping[str, Route]) -> bool:
+        """Whether an unplanned move has given its cluster up, by the present routes."""
+        return any(
+            is_given_up(self.cluster, self.routes[subject], route)
+            for subject, route in routes.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Signalled:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Watching:
+    """The routes are known, or have changed, or cannot be known."""
+
+    error: SrmError | None = None
+
+
+_Event = Seen | _Signalled | _Watching | tuple[int, ProgramEvent]
+
+
+class Supervisor:
+    """Runs a job until its program ends for good, or somebody asks for the end.
+
+    Invariants: at most one run exists; it is started only on the cluster that all routes name with
+    *go*; *held* is said of a subject only while no run exists, and of a group only when the broker
+    shows no member of the program any more.
+
+    Args:
+        job: what to run.
+        watcher: the routes; started here, closed by the caller.
+        restarts: what to do when the program ends by itself.
+        make_looks: gives looks at the group; not called for producers.
+        clock: seconds that are never set.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        watcher: RoutingWatcher,
+        restarts: Restarts,
+        make_looks: Callable[[str, Callable[[Seen], None]], Looks],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._job = job
+        self._watcher = watcher
+        self._restarts = restarts
+        self._clock = clock
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        group = job.work.group
+        self._group = group_subject(group) if group else None
+        self._looks = make_looks(group, self._events.put) if group else None
+        self._announcers = {
+            subject: Announcer(
+                watcher, job.client_id, "consumer" if subject == self._group else "producer"
+            )
+            for subject in job.work.subjects
+        }
+        self._watching = False
+        self._said: dict[str, Route] = {}
+        self._order: Order | None = None
+        self._run: _Run | None = None
+        self._runs = 0
+        self._stopping = False
+        self._ending = self._killing = False
+        self._result: int | None = None
+        self._last_code = 0
+        self._start_at = 0.0
+        self._left: str | None = None
+        self._dead: tuple[str, str] | None = None
+        self._ran_on: set[str] = set()
+        self._started = self._arrived = False
+        self._named = False
+        self._looking = False
+        self._look_of = (0, False)
+        self._look_at = 0.0
+        self._look_pause = _FIRST_LOOK_S
+        self._look_error = ""
+
+    def signal(self, number: int) -> None:
+        """Take a signal; may be called from a signal handler."""
+        self._events.put(_Signalled(number))
+
+    def run(self) -> int:
+        """Run until the end; return the exit code.
+
+        Raises:
+            UnavailableError: no cluster answers.
+            UsageError: the program cannot be started with what was given.
+        """
+        config = self._job.config
+        say("reading", f"reading the routes of {', '.join(config.clusters)} ({config.path})")
+        threading.Thread(target=self._watch, name="srm-follow-routes", daemon=True).start()
+        try:
+            while self._result is None:
+                self._take(self._next_event())
+                if self._result is None and (self._watching or self._ending):
+                    self._steer()
+            return self._result
+        finally:
+            self._end_run()
+            for announcer in self._announcers.values():
+                announcer.close()
+
+    # ----- what happens
+
+    def _watch(self) -> None:
+        known: Mapping[str, Route | None] = dict.fromkeys(self._job.work.subjects)
+        try:
+            self._watcher.start(subjects=self._job.work.subjects)
+            while True:
+                known = self._watcher.wait_changes(known, None)
+                self._events.put(_Watching())
+        except SrmError as error:
+            self._events.put(_Watching(error))
+
+    def _next_event(self) -> _Event | None:
+        try:
+            return self._events.get(timeout=self._timeout())
+        except queue.Empty:
+            return None
+
+    def _timeout(self) -> float | None:
+        due = []
+        if self._run is None and self._order is not None and self._order.cluster is not None:
+            due.append(self._start_at)
+        if not self._looking and self._wants_look() is not None:
+            due.append(self._look_at)
+        return max(0.0, min(due) - self._clock()) if due else None
+
+    def _take(self, event: _Event | None) -> None:
+        match event:
+            case _Watching(error=None):
+                self._begin()
+            case _Watching(error=error) if error is not None:
+                raise error
+            case _Signalled(number=number):
+                self._take_signal(number)
+            case Seen() as seen:
+                self._take_look(seen)
+            case (int() as number, ProgramEvent() as told):
+                if self._run is not None and self._run.number == number:
+                    self._take_program(self._run, told)
+
+    def _begin(self) -> None:
+        """Say that the program is there, before it has done anything about a route."""
+        if not self._watching:
+            self._watching = True
+            for subject in self._job.work.subjects:
+                route = replace(self._watcher.route(subject), generation=0)
+                self._announcers[subject].reach(subject, route, "resumed")
+
+    def _take_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            reap_strangers(self._run.program.guard_pid if self._run else None)
+        elif number in FORWARDED:
+            if self._run is not None:
+                self._run.program.signal(number)
+        elif self._ending and self._run is not None:
+            say("killing", "asked to end a second time: killing the program", logging.WARNING)
+            self._killing = True
+            self._run.program.kill()
+        else:
+            self._ending = True
+            say("ending", f"{signal.Signals(number).name}: ending", signal=number)
+
+    def _take_program(self, run: _Run, told: ProgramEvent) -> None:
+        if told.kind == "started":
+            say(
+                "started",
+                f"started {self._job.command[0]} (pid {told.value}) on {run.cluster}",
+                pid=told.value,
+                cluster=run.cluster,
+            )
+            self._started = True
+            self._look_soon()
+        elif told.kind == "killed" and not self._killing:
+            say("killed", "it had not ended in its time: killed", logging.WARNING)
+        elif told.kind == "failed":
+            self._run = None
+            self._result = _NOT_EXECUTABLE if told.value != 2 else _NOT_FOUND
+            reason = os.strerror(told.value)
+            say("failed", f"{self._job.command[0]} cannot be run: {reason}", logging.ERROR)
+        elif told.kind == "ended":
+            self._ended(run, exit_code(told.value))
+
+    def _ended(self, run: _Run, code: int) -> None:
+        self._run, self._left = None, None
+        self._last_code = code if self._ending else 0
+        on_purpose, self._stopping = self._stopping, False
+        ran_s = self._clock() - run.since
+        say(
+            "ended",
+            f"the program has ended with {code} on {run.cluster}",
+            code=code,
+            cluster=run.cluster,
+            ran_seconds=round(ran_s, 1),
+        )
+        dead = (run.cluster, self._job.client_id_of(run.number))
+        self._dead = None if run.is_lost(self._routes()) else dead
+        self._look_soon()
+        if on_purpose or self._ending:
+            self._restarts.forget()
+            self._start_at = 0.0
+            return
+        pause = self._restarts.pause_after(code, ran_s)
+        if pause is None:
+            self._result = code
+        else:
+            self._start_at = self._clock() + pause
+            say("restarting", f"starting it again in {pause:g} s", seconds=pause)
+
+    # ----- what to do
+
+    def _steer(self) -> None:
+        routes = self._routes()
+        order = order_of(routes)
+        if order != self._order:
+            self._order = order
+            self._look_soon()
+            _say_order(order, routes)
+        if self._run is not None:
+            self._steer_run(self._run, order, routes)
+        elif self._ending:
+            self._result = self._last_code
+        else:
+            self._say_held(order, routes)
+            if order.cluster is not None and self._clock() >= self._start_at:
+                self._start(order.cluster, routes)
+        self._look_if_due()
+
+    def _routes(self) -> dict[str, Route]:
+        return {subject: self._watcher.route(subject) for subject in self._job.work.subjects}
+
+    def _steer_run(self, run: _Run, order: Order, routes: Mapping[str, Route]) -> None:
+        if self._ending or order.cluster != run.cluster:
+            lost = run.is_lost(routes)
+            if not self._stopping or lost:
+                stopping, self._stopping = self._job.stopping, True
+                run.program.stop(
+                    min(stopping.lost_s, stopping.grace_s) if lost else stopping.grace_s
+                )
+            return
+        # Also after a hold that was over before it was seen: the move waits for its generation.
+        for subject, route in routes.items():
+            if self._arrived if subject == self._group else self._started:
+                self._reach(subject, route, "resumed")
+
+    def _say_held(self, order: Order, routes: Mapping[str, Route]) -> None:
+        for subject in order.held:
+            route = routes[subject]
+            # A cluster that is given up is not asked whether anybody is left there.
+            left = self._left == route.cluster or route.gives_up(route.cluster)
+            if subject != self._group or left:
+                self._reach(subject, route, "held")
+
+    def _reach(self, subject: str, route: Route, state: AckState) -> None:
+        if not same_order(self._said.get(subject), route):
+            self._said[subject] = route
+            self._announcers[subject].reach(subject, route, state)
+            if route.generation:
+                say(
+                    state,
+                    f"{subject}: {state} on {route.cluster}",
+                    subject=subject,
+                    cluster=route.cluster,
+                    move=route.move_id,
+                )
+
+    def _start(self, cluster: str, routes: Mapping[str, Route]) -> None:
+        self._runs += 1
+        number = self._runs
+        generation = max(route.generation for route in routes.values())
+        try:
+            values = self._job.values(cluster, generation, number)
+            for template in self._job.templates:
+                template.write(values)
+            program = Program(
+                render_arguments(self._job.command, values),
+                {**os.environ, **values.environ()},
+                self._job.stopping,
+                lambda told: self._events.put((number, told)),
+                mark=_MARK,
+                json_logs=self._job.json_logs,
+            )
+        except (SrmError, OSError) as error:
+            say("failed", f"the program cannot be started on {cluster}: {error}", logging.ERROR)
+            pause = self._restarts.pause_after(_CANNOT_START, 0.0)
+            self._result = _CANNOT_START if pause is None else None
+            self._start_at = self._clock() + (pause or 0.0)
+            return
+        self._started = self._arrived = False
+        self._ran_on.add(cluster)
+        self._run = _Run(program, number, cluster, self._clock(), routes)
+
+    def _end_run(self) -> None:
+        """Whatever happens here, the program does not outlive its supervisor."""
+        if self._run is not None:
+            self._run.program.stop(self._job.stopping.grace_s)
+            while self._run is not None:
+                self._take(self._events.get())
+
+    # ----- looks at the group
+
+    def _wants_look(self) -> str | None:
+        """Return the cluster whose members have to be known, None where nothing depends on it."""
+        if self._looks is None or self._group is None or not self._watching:
+            return None
+        if self._dead is not None:
+            return self._dead[0]
+        if self._run is not None:
+            return None if self._arrived or self._stopping else self._run.cluster
+        route = self._watcher.route(self._group)
+        if route.state != "hold" or route.gives_up(route.cluster):
+            return None
+        return route.cluster if self._left != route.cluster else None
+
+    @property
+    def _phase(self) -> tuple[int, bool]:
+        """What a look is about: this run, or the time after it."""
+        return self._runs, self._run is not None
+
+    def _look_soon(self) -> None:
+        self._look_at, self._look_pause = self._clock(), _FIRST_LOOK_S
+
+    def _look_if_due(self) -> None:
+        cluster = self._wants_look()
+        due = cluster is not None and not self._looking and self._clock() >= self._look_at
+        if due and cluster is not None and self._looks is not None:
+            self._looking, self._look_of = True, self._phase
+            self._looks.look(cluster, self._dead[1] if self._dead else "")
+            self._dead = None  # once: what lives after all is not to be thrown out for ever
+
+    def _take_look(self, seen: Seen) -> None:
+        self._looking = False
+        self._look_at = self._clock() + self._look_pause
+        self._look_pause = min(_LONGEST_LOOK_S, self._look_pause * 1.5)
+        self._named = self._named or bool(seen.own)
+        if seen.error and seen.error != self._look_error:
+            say("unseen", f"members cannot be seen: {seen.error}", logging.WARNING)
+        self._look_error = seen.error
+        late = self._look_of != self._phase or self._wants_look() != seen.cluster
+        if seen.error or late or self._group is None:
+            return
+        if self._run is None:
+            # Of a program that goes by another name every member may be one.
+            alone = self._named or seen.cluster not in self._ran_on
+            if not seen.own and (alone or not seen.others):
+                self._left = seen.cluster
+        elif self._has_joined(seen, self._run):
+            self._arrived = True
+
+    def _has_joined(self, seen: Seen, run: _Run) -> bool:
+        unnamed = not self._named and self._clock() - run.since >= _UNNAMED_S
+        return bool(seen.own or (unnamed and seen.others))
+
+
+def _say_order(order: Order, routes: Mapping[str, Route]) -> None:
+    if order.held:
+        first = routes[order.held[0]]
+        named = ", ".join(order.held)
+        say("hold", f"{named}: hold of move {first.move_id}", subjects=order.held)
+    elif order.apart:
+        where = ", ".join(f"{subject} on {route.cluster}" for subject, route in routes.items())
+        say(
+            "apart",
+            f"not all on one cluster ({where}): the program waits until they are; move them "
+            "together",
+            logging.WARNING,
+        )
+    else:
+        say("go", f"go on {order.cluster}", cluster=order.cluster)

@@ -1,0 +1,123 @@
+"""What a program is told about the cluster in force, by name.
+
+Each value has one name: ``bootstrap_servers`` in templates and arguments, ``SRM_BOOTSTRAP_SERVERS``
+in the environment. Connection settings are there in librdkafka's notation and in that of the Java
+clients, dots written as underscores; ``librdkafka`` and ``java`` are all of them together, by their
+own names, for templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from srm.client.membership import subscription
+from srm.client.settings import CONNECTION
+from srm.config.java_notation import java_settings
+from srm.config.model import ClientKind, Config
+from srm.config.secrets import is_secret
+from srm.domain.move.routes import group_subject, topic_subject
+from srm.domain.topics import Flow
+from srm.errors import ConfigError
+
+PREFIX: Final = "SRM_"
+SECRETIVE: Final = frozenset({"librdkafka", "java"})
+"""Names that stand for several values, secrets perhaps among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a program works with: its group, the topics it reads, and those it writes to."""
+
+    group: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Subjects of the routes that it follows."""
+        groups = (group_subject(self.group),) if self.group else ()
+        return (*groups, *map(topic_subject, self.writes))
+
+
+class Values:
+    """The values for one start.
+
+    Args:
+        config: the clusters.
+        work: what the program works with.
+        cluster: alias of the cluster in force.
+        client_id: what the program is to call its clients, or to let their names begin with.
+        generation: number of the route in force, 0 where there never was one.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be read.
+    """
+
+    def __init__(
+        self, config: Config, work: Work, cluster: str, client_id: str, generation: int = 0
+    ) -> None:
+        kind: ClientKind = "consumer" if work.group else "producer"
+        settings = config.client(cluster, kind)
+        connection = {name: v for name, v in settings.items() if name.startswith(CONNECTION)}
+        java = java_settings(connection, _read_file)
+        given = {"client.id": client_id} | ({"group.id": work.group} if work.group else {})
+        self.java, self.librdkafka = java | given, connection | given
+        names = topics_on(config, cluster, work.reads) or list(work.writes)
+        self._plain: dict[str, Any] = {
+            "cluster": cluster,
+            "bootstrap_servers": connection["bootstrap.servers"],
+            "topics": names,
+            "topic_pattern": pattern_of(names),
+            "writes": list(work.writes),
+            "group": work.group,
+            "client_id": client_id,
+            "generation": generation,
+        }
+        self._settings = {
+            name.replace(".", "_"): value for name, value in (java | connection).items()
+        }
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Names of values that are secret, or hold a secret."""
+        found = {n.replace(".", "_") for n in {*self.java, *self.librdkafka} if is_secret(n)}
+        return frozenset(found | SECRETIVE if found else found)
+
+    def named(self) -> dict[str, Any]:
+        """Return all values by their names in templates."""
+        together = {"librdkafka": dict(self.librdkafka), "java": dict(self.java)}
+        return {**self._settings, **self._plain, **together}
+
+    def environ(self) -> dict[str, str]:
+        """Return all values but those that stand for several, by their names in the environment."""
+        return {
+            f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, list) else str(value)
+            for name, value in {**self._settings, **self._plain}.items()
+        }
+
+
+def topics_on(config: Config, cluster: str, topics: Sequence[str]) -> list[str]:
+    """Name topics and their copies as they are called on a cluster; ``^`` begins a pattern."""
+    others = {
+        other: partial(config.flow(Flow(other, cluster)).policy.format_remote_topic, other)
+        for other in config.clusters
+        if other != cluster
+    }
+    return subscription(topics, cluster, others)
+
+
+def pattern_of(topics: Sequence[str]) -> str:
+    """Return one regular expression, of Java and of librdkafka, that matches just these topics."""
+    parts = [name[1:] if name.startswith("^") else name.replace(".", "\\.") for name in topics]
+    return f"^({'|'.join(parts)})$" if parts else ""
+
+
+def _read_file(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None

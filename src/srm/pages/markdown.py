@@ -1,0 +1,39 @@
+"""Parts of Markdown texts: tables, lists, and text that is not taken for markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+_MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
+) -> Iterator[str]:
+    """Give the lines of a table; rows above ``most`` are counted."""
+    lines = [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]
+    yield f"| {' | '.join(map(escaped, head))} |"
+    yield f"|{'---|' * len(head)}"
+    yield from lines[:most]
+    yield ""
+    if most is not None and len(lines) > most:
+        yield f"and {len(lines) - most} more"
+        yield ""
+
+
+def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
+    """Give the lines of a list; those above ``most`` are counted."""
+    for line in islice(lines, most):
+        yield f"- {label}: {escaped(line)}"
+    if most is not None and len(lines) > most:
+        yield f"- {label}: {len(lines) - most} more"
+    if lines:
+        yield ""
+
+
+def escaped(text: str) -> str:
+    """Escape what Markdown would take for its own, and keep it on one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

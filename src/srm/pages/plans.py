@@ -1,0 +1,107 @@
+"""Plans of moves for people who have to decide: Markdown, the numbers in it, a page.
+
+Nothing here is longer for a thousand groups than for thirty: what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from srm.domain.amount import amount
+from srm.domain.move.forecast import Forecast
+from srm.domain.move.plan import MovePlan
+from srm.pages.html import render_page
+from srm.pages.markdown import bullets, escaped, table
+from srm.pages.moves import as_text, number, plan_view, seconds
+
+SHOWN_ROWS: Final = 30
+
+
+def approval_subject(plan: MovePlan) -> str:
+    """Ask for the approval of a move in one line."""
+    request = plan.request
+    if request.unplanned:
+        return f"Give {request.source} up and move {_groups(plan)} to {request.target}?"
+    return f"Move {_groups(plan)} from {request.source} to {request.target}?"
+
+
+def approval_text(plan: MovePlan) -> str:
+    """Return what a person has to know before approving a move, as Markdown."""
+    return "\n".join(_text(plan)) + "\n"
+
+
+def plan_page(plan: MovePlan) -> str:
+    """Return a plan as one self-contained page."""
+    return render_page("plan.html", plan=plan, text=as_text(plan_view(plan)))
+
+
+def _text(plan: MovePlan) -> Iterator[str]:
+    request = plan.request
+    topics = ", ".join(f"`{topic}`" for topic in plan.topics[:SHOWN_ROWS])
+    more = f" and {len(plan.topics) - SHOWN_ROWS} more" if len(plan.topics) > SHOWN_ROWS else ""
+    yield f"Topics: {topics}{more}. Move `{plan.move_id}`. **Nothing has been touched yet.**"
+    yield ""
+    if plan.forecast is not None:
+        yield (
+            f"**{request.source} is given up:** the flow {request.flow} is paused "
+            f"until somebody lets it go on, nothing is asked of {request.source}, nobody is "
+            f"waited for, groups go on at {request.target} from their last checkpoint."
+        )
+        yield ""
+        yield f"**{escaped(plan.forecast.line(request.source))}**"
+        yield ""
+        yield from _forecast(plan.forecast, request.source)
+    else:
+        yield (
+            f"Clients are held, at most {request.wait_seconds:g} s, until all is copied, and go "
+            f"on at {request.target}; nothing is lost."
+        )
+        yield ""
+        yield from table(
+            ("group", "members", "still to read", "read again", "skipped"),
+            (
+                (g.group, *map(number, (len(g.members), g.lag, g.re_read, g.skipped)))
+                for g in plan.groups
+            ),
+            SHOWN_ROWS,
+        )
+    yield from bullets("Warning", plan.warnings, SHOWN_ROWS)
+
+
+def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
+    yield from table(
+        ("topic", "not copied", "at most", "seconds", f"{source} last answered"),
+        (
+            (
+                topic.topic,
+                *(number(topic.not_copied), number(topic.at_most), seconds(topic.seconds)),
+                _ago(topic.age_ms),
+            )
+            for topic in forecast.topics
+        ),
+        SHOWN_ROWS,
+    )
+    yield from table(
+        ("group", "read again at most", "skipped", "checkpoint written"),
+        (
+            (group.group, number(group.re_read), number(group.skipped), _ago(group.age_ms))
+            for group in forecast.groups
+        ),
+        SHOWN_ROWS,
+    )
+    yield from bullets(
+        "Unknown", [line for topic in forecast.topics for line in topic.unknown], SHOWN_ROWS
+    )
+    yield from bullets("Never seen", forecast.unseen, SHOWN_ROWS)
+    yield from bullets("Open transaction", forecast.transactions, SHOWN_ROWS)
+    yield from bullets("Note", forecast.notes, SHOWN_ROWS)
+
+
+def _groups(plan: MovePlan) -> str:
+    names = plan.group_names
+    return f"group {names[0]}" if len(names) == 1 else amount(len(names), "group")
+
+
+def _ago(age_ms: int | None) -> str:
+    return "not known" if age_ms is None else f"{age_ms / 1000:.1f} s ago"

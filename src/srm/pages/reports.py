@@ -1,0 +1,208 @@
+"""Reports of moves as they are kept: one line each, a table of all of them, and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from srm.domain.amount import amount, some
+from srm.domain.documents import adapter
+from srm.domain.move.report import MoveReport
+from srm.domain.move.revisions import KeptReport
+from srm.domain.move.signature import short
+from srm.pages.markdown import bullets, escaped, table
+from srm.pages.moves import (
+    number,
+    re_read_text,
+    re_read_texts,
+    residue_text,
+    rpo_text,
+    seconds,
+    verdict_text,
+)
+from srm.pages.outcomes import costs
+
+
+def list_view(reports: Iterable[KeptReport]) -> Table:
+    """Show the reports there are, one row each."""
+    table = Table(box=None, header_style="bold")
+    table.pad_edge, table.collapse_padding = False, True
+    for column in ("time", "move", "operation", "mode", "from -> to", "groups"):
+        table.add_column(column, overflow="fold")
+    for column in ("RPO", "RTO", "result", "revision"):
+        table.add_column(column, no_wrap=True)
+    for kept in reports:
+        row = list_row(kept)
+        result = Text(row["result"], "green" if kept.report.ok else "bold red")
+        signed = "signed" if row["key_id"] else "not signed"
+        table.add_row(
+            *(Text(row[name]) for name in ("time", "move_id", "operation", "mode")),
+            Text(f"{row['source']} -> {row['target']}"),
+            Text(some(row["groups"])),
+            Text(rpo_text(kept.report)),
+            Text(seconds(row["rto_seconds"])),
+            result,
+            Text(f"{row['revision']}, {signed}"),
+        )
+    return table
+
+
+def list_row(kept: KeptReport) -> dict[str, Any]:
+    """Return what a list says of one report, as small plain JSON."""
+    report, signature = kept.report, kept.signed.signature
+    return {
+        "time": f"{utc(report.created_ms)}",
+        "created_ms": report.created_ms,
+        "move_id": report.move_id,
+        "operation": report.operation,
+        "mode": report.mode,
+        "source": report.source,
+        "target": report.target,
+        "groups": sorted(report.groups),
+        "rpo_records": report.rpo_records,
+        "rpo_seconds": report.rpo_seconds,
+        "rto_seconds": report.rto_seconds,
+        "ok": report.ok,
+        "result": result_text(report),
+        "revision": report.revision,
+        "sha256": kept.signed.sha256,
+        "key_id": None if signature is None else signature.key_id,
+    }
+
+
+def result_text(report: MoveReport) -> str:
+    """Say in a word or two how a move ended."""
+    if report.ok:
+        return verdict_text(report)
+    if "gone" not in report.times_ms and report.step in {"planned", "released"}:
+        return "not moved"
+    return amount(len(report.problems), "problem")
+
+
+def signature_text(kept: KeptReport) -> str:
+    """Say whether a report is signed, which revision it is, and what its hash is."""
+    signature = kept.signed.signature
+    signed = f"signed with key {short(signature.key_id)}" if signature is not None else "not signed"
+    return f"revision {kept.report.revision}, {signed}, sha256 {kept.signed.sha256}"
+
+
+def utc(time_ms: int) -> str:
+    """Render epoch milliseconds to the second."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def report_markdown(report: MoveReport, signature: str = "") -> str:
+    """Return a report as Markdown, for notes, tickets and chats.
+
+    Args:
+        report: what to show.
+        signature: what to say of its signature, :func:`signature_text`.
+    """
+    return "\n".join(_markdown(report, signature)) + "\n"
+
+
+def report_summary(report: MoveReport) -> dict[str, Any]:
+    """Return a report as plain JSON without its partitions; all of it is in the moves topic."""
+    groups = {name: replace(group, partitions=()) for name, group in report.groups.items()}
+    short_one = replace(report, groups=groups)
+    return dict(adapter(MoveReport).dump_python(short_one, mode="json"))
+
+
+def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
+    re_reads = re_read_texts(report)
+    verdict = verdict_text(report) if report.ok else f"**{verdict_text(report)}**"
+    clusters = f"{escaped(report.source)} → {escaped(report.target)}"
+    yield f"## {escaped(report.operation.capitalize())} {clusters}: {verdict}"
+    yield ""
+    yield from bullets("Problem", report.problems)
+    yield from table(
+        ("", "", ""),
+        (
+            ("RPO", rpo_text(report), f"not on {report.target} at go"),
+            ("RTO", seconds(report.rto_seconds), "hold until the last group worked"),
+            *((f"- {name}", seconds(spent), "") for name, spent in report.rto_steps.items()),
+            (
+                "assigned",
+                seconds(report.assigned_seconds),
+                "hold until the last group had partitions",
+            ),
+            ("skipped", number(_total(report, "skipped")), "records"),
+            ("read again", re_read_text(report), "records"),
+            ("residue", number(sum(report.residue.values())), residue_text(report)),
+        ),
+    )
+    yield from table(
+        ("group", "members", "lag at hold", "skipped", "read again", "assigned", "working", "by"),
+        (
+            (
+                name,
+                number(group.members_at_hold),
+                number(group.lag_at_hold),
+                _planned(group.skipped, group.planned_skipped),
+                re_reads[name]
+                if report.forecast
+                else _planned(group.re_read, group.planned_re_read),
+                seconds(group.assigned_seconds),
+                seconds(group.rto_seconds),
+                group.rto_end or "-",
+            )
+            for name, group in sorted(report.groups.items())
+        ),
+    )
+    yield from _costs(report)
+    yield from bullets("Note", report.notes)
+    yield from bullets("Known before", report.warnings)
+    for approval in report.approvals:
+        numbers = ", ".join(f"{name} {value}" for name, value in approval.numbers.items())
+        how = f"{escaped(approval.how)}, {utc(approval.time_ms)}"
+        said = f": {escaped(numbers)}" if numbers else ""
+        yield f"- Approved by {escaped(approval.by)} ({how}){said}"
+    yield ""
+    planned = f"{report.mode}, planned {utc(report.created_ms)}"
+    yield f"Move `{report.move_id}`, {planned}; {signature or f'revision {report.revision}'}."
+
+
+def _costs(report: MoveReport) -> Iterator[str]:
+    found = costs(report)
+    if found is None:
+        return
+    yield from table(
+        ("topic", "not copied", "at most", f"found on {report.source}", "became"),
+        (
+            (
+                topic.topic,
+                number(topic.not_copied),
+                number(topic.at_most),
+                number(topic.residue),
+                topic.choice or "-",
+            )
+            for topic in found.topics
+        ),
+    )
+    yield from table(
+        ("group", "read again at most", "known to be", f"had read on {report.source} alone"),
+        (
+            (
+                group.group,
+                number(group.re_read_at_most),
+                number(group.re_read),
+                number(group.read_of_residue),
+            )
+            for group in found.groups
+        ),
+    )
+
+
+def _planned(count: int, planned: int | None) -> str:
+    if planned is None or planned == count:
+        return number(count)
+    return f"{number(count)} (planned {number(planned)})"
+
+
+def _total(report: MoveReport, name: str) -> int:
+    return sum(getattr(group, name) for group in report.groups.values())

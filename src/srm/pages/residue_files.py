@@ -1,0 +1,145 @@
+"""The residue in files: JSON lines, or Parquet, one file of each partition."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from srm.domain.residue import ResidueRecord, json_row
+from srm.errors import UsageError
+
+Format = Literal["jsonl", "parquet"]
+_SUFFIX: Final = ".part"
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("time", pa.timestamp("ms", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field(
+            "headers",
+            pa.list_(pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])),
+        ),
+    ]
+)
+"""Columns of the Parquet files: bytes are bytes, so that any encoding can be read back."""
+
+
+class ResidueFiles:
+    """Writes records to ``TOPIC-PARTITION.jsonl`` or ``.parquet`` in one directory.
+
+    A file has the suffix ``.part`` until it is whole: one that is there under its name is.
+
+    Args:
+        directory: created where it is missing.
+        kind: the format.
+
+    Raises:
+        UsageError: the directory cannot be written.
+    """
+
+    def __init__(self, directory: Path, kind: Format) -> None:
+        self._directory = directory
+        self._kind = kind
+        self._parts: dict[Path, _JsonLines | _Parquet] = {}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        """Close all files; give them their names if all went well."""
+        for path, part in self._parts.items():
+            part.close()
+            if kind is None:
+                os.replace(_part_of(path), path)  # noqa: PTH105 -- atomic, and says so
+
+    def write(self, records: Sequence[ResidueRecord]) -> None:
+        """Add records of one partition.
+
+        Raises:
+            UsageError: a file cannot be written.
+        """
+        if not records:
+            return
+        path = self._directory / f"{records[0].topic}-{records[0].partition}.{self._kind}"
+        try:
+            part = self._parts.get(path)
+            if part is None:
+                new = _JsonLines if self._kind == "jsonl" else _Parquet
+                part = self._parts[path] = new(_part_of(path))
+            part.write(records)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, in the order in which they were begun."""
+        return tuple(self._parts)
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(path.name + _SUFFIX)
+
+
+class _JsonLines:
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("w", encoding="utf-8")
+
+    def write(self, records: Sequence[ResidueRecord]) -> None:
+        for record in records:
+            self._file.write(json.dumps(json_row(record), ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        self._waiting: list[ResidueRecord] = []
+
+    def write(self, records: Sequence[ResidueRecord]) -> None:
+        self._waiting += records
+        if len(self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        rows = [
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "time": None if record.time_ms < 0 else record.time_ms,
+                "key": record.key,
+                "value": record.value,
+                "headers": [{"name": name, "value": value} for name, value in record.headers],
+            }
+            for record in self._waiting
+        ]
+        if rows:
+            self._writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+        self._waiting.clear()
+
+
+_ROW_GROUP: Final = 10_000

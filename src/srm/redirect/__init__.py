@@ -1,0 +1,25 @@
+"""Redirectors that are called: a webhook, and a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from srm.config.model import RedirectSettings
+from srm.domain.move.redirects import RedirectKind
+from srm.engine.ports import Caller
+from srm.redirect.command import Command
+from srm.redirect.webhook import Webhook
+
+
+def callers(settings: RedirectSettings) -> Mapping[RedirectKind, Caller]:
+    """Return the redirectors that the settings are complete for."""
+    found: dict[RedirectKind, Caller] = {}
+    if settings.webhook_url and settings.webhook_secret:
+        found["webhook"] = Webhook(
+            settings.webhook_url.reveal(),
+            settings.webhook_secret.reveal(),
+            settings.webhook_timeout.total_seconds(),
+        )
+    if settings.command:
+        found["command"] = Command(settings.command, settings.command_timeout.total_seconds())
+    return found

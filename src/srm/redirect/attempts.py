@@ -1,0 +1,53 @@
+"""Try a call again with growing pauses, until its time is over or somebody cancels it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from tenacity import (
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_delay,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+
+from srm.engine.ports import Answer
+
+_FIRST_PAUSE_S: Final = 0.3
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class TryAgainError(Exception):
+    """This attempt was in vain; the message says why."""
+
+
+def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> Answer:
+    """Call until it is done, and say what it said, or why it was never done.
+
+    Args:
+        once: makes one attempt; TryAgainError asks for another.
+        limit_s: seconds after which none is begun any more.
+        cancelled: ends it.
+    """
+    tries = Retrying(
+        stop=stop_after_delay(limit_s) | stop_when_event_set(cancelled),
+        wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
+        retry=retry_if_exception_type(TryAgainError),
+        sleep=sleep_using_event(cancelled),
+    )
+    try:
+        return Answer(done=True, said=tries(once))
+    except RetryError as error:
+        last = error.last_attempt
+        return Answer(done=False, said=f"{last.exception()}; tried {last.attempt_number} times")
+    except RefusedError as error:
+        return Answer(done=False, said=str(error))
+
+
+class RefusedError(Exception):
+    """It said no: another attempt would hear the same."""

@@ -1,0 +1,157 @@
+"""A command that is run at each step of a move."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from srm.domain.move.redirects import Order
+from srm.engine.ports import Answer
+from srm.redirect.attempts import RefusedError, TryAgainError, attempt
+
+TRY_AGAIN: Final = 75
+"""EX_TEMPFAIL of sysexits.h."""
+
+DEFAULT_GRACE_S: Final = 5.0
+"""Seconds that a command has to end by itself when it is told to."""
+
+_LONGEST: Final = 100_000  # bytes: Linux starts no program with a variable of 128 KiB
+_POLL_S: Final = 0.05
+_SHOWN: Final = 200
+_TAIL: Final = 4096
+
+
+def environment(order: Order, file: Path) -> dict[str, str]:
+    """Return what a command finds in its environment, beside srm's own.
+
+    A list that is too long for a variable is left out: it is in the file.
+    """
+    found = {
+        "SRM_STEP": order.step,
+        "SRM_MOVE_ID": order.move_id,
+        "SRM_ATTEMPT": str(order.attempt),
+        "SRM_ORDER": str(order.order),
+        "SRM_KEY": order.key,
+        "SRM_OPERATION": order.operation,
+        "SRM_MODE": order.mode,
+        "SRM_SOURCE": order.source.alias,
+        "SRM_SOURCE_SERVERS": order.source.bootstrap_servers,
+        "SRM_TARGET": order.target.alias,
+        "SRM_TARGET_SERVERS": order.target.bootstrap_servers,
+        "SRM_TOPICS": ",".join(order.topics),
+        "SRM_GROUPS": ",".join(order.groups),
+        "SRM_ORDER_FILE": str(file),
+    }
+    return {name: value for name, value in found.items() if len(value.encode()) <= _LONGEST}
+
+
+class Command:
+    """Runs a program with an order (implements :class:`srm.engine.ports.Caller`).
+
+    The order is in the environment, and as JSON on the standard input and in a file. Exit code 0 is
+    done, 75 asks to be tried again, anything else is a refusal. It is a process group of its own,
+    which is ended when the time is over: what it has left running in the background before that
+    is its own business.
+    """
+
+    def __init__(
+        self, command: Sequence[str], limit_s: float, grace_s: float = DEFAULT_GRACE_S
+    ) -> None:
+        self._command = tuple(command)
+        self._limit_s = limit_s
+        self._grace_s = grace_s
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds within which a call ends, all its attempts included."""
+        return self._limit_s + self._grace_s
+
+    def call(self, order: Order, cancelled: threading.Event) -> Answer:
+        """Run the command until it is done, or refuses, or the time is over."""
+        end = time.monotonic() + self._limit_s
+        with tempfile.TemporaryDirectory(prefix="srm-") as home:
+            file = Path(home, "order.json")
+            file.write_bytes(order.value())
+            environ = {**os.environ, **environment(order, file)}
+            run = _Runs(self._command, environ, file, self._grace_s)
+            return attempt(lambda: run.once(end, cancelled), self._limit_s, cancelled)
+
+
+class _Runs:
+    """The attempts of one call."""
+
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], file: Path, grace_s: float
+    ) -> None:
+        self._command = command
+        self._environ = environ
+        self._file = file
+        self._grace_s = grace_s
+
+    def once(self, end: float, cancelled: threading.Event) -> str:
+        """Run it once and return its last line.
+
+        Raises:
+            TryAgainError: it asks for that.
+            RefusedError: it cannot be started, failed, or was ended.
+        """
+        name = Path(self._command[0]).name
+        # Files, not pipes: what it leaves running in the background would keep those open.
+        with self._file.open("rb") as order, tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=order,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self._environ,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise RefusedError(f"{name} cannot be started: {error}") from error
+            ended = _wait(process, end, cancelled)
+            if not ended:
+                _end_group(process, self._grace_s)
+            said = _last_line(output)
+        if not ended:
+            why = "was cancelled" if cancelled.is_set() else "did not end in time, it was killed"
+            raise RefusedError(f"{name} {why}{said and ': '}{said}")
+        if process.returncode == 0:
+            return f"{name} exited with 0{said and ': '}{said}"
+        text = f"{name} exited with {process.returncode}{said and ': '}{said}"
+        raise TryAgainError(text) if process.returncode == TRY_AGAIN else RefusedError(text)
+
+
+def _wait(process: subprocess.Popen[bytes], end: float, cancelled: threading.Event) -> bool:
+    while not cancelled.is_set() and time.monotonic() < end:
+        try:
+            process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return True
+    return process.poll() is not None
+
+
+def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    """End the command and all that it has started: in order, then at once."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+        os.killpg(process.pid, signal.SIGKILL)  # what it has started and did not end
+    process.wait()
+
+
+def _last_line(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _TAIL))
+    lines = output.read().decode(errors="replace").strip().splitlines()
+    return "".join(c for c in lines[-1][:_SHOWN] if c.isprintable()) if lines else ""

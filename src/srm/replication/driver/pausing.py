@@ -1,0 +1,141 @@
+"""Pause a flow and resume it: what a driver would do, in one transaction of its own.
+
+Whoever pauses becomes the driver for a moment: an older driver can publish nothing any more before
+it has read the log again, and the pause with it. Every slot is told in the same transaction to copy
+nothing, so slots need not know of pauses: none claims before it has read its newest assignment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from srm.domain.pause import PAUSE_KEY, Pause, read_pause
+from srm.domain.replication_records import (
+    ASSIGNMENT_PREFIX,
+    COMMANDS,
+    REPORTS,
+    SLOT_PREFIX,
+    Assignment,
+)
+from srm.domain.slot_records import SlotHeartbeat, decode_slot_record
+from srm.errors import ConflictError, IntegrityError, UnavailableError
+from srm.replication.driver.assignment_book import AssignmentBook
+from srm.replication.driver.driver_log import DriverLog, LogRecord
+
+_SEEN_S: Final = 10.0
+_POLL_S: Final = 0.2
+
+
+def pause(log: DriverLog, wanted: Pause) -> None:
+    """Write a pause, and take all partitions from all slots; safe to repeat.
+
+    One that stands already is joined: what other moves rely on is not taken over from them.
+
+    What a slot has sent to the brokers by now may still arrive: only claims fence that.
+
+    Raises:
+        FencedError: another driver began at the same moment, and may have published since.
+        UnavailableError: the target does not answer; repeat it.
+    """
+    log.fence()
+    found = log.read()
+    standing = pause_in(found)
+    if standing is not None:
+        wanted = standing.joined_by(wanted)
+    book, damaged = _read(found)
+    changes = book.changes(dict.fromkeys(damaged, ()), again=damaged)
+    records = {change.key(): change.value() for change in changes}
+    _write(log, wanted, records)
+
+
+def resume(
+    log: DriverLog,
+    decided: Mapping[bytes, bytes] = MappingProxyType({}),
+    request: str | None = None,
+) -> bool:
+    """Delete the pause: the driver of the flow, or the next one, gives out partitions again.
+
+    Args:
+        log: of the flow.
+        decided: commands that are in force from then on, written in the same transaction.
+        request: of the pause that is meant; any without it.
+
+    Returns:
+        Whether there was one; else nothing is written.
+
+    Raises:
+        ConflictError: another one stands.
+        FencedError: another driver began at the same moment: repeat it.
+        UnavailableError: the target does not answer; repeat it.
+    """
+    log.fence()
+    standing = pause_in(log.read())
+    if standing is None:
+        return False
+    if request is not None and standing.request != request:
+        raise ConflictError(
+            f"the flow was paused again meanwhile, by {standing.by}: {standing.reason}; look at it "
+            "again"
+        )
+    _write(log, None, decided)
+    return True
+
+
+def leave(log: DriverLog, move_id: str) -> None:
+    """Take a move off the pause, which ends where no other relies on it; safe to repeat.
+
+    Raises:
+        FencedError: another driver began at the same moment: repeat it.
+        UnavailableError: the target does not answer; repeat it.
+    """
+    log.fence()
+    standing = pause_in(log.read())
+    if standing is None or move_id not in standing.moves:
+        return
+    _write(log, standing.without(move_id))
+
+
+def pause_in(records: Iterable[LogRecord]) -> Pause | None:
+    """Return the pause that stands in the latest records of a flow."""
+    return read_pause({r.key: r.value for r in records if r.key == PAUSE_KEY and r.value})
+
+
+def _write(
+    log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = MappingProxyType({})
+) -> None:
+    """Write a pause, or delete it, with what goes beside it; return when readers see it.
+
+    A commit is answered before its markers are in the logs.
+    """
+    value = None if wanted is None else wanted.value()
+    if value is None:
+        log.publish(beside, [(COMMANDS, PAUSE_KEY)])
+    else:
+        log.publish({PAUSE_KEY: value, **beside})
+    deadline = time.monotonic() + _SEEN_S
+    while time.monotonic() < deadline:
+        for record in log.poll(_POLL_S):
+            if (record.key, record.value) == (PAUSE_KEY, value):
+                return
+    raise UnavailableError(f"the pause is written, but not to be read after {_SEEN_S:g} s; repeat")
+
+
+def _read(records: Iterable[LogRecord]) -> tuple[AssignmentBook, set[str]]:
+    """Return the assignments in force, and the slots whose own cannot be read."""
+    book, damaged = AssignmentBook(), set[str]()
+    for record in records:
+        value = record.value or b""
+        try:
+            if record.key.startswith(ASSIGNMENT_PREFIX):
+                book.load(Assignment.decode(value))
+            elif record.partition == REPORTS and record.key.startswith(SLOT_PREFIX):
+                beat = decode_slot_record(record.key, value)
+                if isinstance(beat, SlotHeartbeat):
+                    book.saw(beat.generation)
+        except IntegrityError:
+            if record.key.startswith(ASSIGNMENT_PREFIX):
+                damaged.add(record.key.removeprefix(ASSIGNMENT_PREFIX).decode(errors="replace"))
+    return book, damaged

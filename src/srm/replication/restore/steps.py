@@ -1,0 +1,222 @@
+"""Carry a restore out: each step may be killed anywhere, and the next run goes on.
+
+===========  ========================================  ============================================
+step         writes                                    killed after it, the next run
+===========  ========================================  ============================================
+begin        the record ``restore`` on P, no pause of  finds its topics, and that they are its own
+             ``restore.B->P``, then the topics
+seal         a claim of each copy on B                 claims again
+copy         records, map and positions on P           goes on from there, as every slot does
+end          a pause of ``restore.B->P``, a claim of   lifts that pause, finds nothing to copy, and
+             each original                             ends again
+hand over    map, then positions of P->B on B          writes what is missing
+checkpoints  where groups stood on the new P           writes the same again
+report       the outcome of the disaster               writes the same again
+go on        deletes the pause of P->B                 finds nothing to be done
+===========  ========================================  ============================================
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.amount import amount
+from srm.domain.move.outcome import Outcome
+from srm.domain.pause import Pause
+from srm.domain.restore import RESTORE_KEY, RestorePlan, RestoreRecord
+from srm.domain.topics import TopicPartition
+from srm.engine import topic_sync
+from srm.engine.comeback.settle import store_outcome
+from srm.engine.ports import TopicDescription
+from srm.engine.state_topic import StateTopic
+from srm.engine.supervision import standing_pause
+from srm.errors import ConflictError, UnavailableError
+from srm.replication.driver.discovery import Discovery
+from srm.replication.restore.checkpoints import renew_checkpoints
+from srm.replication.restore.context import RestoreContext
+from srm.replication.restore.flow_state import FlowState
+from srm.replication.restore.look import plan
+from srm.replication.restore.topic_handover import Tell, Work, hand_topic_over
+from srm.replication.slot.sealing import Sealed
+
+_APPEAR_S: Final = 30.0
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore has done.
+
+    Attributes:
+        topics: originals that are restored now, by this run or an earlier one.
+        records: how many records of them there are in the maps that were handed over now.
+        checkpoints: how many were written anew.
+        goes_on: whether the pause was lifted.
+        unrestored: why it was not: topics that are still to be restored.
+    """
+
+    topics: tuple[str, ...]
+    records: int
+    checkpoints: int
+    goes_on: bool
+    unrestored: tuple[str, ...]
+
+
+def check(planned: RestorePlan) -> None:
+    """Say why a plan cannot be carried out.
+
+    Raises:
+        ConflictError: the flow is not paused, or a topic is refused.
+    """
+    if planned.is_over:
+        return
+    flow = planned.forward
+    if planned.pause is None:
+        raise ConflictError(
+            f"{flow} is not paused: a restore is for what an unplanned failover has left behind; "
+            f"while {flow} runs, it would copy what is restored once more"
+        )
+    for refused in planned.refused:
+        raise ConflictError(refused.reason)
+
+
+def restore(
+    context: RestoreContext, topics: Collection[str] = (), tell: Tell = lambda _line: None
+) -> Restored:
+    """Restore topics, and let the flow go on if none is left; safe to repeat.
+
+    Args:
+        context: both flows.
+        topics: originals; without any, all that have a copy.
+        tell: is told of each step in a line.
+
+    Raises:
+        ConflictError: see :func:`check`; or somebody else writes to the originals.
+        SrmError: a cluster does not answer; run it again.
+    """
+    planned = plan(context, topics)
+    check(planned)
+    names = tuple(each.topic for each in planned.topics)
+    if planned.is_over or planned.pause is None:
+        return Restored(names, 0, 0, goes_on=True, unrestored=planned.unrestored)
+    records, ended = 0, None
+    if planned.wanted:
+        works = _begin(context, planned, tell)
+        sealed = _seal(context, works, tell)
+        tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
+        context.copy([each.plan.copy for each in works])
+        ended = _end(context, planned.pause, works, tell)
+        for work in works:
+            records += hand_topic_over(context, work, sealed, tell)
+    written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
+    if not planned.unrestored:
+        _check_same_pause(context, planned.pause)
+        _check_alone(context, ended)
+        _close_report(context, planned.pause)
+        tell(f"{planned.forward} goes on")
+        context.switch.resume(request=planned.pause.request)
+    return Restored(
+        names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
+    )
+
+
+def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
+    """Leave the pause of a later failover alone.
+
+    Raises:
+        ConflictError: the flow was paused again meanwhile, for another reason.
+    """
+    now = standing_pause(context.forward)
+    if now is not None and now.request != pause.request:
+        raise ConflictError(
+            f"{context.forward.config.flow} was paused again meanwhile, by {now.by}: {now.reason}; "
+            "look at it again"
+        )
+
+
+def _check_alone(context: RestoreContext, ended: Pause | None) -> None:
+    """Let nothing go on while somebody else copies back: new copies would come back, too.
+
+    Raises:
+        ConflictError: another restore has begun since this one has ended.
+    """
+    flow = context.copying.config.flow
+    if ended is None:
+        return
+    now = FlowState.read(context.forward.source, flow).pause
+    if now is None or now.request != ended.request:
+        raise ConflictError(
+            f"another restore of {flow.target} has begun meanwhile: when it has ended, run this "
+            "again"
+        )
+
+
+def _close_report(context: RestoreContext, pause: Pause) -> None:
+    """Write what the disaster has cost beside its forecast: all that was not copied."""
+    forward = context.forward
+    flow, now_ms = str(forward.config.flow), forward.now_ms()
+    for move_id in pause.moves:
+        store_outcome(forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
+
+
+def _begin(context: RestoreContext, planned: RestorePlan, tell: Tell) -> list[Work]:
+    """Write down that P is being restored, and create what is missing there."""
+    copying, pause = context.copying_only(planned.wanted.values()), planned.pause
+    source = context.forward.source
+    Discovery(copying, copying.config).prepare()
+    record = RestoreRecord(pause.request if pause else "", context.by, copying.now_ms())
+    own = StateTopic(source, copying.config.flow.source)
+    own.write({RESTORE_KEY: record.value()})
+    context.own_switch.resume()  # an earlier restore, of other topics, has ended there
+    tell(f"creating {', '.join(planned.wanted)} on {source.alias}, as their copies are")
+    topic_sync.sync(copying)
+    copies = context.forward.target.topics()
+    wanted = {name: copies[each.copy].partitions for name, each in planned.wanted.items()}
+    originals = _until_there(context, wanted)
+    return [Work(each, copies[each.copy], originals[name]) for name, each in planned.wanted.items()]
+
+
+def _until_there(
+    context: RestoreContext, wanted: Mapping[str, int]
+) -> Mapping[str, TopicDescription]:
+    deadline, source = time.monotonic() + _APPEAR_S, context.forward.source
+    pause = threading.Event()  # never set: between two looks
+    while True:
+        found = source.topics()
+        missing = [
+            n for n, count in wanted.items() if n not in found or found[n].partitions < count
+        ]
+        if not missing:
+            return found
+        if time.monotonic() > deadline:
+            raise UnavailableError(
+                f"{', '.join(missing)} on {source.alias} did not appear in {_APPEAR_S:.0f} s"
+            )
+        pause.wait(_LOOK_S)
+
+
+def _seal(
+    context: RestoreContext, works: Collection[Work], tell: Tell
+) -> dict[TopicPartition, Sealed]:
+    """Make the ends of the copies final."""
+    flow = context.forward.config.flow
+    copies = {place: topic_id for work in works for place, topic_id in work.copies.items()}
+    tell(f"sealing {amount(len(copies), 'partition')} on {context.forward.target.alias}")
+    return context.logs.seal(flow, copies)
+
+
+def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: Tell) -> Pause:
+    """Shut out whoever may still copy back: once P->B goes on, copies have records of P again."""
+    flow = context.copying.config.flow
+    reason = "the restore has ended"
+    ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)
+    context.own_switch.pause(ended)
+    originals = {place: topic_id for work in works for place, topic_id in work.originals.items()}
+    tell(f"sealing {amount(len(originals), 'partition')} on {context.forward.source.alias}")
+    context.logs.seal(flow, originals)
+    return ended

@@ -1,0 +1,168 @@
+"""Hand one topic over: the flow that goes on gets the map of its restore, the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from srm.domain.amount import amount
+from srm.domain.offset_map import OffsetMap, Position
+from srm.domain.replication_records import AssignedPartition
+from srm.domain.restore import SLOT, TopicPlan, holes, inverted
+from srm.domain.slot_records import next_incarnation
+from srm.domain.topics import TopicPartition
+from srm.engine.ports import TopicDescription
+from srm.errors import ConflictError, FencedError, IntegrityError, SrmError
+from srm.replication.restore.context import RestoreContext
+from srm.replication.slot.handover import Handover, hand_over
+from srm.replication.slot.sealing import Sealed
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A topic at work: both of it, and its partitions as the forward flow names them."""
+
+    plan: TopicPlan
+    copy: TopicDescription
+    original: TopicDescription
+
+    @property
+    def copies(self) -> dict[TopicPartition, str]:
+        """The partitions of the copy, with its id."""
+        return self._of(self.copy)
+
+    @property
+    def originals(self) -> dict[TopicPartition, str]:
+        """The partitions of the original that the copy has, with its id."""
+        return self._of(self.original)
+
+    def assigned(self, number: int) -> AssignedPartition:
+        """Return a partition as the forward flow is assigned it."""
+        here, there = self.original, self.copy
+        return AssignedPartition(here.name, number, here.topic_id, there.name, there.topic_id)
+
+    def _of(self, topic: TopicDescription) -> dict[TopicPartition, str]:
+        numbers = range(self.copy.partitions)
+        return {TopicPartition(topic.name, n): topic.topic_id for n in numbers}
+
+
+def hand_topic_over(
+    context: RestoreContext, work: Work, sealed: Mapping[TopicPartition, Sealed], tell: Tell
+) -> int:
+    """Give the forward flow the map of one topic, and look whether it reads the same."""
+    maps = context.copying.maps.load([work.copy.name])
+    numbers = range(work.copy.partitions)
+    assigned = [work.assigned(number) for number in numbers]
+    starts = context.starts.load(assigned)
+    handovers, expected = [], {}
+    for partition in assigned:
+        place = TopicPartition(partition.target_topic, partition.partition)
+        damage = maps.errors.get(place) or maps.gaps.get(place)
+        if damage:
+            raise IntegrityError(
+                f"the offset map of {place} on {context.forward.source.alias} cannot be used: "
+                f"{damage}; run this again"
+            )
+        mine, claim = maps.get(place), sealed[place]
+        position = _position(mine, claim, place)
+        _check_foreign(context, work, partition, mine)
+        start = starts.get(partition)
+        if isinstance(start, SrmError):
+            raise start
+        runs = inverted(mine.runs)
+        handovers.append(Handover(partition, start, runs, position, claim))
+        expected[TopicPartition(partition.topic, partition.partition)] = OffsetMap(runs, position)
+    _check_seals(context, work, sealed)
+    records = sum(each.records for each in expected.values())
+    tell(f"handing over {work.plan.topic}: {amount(records, 'record')}")
+    reporter = context.reporter()
+    before = context.starts.predecessor(SLOT)
+    incarnation = next_incarnation(before.incarnations, context.forward.now_ms())
+    reporter.begin(incarnation, before.notes)
+    hand_over(handovers, reporter)
+    _check_read(context, work.plan.topic, expected)
+    return records
+
+
+def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position:
+    """Return where P->B goes on: behind all that was restored, and behind the end of its copy.
+
+    Raises:
+        ConflictError: not all of the copy is restored.
+    """
+    at = mine.position
+    if at is None or at.source_next < sealed.marker:
+        raise ConflictError(
+            f"{copy} is restored up to offset {at.source_next if at else 0} of {sealed.marker}: "
+            "run this again"
+        )
+    return Position(at.target_next, sealed.marker + 1, at.target_next)
+
+
+def _check_seals(
+    context: RestoreContext, work: Work, sealed: Mapping[TopicPartition, Sealed]
+) -> None:
+    """Make sure that nobody has claimed a copy since, now that its map has been read.
+
+    What a later owner has written could be taken for what we inherit, and deleted.
+
+    Raises:
+        FencedError: somebody has: another restore, or the flow goes on already.
+    """
+    ends = context.forward.target.high_watermarks(list(work.copies))
+    taken = sorted(p for p in work.copies if ends.get(p) != sealed[p].marker + 1)
+    if taken:
+        raise FencedError(
+            f"{taken[0]} on {context.forward.target.alias} was claimed by somebody else meanwhile, "
+            "another restore perhaps: look at it again"
+        )
+
+
+def _check_foreign(
+    context: RestoreContext, work: Work, partition: AssignedPartition, mine: OffsetMap
+) -> None:
+    """Refuse an original with records between ours: no map could say where they stand in the copy.
+
+    Raises:
+        ConflictError: there is such a record.
+    """
+    place, end = TopicPartition(partition.topic, partition.partition), mine.position
+    ranges = holes(mine.runs, end.target_next if end else 0)
+    found = context.logs.first_record_in(place, work.original.topic_id, ranges)
+    if found is not None:
+        where = context.forward.source.alias
+        raise ConflictError(
+            f"{place} on {where} holds a record at offset {found} that the restore did not write: "
+            f"stop the producers there, delete {work.plan.topic} on {where} and run this again"
+        )
+
+
+def _check_read(
+    context: RestoreContext, topic: str, expected: Mapping[TopicPartition, OffsetMap]
+) -> None:
+    """Read back what was handed over.
+
+    Raises:
+        IntegrityError: it is something else.
+    """
+    found = context.forward.maps.load([topic])
+    for place, wanted in expected.items():
+        read = found.maps.get(place)
+        if read is None or read.runs != wanted.runs or not _reaches(read, wanted):
+            why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
+            raise IntegrityError(
+                f"the offset map of {place} that was handed over does not read as it was written: "
+                f"{why}; run this again"
+            )
+
+
+def _reaches(read: OffsetMap, wanted: OffsetMap) -> bool:
+    told, mine = read.position, wanted.position
+    return (
+        told is not None
+        and mine is not None
+        and told.source_next == mine.source_next
+        and told.target_next == mine.target_next
+    )

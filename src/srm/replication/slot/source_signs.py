@@ -1,0 +1,73 @@
+"""Signs of the source: when it last answered, how fast it grew, what was held back then."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LOOKS: Final = 10
+_MOST_HELD: Final = 2000
+
+
+class SourceSigns:
+    """What a slot knows of its source, for the day on which that is gone.
+
+    Looked at with each heartbeat. What was last seen stays: a source that does not answer says
+    nothing, neither that it stands still nor that it grows.
+    """
+
+    def __init__(self) -> None:
+        self._heard_at = float("-inf")
+        self._looked_at = 0.0
+        self._ends: dict[Any, int] = {}
+        self._growth: deque[float] = deque(maxlen=_LOOKS)
+        self._held: dict[Any, int] = {}
+
+    def look(
+        self,
+        heard_at: float | None,
+        ends: Mapping[Any, int],
+        now: float,
+        highs: Mapping[Any, int] | None = None,
+    ) -> None:
+        """Take note of what partitions have come to.
+
+        Args:
+            heard_at: when the source had last answered for all of them, monotonic seconds; None
+                where that is not known.
+            ends: how far each partition of the source can be copied, as it was last told.
+            now: monotonic seconds.
+            highs: end of the log of each partition; more than that while a transaction is open.
+        """
+        if heard_at is None or heard_at <= self._heard_at:
+            return
+        self._heard_at = heard_at
+        grown = sum(
+            max(0, end - self._ends[which]) for which, end in ends.items() if which in self._ends
+        )
+        if self._ends and now > self._looked_at:
+            self._growth.append(grown / (now - self._looked_at))
+        # A transaction of the usual kind is over at the next look.
+        held = {
+            which: high
+            for which, high in (highs or {}).items()
+            if high > ends[which] == self._ends.get(which)
+        }
+        most = sorted(held, key=lambda which: ends[which] - held[which])[:_MOST_HELD]
+        self._held = {which: held[which] for which in most}
+        self._ends, self._looked_at = dict(ends), now
+
+    def silent_s(self, now: float) -> float:
+        """Return for how long the source has not answered; infinity: it never has."""
+        return now - self._heard_at
+
+    @property
+    def held_back(self) -> Mapping[Any, int]:
+        """The ends of logs that went on behind an open transaction, when it last answered."""
+        return self._held
+
+    @property
+    def growth(self) -> int:
+        """Offsets a second that the source grew by at most, in the last seconds it answered."""
+        return round(max(self._growth, default=0.0))

@@ -1,0 +1,136 @@
+"""What the forms of moves offer, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from tests.unit.engine.move.moving import World, busy_world, config_in
+
+from srm.config.loader import load_config
+from srm.domain.filters import SHADOW_PREFIX
+from srm_airflow import choices
+from srm_airflow.choices import Choices
+
+pytestmark = pytest.mark.airflow
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+NOTED = {"topics": ["Payments", "Refunds"], "groups": ["audit", "billing"]}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the choices of these tests are kept."""
+    monkeypatch.setenv(choices.FOLDER_VARIABLE, str(tmp_path / "choices"))
+    (tmp_path / "choices").mkdir()
+    return tmp_path / "choices"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return busy_world(config_in(tmp_path))
+
+
+def test_the_form_of_a_pair_offers_what_its_flows_have_noted(folder: Path) -> None:
+    (folder / "P_to_B.json").write_text(json.dumps(NOTED))
+    (folder / "B_to_P.json").write_text(json.dumps({"topics": [], "groups": ["late"]}))
+
+    bag = DagBag(str(DAGS / "srm_failover.py"))
+
+    params = bag.dags["srm_failover.P.B"].params
+    assert params.get_param("topics").schema["examples"] == ["Payments", "Refunds"]
+    assert params.get_param("groups").schema["examples"] == ["audit", "billing", "late"]
+    assert params.get_param("source").schema["enum"] == ["P", "B"]
+    topics = params.get_param("topics")
+    assert topics.resolve(["Brand-new"]) == ["Brand-new"], "what is not noted yet can be moved"
+    assert topics.resolve(None) is None, "what the form sends when the last choice is taken away"
+
+
+def test_without_notes_the_form_takes_names_as_text(folder: Path) -> None:
+    (folder / "P_to_B.json").write_text("not JSON")
+
+    bag = DagBag(str(DAGS / "srm_failover.py"))
+
+    assert bag.import_errors == {}
+    schema = bag.dags["srm_failover.P.B"].params.get_param("topics").schema
+    assert "examples" not in schema
+    assert schema["items"] == {"type": "string"}
+
+
+def test_there_is_a_form_for_each_pair_with_a_flow_between(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "srm.properties"
+    text = Path(os.environ["SRM_CONFIG"]).read_text()
+    file.write_text(
+        text.replace("clusters = P, B", "clusters = P, B, DR")
+        + "DR.bootstrap.servers = 127.0.0.1:3\nDR->B.enabled = true\n"
+    )
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+
+    bag = DagBag(str(DAGS / "srm_failover.py"))
+
+    assert set(bag.dags) == {"srm_failover", "srm_failover.P.B", "srm_failover.B.DR"}
+    assert bag.dags["srm_failover.B.DR"].params.get_param("source").schema["enum"] == ["B", "DR"]
+    assert bag.dags["srm_failover"].params.get_param("source").schema["enum"] == ["P", "B", "DR"]
+
+
+def test_what_is_noted_are_originals_and_the_groups_of_either_side(
+    world: World, folder: Path
+) -> None:
+    context = world.context().forward
+    world.start(f"{SHADOW_PREFIX}m1.near", "B", {"P.Payments": 10})
+
+    choices.note(context)
+
+    (file,) = folder.iterdir()
+    assert file.name == "P_to_B.json"
+    assert json.loads(file.read_text()) == {"topics": ["Payments"], "groups": ["far", "near"]}
+
+    written = file.stat()
+    choices.note(context)
+    assert file.stat() == written, "nothing is written where nothing has changed"
+
+
+def test_a_cluster_that_is_away_leaves_the_choices_as_they_were(world: World, folder: Path) -> None:
+    file = folder / "P_to_B.json"
+    file.write_text(json.dumps(NOTED))
+    world.p.fail()
+
+    choices.note(world.context().forward)
+
+    assert json.loads(file.read_text()) == NOTED
+
+
+def test_a_folder_that_cannot_be_written_stops_no_sync(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a-file").touch()
+    monkeypatch.setenv(choices.FOLDER_VARIABLE, str(folder / "a-file"))
+
+    choices.note(world.context().forward)
+
+
+def test_choices_are_those_of_flows_between_the_clusters_alone(folder: Path) -> None:
+    (folder / "P_to_B.json").write_text(json.dumps(NOTED))
+    config = load_config(os.environ["SRM_CONFIG"])
+
+    assert choices.known(config, ("P", "DR")) == Choices()
+    assert choices.known(config, ("B", "P")).topics == ("Payments", "Refunds")
+
+
+def test_a_task_that_is_about_to_run_reads_no_choices_and_builds_its_own_dag_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between hold and go everything else would be time without service."""
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "srm_failover.P.B")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "hold")
+    monkeypatch.setattr(choices, "file_of", lambda _flow: pytest.fail("read"))
+
+    bag = DagBag(str(DAGS / "srm_failover.py"))
+
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"srm_failover.P.B"}

@@ -1,0 +1,18 @@
+"""What most integration tests begin with: a pair of sites with names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.integration.moving import Site
+
+from srm.stack.kafka import KafkaBroker
+
+
+@pytest.fixture
+def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
+    """Clusters, topics and groups of this test alone on the brokers of the session."""
+    with Site(clusters, tmp_path) as made:
+        yield made

@@ -1,0 +1,152 @@
+"""A drill on real brokers: a real member reads, a wrong map is found, a kill leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.test_checkpoints_real import RECORDS, SHIFT, Copied, copied, sites
+from tests.waiting import eventually
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.domain import internal_topics
+from srm.domain.ledger import Ledger
+from srm.domain.map_records import MAP_PARTITIONS
+from srm.domain.offset_map import Run
+from srm.engine.checkpoints import emit
+from srm.engine.drill.leftovers import read_drills
+from srm.errors import ConflictError, GroupActiveError
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+__all__ = ["copied", "sites"]
+
+HANGS = """
+import sys, time
+from srm.cli.main import app
+from srm.kafka import group_member
+
+take = group_member._take
+
+def hang(message, *others):
+    take(message, *others)
+    print("joined", flush=True)
+    while True:
+        time.sleep(60)
+
+group_member._take = hang
+app(sys.argv[1:], standalone_mode=False)
+"""
+
+
+def drill(copied: Copied, *options: str) -> list[str]:
+    there = copied.sites.there
+    pair = ["--source", there.source, "--target", there.target]
+    return ["failover", "drill", "--config", str(copied.sites.path), *pair, *options]
+
+
+def left(copied: Copied) -> tuple[list[str], list[str]]:
+    """Shadow groups, and what the ledger says of such."""
+    target = copied.forward.target
+    entries = Ledger.of(target.compacted("srm-ledger.internal").read()).entries()
+    names = [*target.groups()], [entry.group for entry in entries]
+    shadows, noted = (
+        [n for n in some if n.startswith("srm-drill.") and n.endswith(copied.group)]
+        for some in names
+    )
+    return shadows, noted
+
+
+def put_wrong_map(copied: Copied) -> None:
+    """Let the map say of each record that it is one offset before where it is."""
+    alias = copied.sites.there.source
+    for number in range(MAP_PARTITIONS):
+        table = copied.forward.target.compacted(internal_topics.offset_map(alias), number)
+        table.write(dict.fromkeys(table.read()))
+    copied._map(Run(0, SHIFT - 1, RECORDS))
+
+
+def test_a_member_reads_what_the_group_would_and_a_wrong_map_is_found(copied: Copied) -> None:
+    copied.forward.source.commit_idle(copied.group, {copied.here: 12})
+
+    command = drill(copied, "--group", copied.group, "--json")
+    done = CliRunner().invoke(app, command)
+
+    assert done.exit_code == 0, done.output + str(done.exception)
+    [group] = json.loads(done.stdout)["groups"]
+    assert (group["partitions"], group["proven"], group["read"]) == (1, 1, 1)
+    assert left(copied) == ([], [])
+
+    put_wrong_map(copied)
+    wrong = CliRunner().invoke(app, command)
+    emitted = emit(copied.forward)
+
+    assert isinstance(wrong.exception, ConflictError)
+    assert "differ in value" in str(wrong.exception)
+    [group] = json.loads(wrong.stdout)["groups"]
+    assert (group["proven"], group["read"]) == (0, 0)
+    assert (emitted.written, len(emitted.proof.disproved)) == (0, 1)
+    assert left(copied) == ([], [])
+    history = drill(copied, "--history", "--json")
+    ok = [one["problems"] == [] for one in json.loads(CliRunner().invoke(app, history).stdout)]
+    assert ok == [True, False]
+    status = CliRunner().invoke(
+        app, ["status", "--config", str(copied.sites.path), "--flow", str(copied.sites.there)]
+    )
+    assert "0 of 1 groups proven" in status.stdout
+    assert "wrong translation, not emitted" in status.stdout
+
+
+def test_status_answers_from_the_target_when_the_source_is_dead(copied: Copied) -> None:
+    copied.forward.source.commit_idle(copied.group, {copied.here: 12})
+    emit(copied.forward)
+    there = copied.sites.there
+    text = copied.sites.path.read_text().replace(
+        copied.sites.bootstrap(there.source), "127.0.0.1:1"
+    )
+    copied.sites.path.write_text(text)
+
+    shown = CliRunner().invoke(
+        app, ["status", "--config", str(copied.sites.path), "--flow", str(there), "--json"]
+    )
+
+    assert shown.exit_code == 0, shown.output + str(shown.exception)
+    [status] = json.loads(shown.stdout)
+    assert f"cluster {there.source}" in status["source_error"]
+    assert status["standing"]["line"].startswith(f"if {there.source} died now: 0 records")
+    assert "1 of 1 groups proven" in status["standing"]["line"]
+    assert status["standing"]["forecast"]["groups"][0]["re_read"] == RECORDS - 12
+    assert [topic["copied"] for topic in status["topics"]] == [RECORDS + SHIFT]
+
+
+def test_what_a_killed_drill_has_left_is_removed_by_the_next_run(
+    copied: Copied, tmp_path: Path
+) -> None:
+    copied.forward.source.commit_idle(copied.group, {copied.here: 12})
+    command = drill(copied, "--group", copied.group)
+    with (
+        (tmp_path / "errors").open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, "-c", HANGS, *command], stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert said == b"joined\n", (tmp_path / "errors").read_text()
+    shadows, entries = left(copied)
+    assert len(shadows) == 1
+    assert entries == shadows
+    assert copied.forward.target.groups(shadows)[shadows[0]].state == "active"
+    with pytest.raises(GroupActiveError):
+        copied.forward.target.delete_groups(shadows)
+
+    emit(copied.forward)
+
+    eventually(lambda: left(copied) == ([], []), "nothing is left")
+    [killed] = read_drills(copied.forward.target, str(copied.sites.there))
+    assert killed.state == "interrupted"

@@ -1,0 +1,281 @@
+"""A drill proves what a failover would do, touches no group, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
+from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world
+
+from srm.domain.drill import LEASE_MS, Drill
+from srm.domain.ledger import Ledger
+from srm.engine import move
+from srm.engine.checkpoints import emit
+from srm.engine.drill import run as drill_run
+from srm.engine.drill.leftovers import read_drills, write_drill
+from srm.engine.drill.run import run_drill
+from srm.engine.move import MoveContext
+from srm.errors import ConflictError, NotFoundError, UnavailableError
+
+GONE_PID = 2**22 - 3
+
+
+def shadows(cluster) -> list[str]:
+    return [name for name in cluster.groups() if name.startswith("srm-drill.")]
+
+
+def ledger(cluster) -> list[str]:
+    entries = Ledger.of(cluster.compacted("srm-ledger.internal").read()).entries()
+    return [entry.group for entry in entries if entry.group.startswith("srm-drill.")]
+
+
+def context_of(world: CopiedTopic) -> MoveContext:
+    return MoveContext(world.forward, world.backward, lambda: world.clock() / 1000)
+
+
+@pytest.fixture
+def world() -> CopiedTopic:
+    made = CopiedTopic()
+    made.b.mark("P.Topic")
+    made.write(*(b"%d" % number for number in range(10)))
+    made.copy()
+    made.commit("audit", 4)
+    made.commit("billing", 10)
+    return made
+
+
+def test_everything_is_proven_and_nothing_is_left(world: CopiedTopic) -> None:
+    result = run_drill(context_of(world))
+
+    assert result.ok, result.all_problems
+    assert {(g.group, g.partitions, g.proven, g.read) for g in result.groups} == {
+        ("audit", 1, 1, 1),
+        ("billing", 1, 1, 1),
+    }
+    assert shadows(world.b) == ledger(world.b) == []
+    assert world.b.committed("audit") == {}
+    assert result.forecast is not None
+    assert set(result.steps) == {"forecast", "plan", "apply", "read"}
+    assert [one.drill_id for one in read_drills(world.b)] == [result.drill_id]
+
+
+def test_the_shadow_is_where_the_group_would_be(world: CopiedTopic, monkeypatch) -> None:
+    seen = {}
+    read = world.b.read_as_member
+
+    def look(group, partitions, limit_s):
+        seen[group.rpartition(".")[2]] = world.b.committed(group)
+        return read(group, partitions, limit_s)
+
+    monkeypatch.setattr(world.b, "read_as_member", look)
+    run_drill(context_of(world))
+
+    assert seen == {"audit": {COPY: 5}, "billing": {COPY: 11}}
+
+
+def test_a_map_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
+    world.put(shift=1)
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    assert not result.ok
+    [group] = result.groups
+    assert (group.proven, group.read) == (0, 0)
+    assert "differ in value" in group.problems[0]
+    assert shadows(world.b) == []
+
+
+def test_the_member_reads_by_itself_what_the_proof_says(world: CopiedTopic, monkeypatch) -> None:
+    """The offsets are right, and yet what a consumer gets is another record."""
+    read = world.b.read_as_member
+
+    def another(group, partitions, limit_s):
+        return {
+            p: r and r._replace(value=b"x") for p, r in read(group, partitions, limit_s).items()
+        }
+
+    monkeypatch.setattr(world.b, "read_as_member", another)
+    result = run_drill(context_of(world), groups=("audit",))
+
+    [group] = result.groups
+    assert (group.proven, group.read) == (1, 0)
+    assert "the member read another record at 5" in group.problems[0]
+
+
+def test_a_member_that_cannot_join_is_said(world: CopiedTopic, monkeypatch) -> None:
+    def refuse(*_arguments):
+        raise UnavailableError("no coordinator")
+
+    monkeypatch.setattr(world.b, "read_as_member", refuse)
+    result = run_drill(context_of(world))
+
+    assert not result.ok
+    assert any("no member could join: no coordinator" in why for why in result.all_problems)
+
+
+def test_what_would_block_a_failover_is_a_problem(world: CopiedTopic) -> None:
+    world.b.join("audit")
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    assert not result.ok
+    assert any("audit" in problem for problem in result.problems)
+
+
+def test_a_group_that_does_not_exist_is_named_and_nothing_is_written(world: CopiedTopic) -> None:
+    with pytest.raises(NotFoundError, match="nobody"):
+        run_drill(context_of(world), groups=("nobody",))
+
+    assert read_drills(world.b) == ()
+
+
+def test_an_error_in_between_leaves_nothing_either(world: CopiedTopic, monkeypatch) -> None:
+    def broken(*_arguments, **_named):
+        raise RuntimeError("in mid drill")
+
+    monkeypatch.setattr("srm.engine.drill.run._group", broken)
+    with pytest.raises(RuntimeError):
+        run_drill(context_of(world))
+
+    assert shadows(world.b) == ledger(world.b) == []
+    assert [one.state for one in read_drills(world.b)] == ["interrupted"]
+
+
+@pytest.mark.parametrize("runner", ["drill", "plan of a move", "checkpoints"])
+def test_killed_at_any_write_the_next_run_of_anything_removes_what_is_left(config, runner) -> None:
+    at = 0
+    while True:
+        at += 1
+        ended = True
+        for after in (False, True):
+            world = busy_world(config)
+            world.writes.die_at = (world.writes.count + at, after)
+            try:
+                run_drill(world.context(), groups=("near", "far"))
+            except Killed:
+                ended = False
+            world.writes.die_at = None
+            next_run(world, runner)
+
+            assert shadows(world.b) == ledger(world.b) == []
+            assert not [one for one in read_drills(world.b) if one.state == "running"]
+        if ended:
+            break
+    assert at > 5
+
+
+def next_run(world: World, runner: str) -> None:
+    if runner == "drill":
+        assert run_drill(world.context(), groups=("near",)).ok
+    elif runner == "plan of a move":
+        move.plan(world.context(), REQUEST, "m1")
+    else:
+        emit(world.context().forward)
+
+
+def running(world: CopiedTopic, **changes: object) -> Drill:
+    drill = Drill("d1", "P->B", "running", world.clock(), "elsewhere", 1, ("audit",))
+    drill = replace(drill, **changes)
+    write_drill(world.b, drill)
+    world.b.commit(drill.shadows["audit"], {COPY: 1})
+    return drill
+
+
+def test_a_drill_that_runs_elsewhere_is_left_alone_until_its_time_is_over(world) -> None:
+    drill = running(world)
+
+    with pytest.raises(ConflictError, match="drill d1 of P->B runs on elsewhere"):
+        run_drill(context_of(world))
+    emit(world.forward)
+    assert shadows(world.b) == [drill.shadows["audit"]]
+
+    world.clock.advance(LEASE_MS)
+    emit(world.forward)
+    assert shadows(world.b) == []
+    [left] = read_drills(world.b)
+    assert left.state == "interrupted"
+
+
+def test_a_drill_whose_process_is_gone_from_this_host_is_removed_at_once(world) -> None:
+    running(world, host=os.uname().nodename, pid=GONE_PID)
+
+    emit(world.forward)
+
+    assert shadows(world.b) == []
+
+
+def test_a_drill_that_was_taken_for_dead_ends(world: CopiedTopic, monkeypatch) -> None:
+    read = world.b.read_as_member
+
+    def late(*arguments):
+        [known] = read_drills(world.b)
+        write_drill(world.b, replace(known, state="interrupted", shadowed=()))
+        return read(*arguments)
+
+    monkeypatch.setattr(world.b, "read_as_member", late)
+    with pytest.raises(ConflictError, match="taken for dead"):
+        run_drill(context_of(world))
+
+    assert shadows(world.b) == []
+
+
+def test_many_groups_are_read_without_saying_for_each_that_the_drill_lives(
+    world: CopiedTopic, monkeypatch
+) -> None:
+    """Its record has the names of them all."""
+    written: list[Drill] = []
+    monkeypatch.setattr(drill_run, "write_drill", lambda target, one, **_: written.append(one))
+    monkeypatch.setattr(drill_run, "read_drills", lambda _: tuple(written[-1:]))
+    for number in range(40):
+        world.commit(f"group{number}", 4)
+
+    assert run_drill(context_of(world)).ok
+
+    assert len(written) < 10
+
+
+def test_a_group_that_is_ahead_of_the_copy_is_rehearsed_at_the_end_of_the_copy(world) -> None:
+    world.write(b"10", b"11")
+    world.put()
+    world.commit("audit", 12)
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    assert result.ok, result.all_problems
+
+
+def test_a_commit_without_translation_is_not_proven(world: CopiedTopic) -> None:
+    world.maps.maps.clear()
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    assert not result.ok
+    assert "no-map" in result.groups[0].problems[0]
+
+
+def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeypatch) -> None:
+    monkeypatch.setattr("srm.domain.drill.MOST_KEPT", 2)
+    for _ in range(4):
+        world.clock.advance(1_000)
+        run_drill(context_of(world), groups=("audit",))
+
+    kept = read_drills(world.b, "P->B")
+
+    assert len(kept) == 2, "with the newest"
+    assert kept[-1].time_ms == world.clock()
+
+
+def test_a_damaged_record_stands_in_nobodys_way(world: CopiedTopic) -> None:
+    world.b.compacted("srm-moves.internal").write({b"drill:x": json.dumps({"a": 1}).encode()})
+
+    assert run_drill(context_of(world)).ok
+
+
+def test_what_the_group_has_committed_is_not_touched(world: CopiedTopic) -> None:
+    run_drill(context_of(world))
+
+    assert world.p.committed("audit") == {ORIGINAL: 4}
+    assert world.p.groups()["audit"].members == ()

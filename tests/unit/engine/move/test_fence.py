@@ -1,0 +1,302 @@
+"""fence = acl in memory: set once followers are held, lifted, and left behind by no crash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.move.giving_up import Disaster
+from tests.unit.engine.move.moving import REQUEST, Killed, World
+
+from srm.domain.move.fence import fences_in
+from srm.domain.move.routes import Ack
+from srm.engine import move
+from srm.engine.move import MoveContext
+from srm.engine.move.fence import lift_fence, set_fence
+from srm.engine.move.store import ensure_topics
+from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
+
+FENCED = replace(REQUEST, fence="acl")
+BACK = replace(REQUEST, operation="failback", source="B", target="P")
+
+
+def held(world: World) -> MoveContext:
+    context = world.context()
+    move.plan(context, FENCED, "m1")
+    move.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing(2_000)
+    return context
+
+
+def gone(world: World) -> MoveContext:
+    context = held(world)
+    move.wait_status(context, "m1")
+    move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    return context
+
+
+def denied(world: World, alias: str = "P") -> bool:
+    return bool(world.clusters[alias].write_denials(["Payments"]))
+
+
+def recorded(world: World, alias: str = "P") -> dict[str, bool]:
+    rows = world.clusters[alias].compacted("srm-moves.internal").read()
+    return {topic: fence.stands for topic, fence in fences_in(rows, _fail).items()}
+
+
+def test_writes_are_denied_before_offsets_are_applied_and_after_go(world):
+    context = held(world)
+    assert not denied(world)
+    with pytest.raises(GateClosedError, match="writes to Payments are not denied on P yet"):
+        move.apply(context, "m1")
+
+    first = move.wait_status(context, "m1")
+    assert "writes to Payments are not denied on P yet" in first.blocking
+    assert move.wait_status(context, "m1").ready
+    move.apply(context, "m1")
+    move.go(context, "m1")
+
+    assert recorded(world) == {"Payments": True}
+    with pytest.raises(AuthorizationError):
+        world.p.produce("Payments", records=1)
+    world.b.produce("Payments", records=1)
+
+
+def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(world):
+    context = world.context()
+    said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
+    move.plan(context, FENCED, "m1")
+    world.p.compacted("srm-routing.internal").write({said.key(): said.value()})
+    move.hold(context, "m1")
+    world.obey("near", "far")
+
+    move.wait_status(context, "m1")
+    world.p.produce("Payments", records=1)
+    flushed = replace(said, generation=1, state="held")
+    world.p.compacted("srm-routing.internal").write({flushed.key(): flushed.value()})
+    move.wait_status(context, "m1")
+
+    assert denied(world)
+
+
+def test_a_release_lifts_it(world):
+    context = held(world)
+    move.wait_status(context, "m1")
+
+    move.release(context, "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_release_lifts_what_a_wait_beside_it_has_set_again(world):
+    """Whoever waits looks twice a second, and until the release is written it sees a hold."""
+    context = held(world)
+    move.wait_status(context, "m1")
+    looked: list[bool] = []
+
+    def look() -> None:
+        move.wait_status(world.context(), "m1")
+        looked.append(denied(world))
+
+    world.writes.before[world.writes.count + 2] = look  # after the lifting, before the release
+
+    assert move.release(context, "m1").step == "released"
+
+    assert looked == [True]
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_move_back_lifts_it_before_anybody_is_sent_there(world):
+    gone(world)
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    context = world.context("B", "P")
+    seen: list[bool] = []
+
+    move.plan(context, BACK, "m2")
+    move.hold(context, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    move.wait_status(context, "m2")
+    move.apply(context, "m2")
+    assert denied(world)
+
+    def watch() -> None:
+        if world.routes("P")["topic:Payments"].cluster == "P":
+            seen.append(denied(world))
+
+    world.writes.watch = watch
+    move.go(context, "m2")
+
+    assert seen
+    assert not any(seen)
+    assert recorded(world) == {"Payments": False}
+
+
+def test_a_rule_that_somebody_else_has_set_stays(world):
+    world.p.deny_writes(["Payments", "Refunds"])
+    context = held(world)
+    move.wait_status(context, "m1")
+
+    move.release(context, "m1")
+
+    assert denied(world)
+    assert recorded(world) == {}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_around_the_record_leaves_nothing_that_a_release_does_not_find(world, after):
+    context = held(world)
+    real, world.p.deny_writes = world.p.deny_writes, lambda topics: _die(after, real, topics)
+
+    with pytest.raises(Killed):
+        move.wait_status(context, "m1")
+    world.p.deny_writes = real
+    assert denied(world) == after
+    assert recorded(world) == {"Payments": True}
+    move.release(world.context(), "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_it_is_lifted_is_finished_by_the_next_release(world, after):
+    context = held(world)
+    move.wait_status(context, "m1")
+    real, world.p.allow_writes = world.p.allow_writes, lambda topics: _die(after, real, topics)
+
+    with pytest.raises(Killed):
+        move.release(context, "m1")
+    world.p.allow_writes = real
+    move.release(world.context(), "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_who_sets_it_after_a_release_takes_it_away_again(world):
+    context = held(world)
+    real = world.p.deny_writes
+
+    def late(topics) -> None:
+        move.release(world.context(), "m1")
+        real(topics)
+
+    world.p.deny_writes = late
+    move.wait_status(context, "m1")
+
+    assert not denied(world)
+
+
+def test_a_release_that_comes_after_the_decision_leaves_it_in_place(world):
+    context = held(world)
+    move.wait_status(context, "m1")
+    move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    real = world.p.allow_writes
+
+    def decided_meanwhile(topics) -> None:
+        world.p.allow_writes = real
+        move.go(world.context(), "m1")
+        real(topics)
+
+    world.p.allow_writes = decided_meanwhile
+    with pytest.raises(ConflictError, match="has sent clients to B already"):
+        move.release(context, "m1")
+
+    assert denied(world)
+
+
+def test_a_plan_that_cannot_be_fenced_is_blocked_in_one_line(world):
+    world.p.take_authorizer_away()
+
+    plan = move.plan(world.context(), FENCED)
+
+    assert plan.blocking == (
+        "fence acl is not possible: the brokers have no authorizer: move without it (--fence none)",
+    )
+    assert not move.plan(world.context(), REQUEST).blocking
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_unplanned_move_fences_the_source_if_it_answers_and_goes_on_if_not(world, answers):
+    disaster = Disaster(world)
+    ensure_topics(world.context())
+    if not answers:
+        world.p.fail()
+    context = replace(disaster.context, condemned=world.p)
+
+    move.plan(context, replace(FENCED, mode="unplanned"), "m1")
+    move.hold(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    world.p.recover()
+
+    assert denied(world) == answers
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+
+def test_an_unplanned_move_lifts_what_an_earlier_one_has_fenced_on_its_target(world):
+    disaster = Disaster(world)
+    ensure_topics(world.context())
+    set_fence(world.b, ["Payments"], "earlier", 1)
+
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert not denied(world, "B")
+
+
+def test_a_person_may_lift_what_stands_of_a_topic(world):
+    ensure_topics(world.context())
+    set_fence(world.p, ["Payments"], "m9", 1)
+
+    assert lift_fence(world.p, 2, lambda fence: fence.topic == "Refunds") == ()
+    assert lift_fence(world.p, 2, lambda fence: fence.topic == "Payments") == ("Payments",)
+    assert lift_fence(world.p, 3) == ()
+    world.p.deny_writes(["Payments", "Refunds"])  # by a process that was killed right after it
+    assert lift_fence(world.p, 3) == ()
+    assert lift_fence(world.p, 3, again=True) == ("Payments",)
+    assert not denied(world)
+    assert world.p.write_denials(["Refunds"])
+
+
+def test_a_release_goes_on_where_the_fence_cannot_be_lifted_and_says_how_it_can(world):
+    context = held(world)
+    move.wait_status(context, "m1")
+    real, world.p.allow_writes = world.p.allow_writes, _refuse
+
+    with pytest.raises(
+        UnavailableError, match="released, but writes may still be denied on P, 'sr"
+    ):
+        move.release(context, "m1")
+    assert world.routes("P")["topic:Payments"].state == "go"
+    world.p.allow_writes = real
+    move.release(context, "m1")
+
+    assert not denied(world)
+
+
+def test_a_damaged_record_of_a_fence_stops_nobody(world):
+    ensure_topics(world.context())
+    world.b.compacted("srm-moves.internal").write({b"fence:Other": b"{"})
+    gone(world)
+
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _refuse(_topics) -> None:
+    raise AuthorizationError("Alter is missing")
+
+
+def _die(after: bool, real, topics) -> None:
+    if after:
+        real(topics)
+    raise Killed

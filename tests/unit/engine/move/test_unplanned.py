@@ -1,0 +1,419 @@
+"""The source is given up: everything is known from the target, and nobody is waited for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.move.giving_up import COPY, Disaster, disaster
+from tests.unit.engine.move.moving import REQUEST, Killed, busy_world
+
+from srm.domain import internal_topics
+from srm.domain.mm2_records import Checkpoint
+from srm.domain.move.routes import ERA, Ack
+from srm.domain.offset_map import Position
+from srm.domain.replication_records import PartitionStatus
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine import move
+from srm.engine.checkpoints import emit
+from srm.engine.group_sync import sync
+from srm.engine.move.routes import RoutingTables
+from srm.engine.move.store import ensure_topics
+from srm.errors import ConflictError, GateClosedError, NotFoundError, UsageError
+
+__all__ = ["disaster"]
+
+
+def test_the_plan_says_what_is_lost_and_where_groups_go_on(disaster: Disaster) -> None:
+    disaster.world.p.fail()
+    disaster.world.passing(400)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert plan.forecast is not None
+    assert (plan.forecast.not_copied, plan.forecast.age_ms) == (7, 400)
+    near = next(group for group in plan.groups if group.group == "near")
+    [position] = near.positions
+    assert (position.resume, position.committed, position.lag) == (96, 95, 5)
+    assert {g.group: g.re_read for g in plan.forecast.groups} == {"near": 5, "far": 91}
+    assert disaster.pause() is None
+
+
+def test_producers_that_would_find_no_topic_there_are_warned_of(disaster: Disaster) -> None:
+    disaster.world.p.fail()
+    disaster.world.b.delete_topic("Payments")
+
+    plan = disaster.planned()
+    disaster.world.b.add_topic("Payments")
+
+    assert any("topic Payments does not exist on B" in warning for warning in plan.warnings)
+    assert not any("does not exist on B" in warning for warning in disaster.planned().warnings)
+
+
+def test_what_the_source_may_have_taken_since_it_was_heard_is_a_bound(disaster: Disaster) -> None:
+    now = disaster.world.clock()
+    disaster.world.b.produce("P.Payments", records=50, timestamp_ms=now)  # 5 a second
+    disaster.world.passing(2_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert (forecast.not_copied, forecast.at_most, forecast.seconds) == (7, 17, 1.4)
+    assert "7 records (1.4 s) of P not copied, 17 at most" in forecast.line("P")
+
+
+def test_a_whole_move_runs_without_the_source(disaster: Disaster) -> None:
+    world = disaster.world
+    disaster.planned()
+    world.p.fail()
+
+    report = move.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+    assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
+    assert report.rpo_records == 7
+    assert disaster.switch.sealed == [COPY]
+    pause = disaster.pause()
+    assert pause is not None
+    assert pause.move_id == "m1"
+
+
+def test_a_source_that_lives_is_neither_asked_nor_told(disaster: Disaster) -> None:
+    before = dict(disaster.world.p.topics())
+    disaster.planned()
+
+    move.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert disaster.world.p.topics() == before
+    assert disaster.world.routes("P") == {}
+
+
+def test_nothing_that_the_source_still_says_outranks_the_move(disaster: Disaster) -> None:
+    """Planned moves that the target never saw hold or moved the same clients on the source."""
+    world = disaster.world
+    context = world.context()
+    for number in range(5):
+        move.plan(context, REQUEST, f"planned-{number}")
+        move.hold(context, f"planned-{number}")
+        move.release(context, f"planned-{number}")
+    known = max(route.generation for route in world.routes("P").values())
+
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    mine = {route.generation for route in world.routes("B").values() if route.move_id == "m1"}
+    assert mine == {ERA}
+    assert known < ERA
+
+
+def test_the_next_unplanned_move_outranks_the_one_before(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold", "release", "hold")
+
+    assert {r.generation for r in disaster.world.routes("B").values()} == {2 * ERA}
+
+
+def test_the_flow_is_stopped_before_clients_are_told_anything(disaster: Disaster) -> None:
+    disaster.planned()
+    routes_at_seal: list[object] = []
+    disaster.switch.before_seal = lambda: routes_at_seal.extend(
+        (disaster.pause() is not None, disaster.world.routes("B"))
+    )
+
+    disaster.through("hold")
+
+    assert routes_at_seal == [True, {}]
+
+
+def test_the_forecast_is_made_again_when_the_copies_are_sealed(disaster: Disaster) -> None:
+    disaster.planned()
+    world = disaster.world
+    heard = world.clock()
+    disaster.switch.before_seal = lambda: disaster.copied(Position(104, 105, 107), heard)
+
+    disaster.through("hold")
+
+    progress = move.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert progress.forecast.not_copied == progress.rpo_records == 3
+
+
+@pytest.mark.parametrize(("stopped_before_ms", "said"), [(500, 1), (-1, 0)])
+def test_a_partition_that_had_stopped_before_the_source_died_is_named(
+    disaster: Disaster, stopped_before_ms: int, said: int
+) -> None:
+    heard = disaster.world.clock()
+    status = PartitionStatus(
+        "Payments", 0, "stopped", "bad batch", None, None, heard - stopped_before_ms
+    )
+    disaster.world.maps[Flow("P", "B")].statuses[TopicPartition("Payments", 0)] = status
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert len(forecast.topics[0].unknown) == said
+
+
+def test_the_time_counts_from_the_trigger(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.switch.before_seal = lambda: disaster.world.passing(3_000)
+
+    disaster.through("hold", "apply", "go")
+
+    report = move.report(disaster.context, "m1")
+    assert report.rto_seconds == report.rto_steps["hold"] == 3.0
+
+
+def test_a_copy_that_cannot_be_sealed_is_named_and_stops_nothing(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.switch.unsealable = {COPY: "no leader"}
+
+    disaster.through("hold", "apply", "go")
+
+    progress = move.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert any("no leader" in note for note in progress.forecast.notes)
+
+
+def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
+    disaster: Disaster,
+) -> None:
+    disaster.world.start("far", "B", {"P.Payments": 3})
+    plan = disaster.planned(overwrite=True)
+    assert any("far is left as it is: it is active on B" in line for line in plan.warnings)
+
+    disaster.through("hold", "apply", "go")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert disaster.world.offsets("B", "far")["P.Payments-0"] == 3
+    report = move.report(disaster.context, "m1")
+    assert any("far was left as it was" in problem for problem in report.problems)
+
+
+def test_a_group_known_by_name_only_is_told_to_go_and_left_to_its_reset(disaster: Disaster) -> None:
+    plan = disaster.planned(groups=("near", "ghost"))
+
+    assert plan.forecast is not None
+    assert plan.forecast.unseen == ("ghost",)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.routes("B")["group:ghost"].cluster == "B"
+
+
+def test_the_newer_of_checkpoint_and_own_write_counts(disaster: Disaster) -> None:
+    """Offset sync translates from newer maps than the last checkpoint run."""
+    world = disaster.world
+    world.passing(1_000)
+    world.p.commit("near", {TopicPartition("Payments", 0): 98})
+    forward = world.context().forward
+    sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
+
+    [position] = next(g for g in disaster.planned().groups if g.group == "near").positions
+
+    assert position.resume == 99
+
+
+def test_a_group_that_retention_has_overtaken_keeps_nobody_waiting(disaster: Disaster) -> None:
+    """Any cluster has some that nobody uses; and nobody can catch up on a source that is dead."""
+    disaster.world.b.trim("P.Payments", 0, 98)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert plan.forecast is not None
+    assert {g.group: g.skipped for g in plan.forecast.groups} == {"near": 2, "far": 88}
+    [line] = [line for line in plan.warnings if "step over" in line]
+    assert line == (
+        "2 groups (far, near) step over 90 records that B does not hold any more and they may not "
+        "have read"
+    )
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 98
+
+
+def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) -> None:
+    """A broker of the target is away, too."""
+    disaster.world.b.leaderless = {COPY}
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("P.Payments-0 on B has no leader now" in line for line in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    progress = move.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert progress.forecast.not_copied == 7
+    assert any("no leader" in note for note in progress.forecast.notes)
+    assert disaster.switch.sealed == []
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert not move.verify(disaster.context, "m1").timed_out
+
+
+@pytest.mark.parametrize("step", ["apply", "go"])
+def test_no_step_is_done_before_the_one_that_it_needs(disaster: Disaster, step: str) -> None:
+    disaster.planned()
+    with pytest.raises(GateClosedError):
+        disaster.through(step)
+    assert disaster.world.routes("B") == {}
+
+
+def test_a_flow_that_never_copied_is_no_way_out(disaster: Disaster) -> None:
+    disaster.world.maps[Flow("P", "B")].reports = ()
+    plan = disaster.planned()
+    assert any("has never copied anything" in reason for reason in plan.blocking)
+    with pytest.raises(ConflictError, match="never copied"):
+        disaster.through("hold")
+    assert disaster.pause() is None
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"), [(("Nowhere",), NotFoundError), (("P.Payments",), UsageError)]
+)
+def test_a_topic_that_cannot_be_moved_is_named(disaster: Disaster, topics, error) -> None:
+    with pytest.raises(error, match=topics[0]):
+        disaster.planned(topics=topics)
+
+
+def test_all_topics_and_groups_that_are_known_move_by_default(disaster: Disaster) -> None:
+    plan = disaster.planned(topics=(), groups=())
+
+    assert plan.topics == ("Payments",)
+    assert plan.group_names == ("far", "near")
+
+
+def test_killed_at_any_write_and_run_again_it_ends_the_same(config) -> None:
+    counted = Disaster(busy_world(config))
+    counted.planned()
+    before = counted.world.writes.count
+    counted.through("hold", "apply", "go")
+    total = counted.world.writes.count - before
+    assert total > 3
+    for at in range(1, total + 1):
+        for after in (False, True):
+            disaster = Disaster(busy_world(config))
+            disaster.planned()
+            writes = disaster.world.writes
+            writes.die_at = (writes.count + at, after)
+            with pytest.raises(Killed):
+                disaster.through("hold", "apply", "go")
+            writes.die_at = None
+            disaster.through("hold", "apply", "go")
+
+            assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+            assert {(r.cluster, r.state) for r in disaster.world.routes("B").values()} == {
+                ("B", "go")
+            }
+            assert disaster.pause() is not None
+
+
+def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaster) -> None:
+    strange = Checkpoint("near", TopicPartition("P.Refunds", 0), 5, 5)
+    table = disaster.world.b.compacted("P.checkpoints.internal")
+    table.write({strange.key(): strange.value(), b"damaged": b"x"})
+
+    [near] = [group for group in disaster.planned().groups if group.group == "near"]
+
+    assert [position.name for position in near.positions] == ["Payments-0"]
+
+
+def test_that_the_source_is_given_up_is_no_news_in_the_log(
+    disaster: Disaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    disaster.planned()
+
+    move.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) -> None:
+    ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
+    disaster.planned()
+    disaster.world.b.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+    disaster.through("hold")
+
+    members = move.MoveStore(disaster.context).progress("m1").members_at_hold
+    assert members == {"far": 0, "near": 1}
+
+
+def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
+    disaster: Disaster,
+) -> None:
+    """What they told the target has the stamp of another clock."""
+    world = disaster.world
+    ensure_topics(world.context())
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
+    for cluster in (world.p, world.b):
+        cluster.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+    tables = RoutingTables.read(world.context())
+
+    assert [one.ack for one in tables.announced] == [ack]
+    assert tables.on_target == ()
+
+
+def test_while_the_flow_is_paused_the_source_has_no_say_about_groups(disaster: Disaster) -> None:
+    """It may come back with old commits, while its groups have long gone on elsewhere."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    world = disaster.world
+    world.p.leave("near")
+    world.p.commit("near", {TopicPartition("Payments", 0): 99})
+    forward = world.context().forward
+    forward = replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True))
+
+    emitted, synced = emit(forward), sync(forward)
+
+    assert "paused" in emitted.skipped
+    assert "paused" in synced.skipped
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+
+
+def test_a_burst_that_has_just_begun_is_in_the_bound(disaster: Disaster) -> None:
+    """The copy has seen nothing of it yet, but the slot has seen the source grow."""
+    maps = disaster.world.maps[Flow("P", "B")]
+    maps.reports = tuple(replace(report, source_growth=400) for report in maps.reports)
+    disaster.world.passing(2_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert (forecast.not_copied, forecast.at_most, forecast.topics[0].at_most) == (7, 807, 807)
+
+
+def test_what_stands_behind_a_transaction_that_is_open_on_the_source_is_not_copied(
+    disaster: Disaster,
+) -> None:
+    """The copy cannot go on behind it: 'caught up' would hide all that others wrote since."""
+    maps = disaster.world.maps[Flow("P", "B")]
+    held = ((disaster.world.b.topics()["P.Payments"].topic_id, 0, 107 + 500),)
+    maps.reports = tuple(replace(report, held_back=held) for report in maps.reports)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert forecast.not_copied == 507
+    assert forecast.topics[0].unknown == (
+        "Payments-0 is not copied: 500 offsets stood behind an open transaction",
+    )
+
+
+def test_the_seal_of_a_copy_is_no_sign_of_a_quiet_source(disaster: Disaster) -> None:
+    """Its marker is the newest of the log: the rate, and so seconds and bound, are of before."""
+    world, now = disaster.world, disaster.world.clock()
+    world.b.produce("P.Payments", records=50, timestamp_ms=now)  # 5 a second
+    world.passing(60_000)
+    planned = disaster.planned().forecast
+    disaster.switch.before_seal = lambda: world.b.produce(
+        "P.Payments", records=1, timestamp_ms=world.clock()
+    )
+
+    disaster.through("hold")
+
+    final = move.MoveStore(disaster.context).progress("m1").forecast
+    assert planned is not None
+    assert final is not None
+    assert (planned.seconds, planned.at_most) == (1.4, 307)
+    assert (final.seconds, final.at_most) == (1.4, 307)

@@ -1,0 +1,74 @@
+"""Looks at a group: whose members there are, what is dead, what cannot be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from tests.waiting import eventually
+
+from srm.engine.ports import GroupDescription
+from srm.errors import UnavailableError
+from srm.follow.members import MemberLooks, Seen
+
+ME = "srm-follow-h-1-ab"
+
+
+class Cluster:
+    """A cluster with one group."""
+
+    def __init__(self, *members: str, away: bool = False, reason: str = "") -> None:
+        self.members = members
+        self._away = away
+        self._reason = reason
+
+    def groups(self, names: Collection[str]) -> Mapping[str, GroupDescription]:
+        if self._away:
+            raise UnavailableError("nobody there")
+        state = "unknown" if self._reason else "active" if self.members else "empty"
+        return {
+            name: GroupDescription(name, state, members=self.members, reason=self._reason)
+            for name in names
+        }
+
+    def remove_members(self, _group: str, goes: Callable[[str], bool]) -> None:
+        self.members = tuple(m for m in self.members if not goes(m.partition("@")[0]))
+
+
+def looks_at(**clusters: Cluster) -> tuple[MemberLooks, list[Seen]]:
+    @contextmanager
+    def opened(alias: str) -> Iterator[Cluster]:
+        yield clusters[alias]
+
+    seen: list[Seen] = []
+    return MemberLooks(opened, "g", ME, seen.append), seen
+
+
+def test_own_members_are_told_from_others_on_each_cluster_that_is_asked_for() -> None:
+    on_p = Cluster(f"{ME}-1@/h", f"{ME}-2-consumer-1@/h", "plain@/h")
+    looks, seen = looks_at(P=on_p, B=Cluster())
+    for cluster in ("P", "B", "P"):
+        looks.look(cluster)
+    eventually(lambda: len(seen) == 3, "all are seen")
+
+    expected = Seen("P", (f"{ME}-1@/h", f"{ME}-2-consumer-1@/h"), ("plain@/h",))
+    assert seen == [expected, Seen("B"), expected]
+
+
+def test_members_of_a_dead_run_are_taken_out_and_those_of_another_stay() -> None:
+    looks, seen = looks_at(P=Cluster(f"{ME}-1@/h", f"{ME}-1-x@/h", f"{ME}-12@/h", "plain@/h"))
+    looks.look("P", dead=f"{ME}-1")
+    eventually(lambda: seen, "seen")
+
+    assert seen == [Seen("P", (f"{ME}-12@/h",), ("plain@/h",))]
+
+
+def test_what_cannot_be_known_is_said_and_no_end_of_the_looks() -> None:
+    looks, seen = looks_at(
+        P=Cluster(away=True), B=Cluster(reason="grant Describe on group g"), C=Cluster()
+    )
+    for cluster in ("P", "B", "C"):
+        looks.look(cluster)
+    eventually(lambda: len(seen) == 3, "all are seen")
+
+    assert [one.error for one in seen] == ["nobody there", "grant Describe on group g", ""]
