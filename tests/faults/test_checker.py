@@ -186,6 +186,40 @@ def test_a_target_that_was_cut_has_to_hold_everything_again() -> None:
     assert problems(of, lacking, mapped(Run(0, 0, 4), Run(5, 6, 1)))
 
 
+def test_equal_records_of_a_trimmed_target_may_come_again_where_losses_are_accepted() -> None:
+    """Its owner was killed before a report: nothing says which of them the target still holds."""
+    records = {at: record(at % 2) for at in range(12)}
+    target = [(at, record(at % 2)) for at in range(8, 10)] + log([*records.values()], 11)
+    told = [PartitionStatus("T", 0, "copying", "2 records: not in the map")]
+    known = mapped(Run(0, 11, 12))
+
+    def of(**facts: object) -> TopicHistory:
+        return history(life(records), **{"interrupted": True, "trimmed": {0: 8}, **facts})
+
+    assert problems(of(), target, known, told=told) == []
+    assert problems(of(), target, known), "it has to be told"
+    assert problems(of(interrupted=False), target, known, told=told)
+    assert problems(of(trimmed={}), target, known, told=told)
+    assert problems(of(), target, known, told=told, policy="stop")
+    other = [(8, record(0)), (9, record("single")), *target[2:]]
+    single = history(life({**records, 12: record("single")}), interrupted=True, trimmed={0: 8})
+    copied = [*other, (23, record("single"))]
+    assert problems(single, copied, mapped(Run(0, 11, 13)), told=told), "one has one place"
+
+
+def test_where_losses_stop_a_partition_equal_records_of_a_trimmed_target_do() -> None:
+    records = {at: record(at % 2) for at in range(12)}
+    target = [(at, record(at % 2)) for at in range(8, 10)]
+    told = [PartitionStatus("T", 0, "stopped", "position undecidable at 8")]
+
+    for trimmed, right in (({0: 8}, True), ({}, False)):
+        of = history(life(records), interrupted=True, trimmed=trimmed)
+
+        assert (problems(of, target, None, told=told, policy="stop") == []) == right
+    moving = history(life(records), interrupted=True, trimmed={0: 8})
+    assert problems(moving, target, None, policy="stop"), "it has not stopped"
+
+
 def test_the_map_of_a_topic_that_was_deleted_is_cut_by_nobody_with_the_target() -> None:
     """Its owner had not noticed yet that the target had lost the end of it."""
     of = history(life(numbered(0, 6)), life(numbered(0, 2, "new ")))

@@ -32,7 +32,8 @@ class Aligned:
     ``items`` are all source records in the order in which a copy meets them; ``places`` the target
     offsets of those that arrived; ``unmapped`` those of them that no map tells of; ``compacted``
     the ones that arrived and that the target has compacted since. ``unknown`` are target offsets
-    of records that only their writer could tell of, and cannot.
+    of records that only their writer could tell of, and cannot; ``unclear`` those of copies that
+    nothing tells from others, so that they may have come again.
     """
 
     items: list[Item]
@@ -41,6 +42,7 @@ class Aligned:
     compacted: set[int] = field(default_factory=set)
     unknown: set[int] = field(default_factory=set)
     foreign: list[int] = field(default_factory=list)
+    unclear: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def has(self, index: int) -> bool:
@@ -156,6 +158,9 @@ class Aligner:
         placed = self._embed(run, candidates)
         if placed is None and first and self._history.remote_recreated:
             placed = self._strays(run, candidates)
+        if placed is None and self._is_unclear(run):
+            self.found.unclear += [offset for offset, _ in run]
+            return
         if placed is None:
             offset, record = run[0]
             self._problem(
@@ -175,6 +180,16 @@ class Aligner:
         candidates = [i for i in range(after + 1, before) if not self.found.has(i)]
         for index, _ in self._embed(run, candidates) or ():
             self.found.compacted.add(index)
+
+    def _is_unclear(self, run: Log) -> bool:
+        """Whether a trimmed log begins with copies that no report and no content gives a place."""
+        return (
+            self._history.interrupted
+            and self._partition in self._history.trimmed
+            and all(
+                sum(self.same(item, record) for item in self.found.items) > 1 for _, record in run
+            )
+        )
 
     def _embed(self, run: Log, candidates: list[int]) -> list[Pair] | None:
         """Find a run of records among the candidates, in order, as close together as possible."""

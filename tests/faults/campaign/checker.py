@@ -159,11 +159,14 @@ class Judgement:
         return item.offset in compacted
 
     def _is_undecidable(self, indexes: Sequence[int], index: int) -> bool:
-        """What was copied behind the last report, and then truncated, has no known place."""
+        """What was copied behind the last report, and then truncated, has no known place.
+
+        Nor have equal records, once the target has lost those before them.
+        """
         items, aligned = self._aligned.items, self._aligned
         return (
             self._history.interrupted
-            and any(items[i].gone and aligned.has(i) for i in indexes)
+            and (bool(aligned.unclear) or any(items[i].gone and aligned.has(i) for i in indexes))
             and not any(aligned.has(i) for i in indexes if i >= index)
         )
 
@@ -224,6 +227,17 @@ class Judgement:
         if seen and not any("foreign" in status.reason for status in told):
             self._problem(f"foreign records at target offsets {seen[:3]} are not told")
 
+    def check_unclear(self, told: Sequence[PartitionStatus]) -> None:
+        """A copy whose place is not clear is told, and stops, or goes on where losses may be."""
+        unclear = self._aligned.unclear
+        if not unclear:
+            return
+        words = "undecidable" if self._policy == "stop" else "not in the map"
+        if not any(words in status.reason for status in told):
+            self._problem(f"copies at target offsets {unclear[:3]} have no place: not told")
+        if self._policy == "stop" and max(self._aligned.places.values(), default=-1) > unclear[0]:
+            self._problem(f"copied behind target offset {unclear[0]}, which has no place")
+
     def _name(self, item: Item) -> str:
         gone = " (truncated)" if item.gone else ""
         life = f" of life {item.life}" if len(self._history.lives) > 1 else ""
@@ -267,6 +281,7 @@ def check_partition(
             judged.check_map(maps[-1])
             judged.check_told(told, counted)
             judged.check_foreign(told)
+            judged.check_unclear(told)
         if best is None or not judged.problems or (aligned.problems and not tried.problems):
             best, aligned = judged, tried
         if not judged.problems:

@@ -197,7 +197,8 @@ class Convergence:
         has_lost = truncated or number in topic.life.deleted
         if self._policy == "stop" and has_lost and status.lost_from is not None:
             return True
-        return truncated and topic.interrupted and is_undecidable(status)
+        lacks = truncated or number in topic.trimmed
+        return lacks and topic.interrupted and is_undecidable(status)
 
 
 def is_undecidable(status: PartitionStatus) -> bool:
