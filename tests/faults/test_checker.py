@@ -201,6 +201,11 @@ def test_equal_records_of_a_trimmed_target_may_come_again_where_losses_are_accep
     assert problems(of(interrupted=False), target, known, told=told)
     assert problems(of(trimmed={}), target, known, told=told)
     assert problems(of(), target, known, told=told, policy="stop")
+    kept = {0: {at: record(at % 2) for at in range(8)}}
+    from_two = mapped(Run(2, 11, 10))
+    again = target[:2] + log([*records.values()][2:], 11)
+    assert problems(of(kept=kept), again, from_two, told=told) == []
+    assert problems(of(), again, from_two, told=told), "the first two never stood there"
     other = [(8, record(0)), (9, record("single")), *target[2:]]
     single = history(life({**records, 12: record("single")}), interrupted=True, trimmed={0: 8})
     copied = [*other, (23, record("single"))]

@@ -68,6 +68,7 @@ class Aligner:
         whole = {offset: record for offset, record in kept.items() if offset < log_start}
         whole.update(target)
         self._target: Log = []
+        self._trimmed_runs: list[tuple[Log, int]] = []
         for offset, record in sorted(whole.items()):
             if record.value is not None and record.value.startswith(stranger):
                 self.found.foreign.append(offset)
@@ -98,6 +99,7 @@ class Aligner:
             self._explain(run, last, index, first=first)
             last, run, first = index, [], False
         self._explain(run, last, len(self.found.items), first=first)
+        self._explain_trimmed_again()
         return self.found
 
     def _take_maps(self, maps: Sequence[OffsetMap | None], choice: int) -> None:
@@ -178,8 +180,19 @@ class Aligner:
         They may have been copied again: no reader of what is left meets them twice.
         """
         candidates = [i for i in range(after + 1, before) if not self.found.has(i)]
-        for index, _ in self._embed(run, candidates) or ():
+        placed = self._embed(run, candidates)
+        if placed is None:
+            self._trimmed_runs.append((run, after))
+        for index, _ in placed or ():
             self.found.compacted.add(index)
+
+    def _explain_trimmed_again(self) -> None:
+        """Behind copies that are not clear some came again: then trimmed ones were of any place."""
+        for run, after in self._trimmed_runs if self.found.unclear else ():
+            candidates = list(range(after + 1, len(self.found.items)))
+            for index, _ in self._embed(run, candidates) or ():
+                if not self.found.has(index):
+                    self.found.compacted.add(index)
 
     def _is_unclear(self, run: Log) -> bool:
         """Whether a trimmed log begins with copies that no report and no content gives a place."""
