@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from srm.domain.offset_map import Run
 
-MOST_PLACES: Final = 64
+MOST_PLACES: Final = 512
 """Ways to read the logs that are followed at once."""
 MOST_OWED: Final = 1 << 18
 """Keys that the target may still owe."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -80,6 +81,21 @@ def test_constant_records_behind_a_gap_that_retention_left_are_undecidable() -> 
 
     found = walked(*logs, Start(100, 50), Comparison(accepts_loss=True))
     assert found.source_next == 110, "rather a second time than not at all"
+
+
+def test_few_values_in_any_order_show_where_a_trimmed_target_begins() -> None:
+    """Its first record is equal to some 80 of those that may have stood before it."""
+    chance = random.Random(63)
+    values = [b"v%d" % chance.randrange(5) for _ in range(400)]
+    source = [Record(i, 1000, None, value) for i, value in enumerate(values)]
+    left = [Record(1 + i, 1000, None, values[i]) for i in range(332, 369)]
+    copied = with_log_append_time(stored(left, producer_id=OURS))
+    target = Log([copied, marker(370, OURS, 3)], log_start=333)
+
+    found = walked(log_of(source, [5], 400, -1), target, Start(0, 1), Comparison())
+
+    assert found.source_next == 369
+    assert pairs(found) == {1 + i: i for i in range(332, 369)}
 
 
 def test_a_target_that_lost_what_stands_before_a_record_is_undecidable() -> None:
