@@ -62,6 +62,24 @@ def test_before_the_start_of_the_log_there_is_an_error(wire_site: WireSite, plac
     wire_site.run(scenario)
 
 
+def test_a_log_without_the_epoch_that_was_read_is_an_error(
+    wire_site: WireSite, place: Place
+) -> None:
+    """It was truncated, and has grown to the same offset again."""
+
+    async def scenario(wire: Wire) -> None:
+        await place.produce(wire, 2)
+        first, _ = await place.fetch(wire, 0)
+        [epoch] = [b.leader_epoch for b in batches(first.records)]
+        for offset in (0, 2):
+            same, _ = await place.fetch(wire, offset, epoch=epoch)
+            other, _ = await place.fetch(wire, offset, epoch=epoch + 7)
+
+            assert (same.error, other.error) == (codes.NONE, codes.OFFSET_OUT_OF_RANGE)
+
+    wire_site.run(scenario)
+
+
 def test_a_topic_id_that_nobody_has_is_an_error(wire_site: WireSite, place: Place) -> None:
     async def scenario(wire: Wire) -> None:
         node = await wire.leader(place.at)

@@ -35,16 +35,16 @@ class Place:
         self.at = TopicPartition(topic, partition)
         self.topic_id = topic_id
 
-    def wanted(self, offset: int, max_bytes: int = 1 << 20) -> FetchFrom:
-        return FetchFrom(self.topic_id, self.at.partition, offset, max_bytes)
+    def wanted(self, offset: int, max_bytes: int = 1 << 20, epoch: int = -1) -> FetchFrom:
+        return FetchFrom(self.topic_id, self.at.partition, offset, max_bytes, epoch)
 
     async def fetch(
-        self, wire: Wire, offset: int, *, read_committed: bool = False
+        self, wire: Wire, offset: int, *, epoch: int = -1, read_committed: bool = False
     ) -> tuple[FetchedPartition, object]:
         """Fetch once; the second value keeps the records alive."""
         fetched = await wire.fetch(
             await wire.leader(self.at),
-            [self.wanted(offset)],
+            [self.wanted(offset, epoch=epoch)],
             max_wait_ms=10,
             max_bytes=1 << 20,
             read_committed=read_committed,

@@ -41,6 +41,7 @@ def _abort(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
     ("grown_by", "policy", "reports"),
     [
         (50, "stop", "kept"),
+        (None, "stop", "kept"),
         (10, "continue", "kept"),
         (50, "continue", "lost"),
     ],
@@ -48,10 +49,11 @@ def _abort(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
 def test_a_truncated_source_is_seen_and_the_map_goes_on_exactly(
     clusters: Mapping[str, KafkaBroker],
     broker_factory: BrokerFactory,
-    grown_by: int,
+    grown_by: int | None,
     policy: str,
     reports: str,
 ) -> None:
+    """None: it has grown to the very offset where it had ended."""
     source = broker_factory("P")
     lab = CopyLab(source.bootstrap, clusters["B"].bootstrap, data_loss_policy=policy)
     [p] = lab.topic()
@@ -69,6 +71,7 @@ def test_a_truncated_source_is_seen_and_the_map_goes_on_exactly(
     before = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
     source.start()
     source.wait_ready()
+    grown_by = 62 - end if grown_by is None else grown_by
     _send(lab, p, grown_by)
     lost = (end, 62 if reports == "kept" else 60)
 

@@ -17,12 +17,18 @@ from srm.errors import SrmError
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """One partition in a fetch request. The id protects against a topic that was re-created."""
+    """One partition in a fetch request. The id protects against a topic that was re-created.
+
+    ``epoch`` is the leader epoch of the batch before the offset, -1 where that is not to be
+    compared. A log that does not hold that epoch up to the offset is another one than was read: the
+    offset is out of its range then (KIP-320, as followers ask since KIP-595).
+    """
 
     topic_id: bytes
     partition: int
     offset: int
     max_bytes: int
+    epoch: int = -1
 
 
 @dataclass(slots=True)

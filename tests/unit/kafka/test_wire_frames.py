@@ -12,24 +12,25 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
+from srm.replication import codes
 from srm.replication.ports import FetchFrom, ProduceAnswer, Produced
 
 A, B = b"a" * 16, b"b" * 16
 
 
 def test_a_fetch_groups_partitions_by_topic_and_keeps_their_order() -> None:
-    wanted = [FetchFrom(B, 1, 10, 100), FetchFrom(A, 0, 20, 200), FetchFrom(B, 2, 30, 300)]
+    wanted = [FetchFrom(B, 1, 10, 100), FetchFrom(A, 0, 20, 200, 5), FetchFrom(B, 2, 30, 300)]
 
     body = fetch_request(wanted, 500, 1000, read_committed=True)
 
-    def partition(number: int, offset: int, size: int) -> bytes:
-        return struct.pack(">iiqiqi", number, -1, offset, -1, -1, size) + b"\0"
+    def partition(number: int, offset: int, size: int, epoch: int = -1) -> bytes:
+        return struct.pack(">iiqiqi", number, -1, offset, epoch, -1, size) + b"\0"
 
     assert body == (
         struct.pack(">iiiibii", -1, 500, 1, 1000, 1, 0, -1)
         + b"\x03"
         + (B + b"\x03" + partition(1, 10, 100) + partition(2, 30, 300) + b"\0")
-        + (A + b"\x02" + partition(0, 20, 200) + b"\0")
+        + (A + b"\x02" + partition(0, 20, 200, 5) + b"\0")
         + b"\x01\x01\x00"
     )
 
@@ -85,6 +86,29 @@ def test_a_fetch_response_gives_views_of_the_records() -> None:
     first.records[0] = 255
     assert 255 in body
     assert (second.partition, second.error, len(second.records)) == (1, 6, 0)
+
+
+def test_a_log_that_does_not_hold_the_epoch_up_to_the_offset_is_out_of_range() -> None:
+    diverging = b"\x01\x00\x0d" + struct.pack(">iq", 4, 17) + b"\0"
+    body = (
+        struct.pack(">i", 7)
+        + b"\0"
+        + struct.pack(">ihi", 0, 0, 0)
+        + b"\x02"
+        + A
+        + b"\x02"
+        + struct.pack(">ihqqq", 0, 0, 50, 40, 5)
+        + b"\x00"
+        + struct.pack(">i", -1)
+        + b"\x01"
+        + diverging
+        + b"\0"
+        + b"\0"
+    )
+
+    [part] = fetch_response(memoryview(body)).partitions
+
+    assert (part.error, part.high_watermark) == (codes.OFFSET_OUT_OF_RANGE, 50)
 
 
 def test_a_produce_request_carries_the_batches_themselves() -> None:

@@ -1,8 +1,8 @@
 """Bytes of the hot path requests: Fetch version 13 (topics by id) and Produce version 8.
 
 Both are served by Kafka 3.1 and later. Layouts: FetchRequest.json, FetchResponse.json,
-ProduceRequest.json and ProduceResponse.json of Apache Kafka; KIP-516 for topic ids and
-KIP-227 for fetch sessions.
+ProduceRequest.json and ProduceResponse.json of Apache Kafka; KIP-516 for topic ids, KIP-227 for
+fetch sessions and KIP-595 for the epoch that was fetched last.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.connection import Part
+from srm.replication import codes
 from srm.replication.ports import FetchedPartition, FetchFrom, ProduceAnswer, Produced
 
 FETCH: Final = (1, 13)
@@ -29,6 +30,8 @@ _FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _PRODUCED: Final = struct.Struct(">ihqqqi")
 _EMPTY: Final = memoryview(b"")
+_DIVERGING_EPOCH: Final = 0
+"""Tag of a partition whose log does not hold the epoch that was fetched last up to the offset."""
 
 
 def _uvarint(value: int) -> bytes:
@@ -63,7 +66,7 @@ def fetch_request(
         out += topic_id
         out += _uvarint(len(group) + 1)
         for p in group:
-            out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, -1, -1, p.max_bytes, 0)
+            out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, p.epoch, -1, p.max_bytes, 0)
         out += b"\x00"
     left: dict[bytes, list[int]] = {}
     for topic_id, number in forgotten:
@@ -110,11 +113,14 @@ class _Reader:
                 return value
             shift += 7
 
-    def skip_tags(self) -> None:
+    def skip_tags(self) -> list[int]:
+        """Return which tags there were."""
+        tags = []
         for _ in range(self.uvarint()):
-            self.uvarint()
+            tags.append(self.uvarint())
             size = self.uvarint()
             self.at += size
+        return tags
 
     def text(self) -> str:
         length = self.number(">h")
@@ -155,7 +161,8 @@ def _fetched_partition(reader: _Reader, topic_id: bytes) -> FetchedPartition:
     reader.at += 4  # preferred read replica
     length = reader.uvarint() - 1
     records = reader.raw(length) if length > 0 else _EMPTY
-    reader.skip_tags()
+    if _DIVERGING_EPOCH in reader.skip_tags():
+        error = error or codes.OFFSET_OUT_OF_RANGE
     return FetchedPartition(
         topic_id, index, error, high_watermark, last_stable, log_start, tuple(aborted), records
     )

@@ -65,7 +65,7 @@ class SourceLoop:
         self._read_committed = read_committed
         self._copies: dict[_Key, PartitionCopy] = {}
         self._changed: dict[_Key, None] = {}
-        self._asked: dict[_Key, int] = {}
+        self._asked: dict[_Key, FetchFrom] = {}
         self._left_out: set[_Key] = set()
         self._left_out_at = 0.0
         self._backlog = Backlog()
@@ -138,9 +138,12 @@ class SourceLoop:
             is_held = copy is not None and self._backlog.holds_back(copy)
             if copy is not None and copy.wants_data and not is_held:
                 self._left_out.discard(key)
-                if self._asked.get(key) != copy.fetch_offset:
-                    self._asked[key] = copy.fetch_offset
-                    self._session.want(FetchFrom(*key, copy.fetch_offset, self._partition_bytes))
+                wanted = FetchFrom(
+                    *key, copy.fetch_offset, self._partition_bytes, copy.fetch_epoch
+                )
+                if self._asked.get(key) != wanted:
+                    self._asked[key] = wanted
+                    self._session.want(wanted)
                 continue
             if copy is None:
                 self._left_out.discard(key)
@@ -173,11 +176,11 @@ class SourceLoop:
                 continue
             if part.error != codes.NONE:
                 self._changed[key] = None
-                if asked == copy.fetch_offset:
+                if asked.offset == copy.fetch_offset:
                     self._on_trouble(copy, part.error, "")
                 continue
             length = len(part.records)
-            damage = self._accept(copy, part, fetched.owner, asked)
+            damage = self._accept(copy, part, fetched.owner, asked.offset)
             if damage is not None and copy.is_drained:
                 self._on_trouble(copy, codes.UNREADABLE, str(damage))
                 continue

@@ -151,10 +151,11 @@ class SimulatedCluster:
         number: int,
         offset: int,
         max_bytes: int,
+        epoch: int = -1,
         *,
         committed: bool,
     ) -> FetchedPartition:
-        """Read from one partition."""
+        """Read from one partition whose log holds an epoch up to the offset."""
         partition = self.by_id(topic_id, number)
         if partition is None or partition.leader != node:
             error = UNKNOWN_TOPIC_ID if partition is None else NOT_LEADER
@@ -164,7 +165,8 @@ class SimulatedCluster:
         upto = stable if committed else log.high_watermark
         head = topic_id, number
         marks = log.high_watermark, stable, log.start
-        if not log.start <= offset <= log.end:
+        diverges = epoch >= 0 and log.epoch_end(epoch) < offset
+        if diverges or not log.start <= offset <= log.end:
             return FetchedPartition(*head, OUT_OF_RANGE, *marks, (), _NO_RECORDS)
         if offset >= upto:
             return FetchedPartition(*head, NONE, *marks, (), _NO_RECORDS)

@@ -179,7 +179,7 @@ class SimulatedWire:
             while True:
                 parts = [
                     cluster.fetch(
-                        *(node, p.topic_id, p.partition, p.offset, p.max_bytes),
+                        *(node, p.topic_id, p.partition, p.offset, p.max_bytes, p.epoch),
                         committed=read_committed,
                     )
                     for p in partitions
