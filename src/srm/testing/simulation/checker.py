@@ -40,6 +40,9 @@ class _History:
 
     source: dict[int, Content] = field(default_factory=dict)
     aborted: dict[int, Content] = field(default_factory=dict)
+    undone: dict[int, Content] = field(default_factory=dict)
+    """Records whose transaction had ended until a truncation took its marker: it is open again, or
+    was aborted since."""
     target: dict[int, Content] = field(default_factory=dict)
     removed: set[int] = field(default_factory=set)
     forgotten: set[int] = field(default_factory=set)
@@ -118,7 +121,12 @@ def _history(world: World, source: Partition, target: Partition) -> _History:
     found = _History()
     stable = source.log.last_stable_offset
     for batch in source.log.history:
-        if batch.is_control or batch.last >= stable:
+        if batch.is_control:
+            continue
+        if _is_undone(batch, source):
+            found.undone.update((record.offset, _content(record)) for record in batch.records())
+            continue
+        if batch.last >= stable:
             continue
         side = found.aborted if batch.aborted else found.source
         side.update((record.offset, _content(record)) for record in batch.records())
@@ -133,10 +141,26 @@ def _history(world: World, source: Partition, target: Partition) -> _History:
     found.forgotten = {o for o in found.target if o < log.start or o in log.compacted}
     found.with_time = not target.settings.log_append_time
     if not found.with_time:
-        for side in (found.source, found.aborted, found.target):
+        for side in (found.source, found.aborted, found.undone, found.target):
             side.update((offset, (0, *content[1:])) for offset, content in side.items())
         found.cut = [(0, *content[1:]) for content in found.cut]
     return found
+
+
+def _is_undone(batch: Batch, source: Partition) -> bool:
+    """Whether a truncation has taken the marker of a batch's transaction, and left the batch."""
+    log = source.log
+
+    def ends_it(other: Batch) -> bool:
+        return other.is_control and other.producer_id == batch.producer_id
+
+    return (
+        batch.is_transactional
+        and log.cut_at is not None
+        and batch.base < log.cut_at
+        and any(map(ends_it, log.cut))
+        and not any(ends_it(b) and batch.base < b.base < log.cut_at for b in log.history)
+    )
 
 
 def _is_ours(world: World, batch: Batch) -> bool:
@@ -212,7 +236,8 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
     for source, target in pairs:
         if source in history.aborted:
             yield f"aborted read: {source} stands at {target}"
-        there, here = history.source.get(source), history.target.get(target)
+        there = history.source.get(source, history.undone.get(source))
+        here = history.target.get(target)
         if there is None or here is None or there != here:
             wrong.append((source, target, there, here))
     if wrong:
