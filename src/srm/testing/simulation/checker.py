@@ -123,7 +123,7 @@ def _history(world: World, source: Partition, target: Partition) -> _History:
     for batch in source.log.history:
         if batch.is_control:
             continue
-        if _is_undone(batch, source):
+        if (batch.aborted or batch.last >= stable) and _lacks_marker(batch, source):
             found.undone.update((record.offset, _content(record)) for record in batch.records())
             continue
         if batch.last >= stable:
@@ -147,7 +147,7 @@ def _history(world: World, source: Partition, target: Partition) -> _History:
     return found
 
 
-def _is_undone(batch: Batch, source: Partition) -> bool:
+def _lacks_marker(batch: Batch, source: Partition) -> bool:
     """Whether a truncation has taken the marker of a batch's transaction, and left the batch."""
     log = source.log
 
@@ -257,6 +257,7 @@ def _judge_rest(
     sources = {source for source, _ in pairs}
     gone = Counter(history.source[o] for o in history.removed if o not in sources)
     gone.update(history.cut)
+    gone.update(content for o, content in history.undone.items() if o not in sources)
     if halted:
         gone.update(c for o, c in history.source.items() if o not in sources | history.removed)
     left = []
