@@ -57,6 +57,10 @@ def _find(where: str) -> tuple[Any, str]:
     return owner, name
 
 
+def _without_epoch(fetch_from: Any) -> Any:
+    return lambda *args: replace(fetch_from(*args), epoch=-1)
+
+
 def _always(value: Any) -> Replacement:
     return lambda _: lambda *args, **kwargs: value
 
@@ -299,7 +303,10 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "leader epochs of the source say nothing",
         "a source that was truncated is noticed though it has grown again",
-        ((f"{SLOT}.partition:epoch_of", _always(_Equal())),),
+        (
+            (f"{SLOT}.partition:epoch_of", _always(_Equal())),
+            (f"{SLOT}.fetching:FetchFrom", _without_epoch),
+        ),
         faults="truncate source",
     ),
     Mutant(
