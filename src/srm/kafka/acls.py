@@ -74,7 +74,7 @@ def deny_writes(clients: Clients, topics: Collection[str]) -> None:
         clients,
         ("denying", "denied", topics),
         lambda timeout_s: clients.admin().create_acls(
-            [_rule(topic) for topic in topics], request_timeout=timeout_s
+            [AclBinding(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
         ),
         lambda: write_denials(clients, topics) == wanted,
     )
@@ -86,7 +86,7 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
         clients,
         ("allowing", "allowed", topics),
         lambda timeout_s: clients.admin().delete_acls(
-            [_filter(topic) for topic in topics], request_timeout=timeout_s
+            [AclBindingFilter(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
         ),
         lambda: frozenset(topics).isdisjoint(*_denied(clients)),
     )
@@ -137,20 +137,11 @@ def _denied(clients: Clients) -> list[frozenset[str]]:
     return clients.ask("reading ACLs", ask, needs)
 
 
-def _rule(topic: str) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        _EVERYBODY,
-        _ANYWHERE,
-        AclOperation.WRITE,
-        AclPermissionType.DENY,
-    )
-
-
-def _filter(topic: str) -> AclBindingFilter:
-    return AclBindingFilter(
+def _no_writing(
+    topic: str,
+) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+    """Return what a rule of the fence and a filter that finds it are both made of."""
+    return (
         ResourceType.TOPIC,
         topic,
         ResourcePatternType.LITERAL,

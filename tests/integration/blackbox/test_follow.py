@@ -37,7 +37,9 @@ def follow(stage: Stage, *options: str, program: Sequence[str]) -> list[str]:
     return [*command, *options, "--", *program]
 
 
-def writer(stage: Stage) -> Client:
+def followed_writer(stage: Stage, *options: str, rate: int = 100) -> Client:
+    """A producer that knows nothing of srm, under ``srm follow``."""
+
     def command(start: Start) -> list[str]:
         program = python(
             "produce.py",
@@ -46,9 +48,9 @@ def writer(stage: Stage) -> Client:
             topic="{{ topics }}",
             record=start.record,
             prefix=f"shop{start.number}x{{{{ generation }}}}",
-            rate=100,
+            rate=rate,
         )
-        return follow(stage, "--producer", "--topic", stage.topic, program=program)
+        return follow(stage, "--producer", "--topic", stage.topic, *options, program=program)
 
     return stage._writer("shop", command)
 
@@ -105,7 +107,7 @@ def said(stage: Stage, alias: str) -> list[Ack]:
 def test_any_programs_move_there_and_back_and_nothing_is_lost_or_read_twice(stage: Stage) -> None:
     with stage.site.context(stage.p, stage.b) as context:
         ensure_topics(context)  # as the first move does
-    shop, plain, console = writer(stage), reader(stage), Console(stage)
+    shop, plain, console = followed_writer(stage), reader(stage), Console(stage)
     groups = [plain.group, console.group]
     stage.start(stage.p, shop, plain, console.client)
     eventually(lambda: plain.count("processed") > 100 and console.printed, "all work on P")

@@ -21,7 +21,7 @@ from tests.conftest import BrokerFactory
 from tests.integration.blackbox.audit import Event
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
-from tests.integration.blackbox.test_follow import follow
+from tests.integration.blackbox.test_follow import follow, followed_writer
 from tests.integration.returning import replicating
 from tests.waiting import eventually
 from typer.testing import CliRunner
@@ -83,25 +83,6 @@ def srm(stage: Stage, *arguments: str) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def shop(stage: Stage) -> Client:
-    """A producer that knows nothing of srm, under ``srm follow``."""
-
-    def command(start: Start) -> list[str]:
-        program = python(
-            "produce.py",
-            bootstrap="{{ bootstrap_servers }}",
-            cluster="{{ cluster }}",
-            topic="{{ topics }}",
-            record=start.record,
-            prefix=f"shop{start.number}x{{{{ generation }}}}",
-            rate=150,
-        )
-        options = ("--producer", "--topic", stage.topic, *LOST)
-        return follow(stage, *options, program=program)
-
-    return stage._writer("shop", command)
-
-
 def java_reader(stage: Stage) -> Client:
     """A consumer in Java that knows nothing of srm, under ``srm follow``."""
     group = stage.site.group("java")
@@ -148,7 +129,8 @@ def test_the_primary_dies_in_mid_traffic_and_comes_back_with_its_data(
     worst_day: Stage, primary: KafkaBroker
 ) -> None:
     stage = worst_day
-    writer, plain = shop(stage), stage.reader("plain", reset="earliest", store=True)
+    writer = followed_writer(stage, *LOST, rate=150)
+    plain = stage.reader("plain", reset="earliest", store=True)
     follower, own = java_reader(stage), client_reader(stage)
     readers = (plain, follower, own)
     groups = [reader.group for reader in readers]
