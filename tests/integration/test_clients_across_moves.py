@@ -366,6 +366,24 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
     assert committed(site, site.b, group) == {f"{site.topic}-{seen[1].partition()}": 1}
 
 
+def test_a_commit_is_done_though_an_automatic_one_came_before_it(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    """It may come between storing and committing at any time; confluent-kafka raises then."""
+    load(site, 1)
+    group = site.group("g")
+    with reading(site, group, watcher, **{"auto.commit.interval.ms": 100}) as consumer:
+        [message] = take(consumer, 1)
+        consumer.done(message)
+        place, after = message.partition(), message.offset() + 1
+        eventually(
+            lambda: committed(site, site.p, group) == {f"{site.topic}-{place}": after},
+            "committed by itself",
+        )
+        done = {(one.partition, one.offset) for one in consumer.commit(asynchronous=False)}
+        assert done == {(place, after)}
+
+
 def test_serialisers_work_across_a_move(site: Site, watcher: RoutingWatcher) -> None:
     group = site.group("g")
     out = {"key.serializer": StringSerializer(), "value.serializer": StringSerializer()}

@@ -334,14 +334,34 @@ class Membership:
     def commit(self, offsets: list[TopicPartition] | None = None) -> list[TopicPartition]:
         """Commit these offsets, or what is stored, and wait for it; return how each went.
 
+        What an automatic or asynchronous commit has taken along, and nobody has heard of since, is
+        committed again: otherwise it would not be known to be committed.
+
         Raises:
             GivenUpError: the cluster is given up; whether it was committed is not known.
             KafkaException: the commit failed.
         """
         which = {} if offsets is None else {"offsets": offsets}
-        results = self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
+        try:
+            results = self._commit(**which)
+        except KafkaException as error:
+            under_way = [] if offsets is not None else self._under_way
+            if error.args[0].code() != _NO_OFFSET or not under_way:
+                raise
+            results = self._commit(offsets=under_way)
         self.confirm(results)
         return results
+
+    def _commit(self, **which: list[TopicPartition]) -> list[TopicPartition]:
+        return self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
+
+    @property
+    def _under_way(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(*place, offset)
+            for place, offset in self._processed.items()
+            if place in self.owned and self._confirmed.get(place) != offset
+        ]
 
     def close(self) -> None:
         """Leave the group, in the caller's thread; rebalance callbacks run within."""

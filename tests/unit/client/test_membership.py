@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from srm.client.membership import Membership
@@ -15,6 +16,7 @@ class Native:
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
         self.stored: list[TopicPartition] = []
+        self.commits_by_itself = False
         self.committed_offsets: dict[tuple[str, int], int] = {}
 
     def consume(self, count: int, _timeout: float) -> list[Message]:
@@ -24,9 +26,13 @@ class Native:
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
         self.stored += offsets
 
-    def commit(self, *, asynchronous: bool) -> list[TopicPartition]:
+    def commit(
+        self, *, asynchronous: bool, offsets: list[TopicPartition] | None = None
+    ) -> list[TopicPartition]:
         assert not asynchronous
-        return self.stored
+        if offsets is None and self.commits_by_itself:
+            raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
+        return self.stored if offsets is None else offsets
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 0
@@ -129,3 +135,17 @@ def test_what_could_not_be_committed_at_a_rebalance_is_remembered_until_it_is_re
     assert made.unsure == {"T-0": 1, "T-1": 1}
     made.gain([TopicPartition("T", 1)])
     assert made.unsure == {"T-0": 1}
+
+
+def test_what_an_automatic_commit_took_along_is_committed_before_a_commit_returns() -> None:
+    made, native = member(message(0, 40), message(1, 7))
+    native.commits_by_itself = True
+    with pytest.raises(KafkaException):
+        made.commit()
+    made.fetch(2, 0.0)
+    made.process(made.take(2))
+    made.confirm([TopicPartition("T", 0, 41)])
+
+    assert [(one.partition, one.offset) for one in made.commit()] == [(1, 8)]
+    with pytest.raises(KafkaException):
+        made.commit()
