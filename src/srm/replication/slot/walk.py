@@ -173,7 +173,9 @@ class SourceWalk:
         """Match a batch by its bytes with the next one of the source."""
         [place, *others] = self._places
         ahead = self._ahead
-        if others or place.credit or place.owed or place.at != ahead.opened or not batch.is_dense:
+        if self._lenient or others or place.credit or place.owed:
+            return False
+        if place.at != ahead.opened or not batch.is_dense:
             return False
         theirs = await ahead.next_batch()
         if theirs is None or not (place.begun or self._begins_here):
