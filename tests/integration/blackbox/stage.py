@@ -187,6 +187,20 @@ class Stage:
         move_id = f"{name}-{self.site.unique}"
         return self.operator.run(move_id, source, target, self.topic, named, *choices)
 
+    def await_known(self, source: str) -> None:
+        """Wait until a move would find in the map whatever groups have read.
+
+        A replicator that just started knows little; an operator looks at the plan first.
+        """
+        target = self.b if source == self.p else self.p
+        groups = [reader.group for reader in self.readers]
+
+        def copied() -> bool:
+            reasons = self.operator.plan(source, target, self.topic, groups)["blocking"]
+            return not any("was never copied" in reason for reason in reasons)
+
+        eventually(copied, "what the groups have read is copied")
+
     def move(self, name: str, source: str, *choices: str) -> Any:
         """Carry out a whole move of all clients, as docs/clients.md says; return its report.
 

@@ -30,6 +30,7 @@ def test_what_an_accepted_open_transaction_holds_back_is_in_the_rpo_and_is_not_l
     written = shop.count("acked")
     eventually(lambda: shop.count("acked") > written + 100, "records after it")
 
+    stage.await_known(stage.p)
     with stage.run("accepted", stage.p, "--accept-open-transactions") as move:
         move.await_held()
         stage.stop(shop, reader)

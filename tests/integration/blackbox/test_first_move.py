@@ -20,6 +20,7 @@ def test_a_group_that_starts_at_the_end_of_the_logs_misses_nothing_that_is_writt
     stage.start(stage.p)
     eventually(lambda: min(r.count("processed") for r in stage.readers) > 100, "both work on P")
 
+    stage.await_known(stage.p)
     with stage.run("first", stage.p) as move:
         move.await_held()
         stage.stop()

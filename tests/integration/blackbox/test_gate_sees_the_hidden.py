@@ -44,6 +44,7 @@ def test_a_move_waits_for_a_writer_that_pauses_longer_than_the_quiet_time_until_
     eventually(lambda: reader.count("processed") > 1, "the group works on P")
     stage.stop(reader)
 
+    stage.await_known(stage.p)
     with stage.run("slow", stage.p, *SLOW) as move:
         move.await_held()
         written = writer.count("acked")
@@ -65,6 +66,7 @@ def test_a_live_streams_group_of_the_new_protocol_keeps_the_gate_closed(stage: S
     stage.start(stage.p)
     eventually(lambda: reader.count("processed") > 100, "the application works on P")
 
+    stage.await_known(stage.p)
     with stage.run("alive", stage.p, "--timeout", "25") as move:
         move.await_held()
         stage.stop(writer)
@@ -106,6 +108,7 @@ def test_an_open_transaction_keeps_the_gate_closed_until_it_is_decided(stage: St
     written = shop.count("acked")
     eventually(lambda: shop.count("acked") > written + 100, "records after it")
 
+    stage.await_known(stage.p)
     with stage.run("open", stage.p) as move:
         move.await_held()
         stage.stop(shop, reader)
@@ -141,6 +144,7 @@ def test_pending_offsets_of_a_group_keep_the_gate_closed_until_they_are_decided(
     stage.stop(late)
     stage.readers.remove(stuck)
     try:
+        stage.await_known(stage.p)
         with stage.run("pending", stage.p) as move:
             move.await_held()
             move.await_reason(working.group, "transaction")

@@ -22,6 +22,7 @@ def test_members_and_writers_that_stay_keep_the_gate_closed_and_never_notice_the
     stage.start(stage.p)
     eventually(lambda: min(r.count("processed") for r in stage.readers) > 20, "all work on P")
 
+    stage.await_known(stage.p)
     with stage.run("stay", stage.p, "--timeout", "6") as move:
         move.await_reason(stage.topic, "written", stage.p)
         for reader in stage.readers:

@@ -20,6 +20,7 @@ def working(stage: Stage) -> None:
     stage.writer("shop", rate=100)
     stage.start(stage.p)
     eventually(lambda: reader.count("processed") > 50, "the group works on P")
+    stage.await_known(stage.p)
 
 
 def ended_clean(stage: Stage) -> None:

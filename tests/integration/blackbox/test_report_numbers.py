@@ -103,6 +103,7 @@ def test_what_a_forgotten_writer_writes_after_go_is_the_residue(stage: Stage) ->
     stage.start(stage.p, reader, writer)
     eventually(lambda: reader.count("processed") > 50, "the group works on P")
 
+    stage.await_known(stage.p)
     with stage.run("residue", stage.p) as move:
         move.await_held()
         stage.stop()

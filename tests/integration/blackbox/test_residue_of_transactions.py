@@ -21,6 +21,7 @@ def test_the_residue_counts_committed_records_and_neither_markers_nor_aborted_on
     stage.start(stage.p, reader, writer)
     eventually(lambda: reader.count("processed") > 50, "the group works on P")
 
+    stage.await_known(stage.p)
     with stage.run("residue", stage.p) as move:
         move.await_held()
         stage.stop()
