@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -267,10 +267,11 @@ def begin(context: MoveContext, request: MoveRequest, move_id: str) -> None:
     def begun() -> bool:
         if move.plan(context, request, move_id).blocking:
             return False
-        with suppress(ConflictError):
+        try:
             move.hold(context, move_id)
-            return True
-        return False
+        except ConflictError:
+            return False
+        return True
 
     eventually(begun, f"{move_id} starts")
 

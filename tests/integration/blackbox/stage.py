@@ -187,19 +187,22 @@ class Stage:
         move_id = f"{name}-{self.site.unique}"
         return self.operator.run(move_id, source, target, self.topic, named, *choices)
 
+    def in_the_way(self, source: str) -> list[str]:
+        """Return why a move of all readers' groups could not start now, as its plan says."""
+        target = self.b if source == self.p else self.p
+        groups = [reader.group for reader in self.readers]
+        reasons: list[str] = self.operator.plan(source, target, self.topic, groups)["blocking"]
+        return reasons
+
     def await_known(self, source: str) -> None:
         """Wait until a move would find in the map whatever groups have read.
 
         A replicator that just started knows little; an operator looks at the plan first.
         """
-        target = self.b if source == self.p else self.p
-        groups = [reader.group for reader in self.readers]
-
-        def copied() -> bool:
-            reasons = self.operator.plan(source, target, self.topic, groups)["blocking"]
-            return not any("was never copied" in reason for reason in reasons)
-
-        eventually(copied, "what the groups have read is copied")
+        eventually(
+            lambda: not any("was never copied" in reason for reason in self.in_the_way(source)),
+            "what the groups have read is copied",
+        )
 
     def move(self, name: str, source: str, *choices: str) -> Any:
         """Carry out a whole move of all clients, as docs/clients.md says; return its report.
@@ -207,11 +210,7 @@ class Stage:
         Like an operator it looks at the plan first: a replicator that just started knows little.
         """
         target = self.b if source == self.p else self.p
-        groups = [reader.group for reader in self.readers]
-        eventually(
-            lambda: not self.operator.plan(source, target, self.topic, groups)["blocking"],
-            "nothing is in the way",
-        )
+        eventually(lambda: not self.in_the_way(source), "nothing is in the way")
         with self.run(name, source, *choices) as move:
             move.await_held()
             self.stop()
