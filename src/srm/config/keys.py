@@ -326,6 +326,16 @@ FLOW_KEYS: Final = (
         origin="ours",
         attribute="max_bytes_per_second",
     ),
+    ConfigKey(
+        "replicator.merge.batch.bytes",
+        "count",
+        "1000000",
+        "Small batches of a partition that arrive together are merged up to this size. Where the "
+        "target's `max.message.bytes` is less, srm finds out and merges less. 0: batches stay as "
+        "their producers made them.",
+        origin="ours",
+        attribute="merge_bytes",
+    ),
     *AIRFLOW_KEYS,
 )
 

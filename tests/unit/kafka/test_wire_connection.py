@@ -16,10 +16,10 @@ import pytest
 from tests.certificates import Authority
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool, PooledBuffer
 
 HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
 BIG = 3_000_000

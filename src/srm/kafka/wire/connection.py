@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from aiokafka.protocol.types import TaggedFields
 
 from srm.errors import ConfigError, SrmError, UnavailableError
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_socket import (
     ReadableFirstError,
@@ -32,6 +31,7 @@ from srm.kafka.wire.security_socket import (
     connect,
 )
 from srm.kafka.wire.security_tls import tls_failure
+from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview
 

@@ -27,7 +27,6 @@ from srm.replication.slot.opening import Turns, records_of
 RECORD_BYTES: Final = 320
 """What an opened record takes at most, both indexes included."""
 LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
-_RUN_BYTES: Final = 1 << 18
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1
 
@@ -129,10 +128,7 @@ class SourceAhead:
         self._waiting.popleft()
         verify(batch)
         async for piece in records_of(batch, self._turns, self._start):
-            # A run of batches has the epoch of its last one.
-            self._keep(piece, -1 if batch.is_run else batch.leader_epoch)
-        if self._epochs:
-            self._epochs[-1] = batch.leader_epoch
+            self._keep(piece, batch.leader_epoch)
         return True
 
     async def open_to(self, index: int) -> bool:
@@ -193,7 +189,7 @@ class SourceAhead:
             before = self._fetch_offset
             committed = self._reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
-            for batch in batches(fetched.records, legacy.convert, run_bytes=_RUN_BYTES):
+            for batch in batches(fetched.records, legacy.convert):
                 dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
                 if not dropped and batch.last_offset >= before:
                     self._waiting.append(batch)

@@ -181,7 +181,6 @@ class SourceWalk:
         with_time = not batch.has_log_append_time
         if (
             batch.base_offset != self._target_next
-            or theirs.is_run
             or not theirs.is_dense
             or (with_time and theirs.has_log_append_time)
             or not place.allows(theirs.base_offset, 0)

@@ -1,4 +1,4 @@
-"""Response buffers that are used again, so that the hot path touches warm memory only.
+"""Buffers that are used again, so that the hot path touches warm memory only.
 
 Small ones are not worth keeping: the answer to a produce request must not take the place of eight
 megabytes of records.
@@ -7,15 +7,21 @@ megabytes of records.
 from __future__ import annotations
 
 from bisect import insort
+from typing import Final
 
-_KEPT = 8
-_GRAIN = 1 << 16
+_KEPT: Final = 8
+_GRAIN: Final = 1 << 16
 
 
 class BufferPool:
-    """A few byte arrays, handed out and taken back; not thread-safe, one per event loop."""
+    """A few byte arrays, handed out and taken back; not thread-safe, one per event loop.
 
-    def __init__(self) -> None:
+    Args:
+        kept: how many are kept while nobody needs them.
+    """
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
         self._free: list[bytearray] = []  # the smallest first
 
     def take(self, size: int) -> PooledBuffer:
@@ -33,7 +39,7 @@ class BufferPool:
         if len(data) < _GRAIN:
             return
         insort(self._free, data, key=len)
-        if len(self._free) > _KEPT:
+        if len(self._free) > self._kept:
             del self._free[0]
 
 
