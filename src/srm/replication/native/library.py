@@ -25,6 +25,9 @@ _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
 _STRETCH: Final = struct.Struct("=qq")
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
 
 
 class Kind(IntEnum):
@@ -171,6 +174,11 @@ class NativeLibrary:
     def crc32c(self, data: memoryview) -> int:
         """Return the checksum of writable memory."""
         return int(self._library.srm_crc32c(_address(data), len(data)))
+
+    def is_valid(self, batch: memoryview) -> bool:
+        """Whether the checksum of a batch is right."""
+        (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
+        return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
 
     def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
         """Begin to compare a batch of ours with batches of the source, all uncompressed."""

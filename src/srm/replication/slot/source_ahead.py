@@ -113,17 +113,21 @@ class SourceAhead:
 
     # ----- reading
 
-    async def next_batch(self) -> BatchHeader | None:
-        """Return the next batch that is not opened yet, None at the end of the source."""
-        return self._waiting[0] if self._waiting or await self._fetch() else None
+    async def batch_ahead(self, index: int = 0) -> BatchHeader | None:
+        """Return the next batch that is not opened yet, or one behind it; None at the end."""
+        while index >= len(self._waiting):
+            if not await self._fetch():
+                return None
+        return self._waiting[index]
 
-    def pass_batch(self) -> None:
-        """Leave the next batch unopened: it was found whole."""
-        self._waiting.popleft()
+    def pass_batches(self, count: int) -> None:
+        """Leave the next batches unopened: they were found whole."""
+        for _ in range(count):
+            self._waiting.popleft()
 
     async def open_more(self) -> bool:
         """Open the next batch; False at the end of the source, or of what may be kept."""
-        if self.is_full or (batch := await self.next_batch()) is None:
+        if self.is_full or (batch := await self.batch_ahead()) is None:
             return False
         self._waiting.popleft()
         verify(batch)
@@ -166,15 +170,15 @@ class SourceAhead:
             self._index_keys(first, self.opened)
 
     async def _fetch(self) -> bool:
-        """Fetch until there is something to compare; False at the end of the source.
+        """Fetch until there is more to compare; False at the end of the source.
 
         That end is behind all that was copied, so it is asked for rarely, and no broker waits. A
         leader that was just elected may not know yet how far its log is committed, and ends it too
         early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
         before an end is believed.
         """
-        wait_ms = 0
-        while not self._waiting:
+        wait_ms, before_all = 0, len(self._waiting)
+        while len(self._waiting) == before_all:
             if self.ended:
                 return False
             try:
