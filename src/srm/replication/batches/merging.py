@@ -63,6 +63,9 @@ class Merging:
                     small = []
                 small.append(piece)
                 continue
+            if small and isinstance(piece, Dropped):  # the marker of a transaction, say
+                small[-1].source_next, small[-1].leader_epoch = piece
+                continue
             yield from self._merge_compressed(small, limit)
             small = []
             yield piece

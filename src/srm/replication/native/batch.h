@@ -76,7 +76,7 @@ static Records records_of(const uint8_t *b, int64_t size) {
 /* 1: a record; 0: there are no more, and nothing is left over; -1: the batch is not well made. */
 static int next_record(Records *from, Record *record) {
     int64_t length, time_delta, delta;
-    if (!from->left) return from->at == from->end ? 0 : -1;
+    if (from->left <= 0) return !from->left && from->at == from->end ? 0 : -1;
     const uint8_t *p = varint(from->at, from->end, 5, &length);
     if (!p || length < 1 || length > from->end - p) return -1;
     const uint8_t *stop = p + length;
@@ -84,7 +84,7 @@ static int next_record(Records *from, Record *record) {
     if (!q || !(q = varint(q, stop, 5, &delta)) || delta <= from->before || delta > from->last)
         return -1;
     const int64_t time = (int64_t)((uint64_t)from->base_time + (uint64_t)time_delta);
-    *record = (Record){from->base + delta, from->append_time ? from->max_time : time, stop - q, q, *p};
+    *record = (Record){(int64_t)((uint64_t)from->base + (uint64_t)delta), from->append_time ? from->max_time : time, stop - q, q, *p};
     from->before = (int32_t)delta;
     from->at = stop;
     from->left--;

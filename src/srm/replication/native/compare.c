@@ -19,6 +19,7 @@ int64_t srm_compare(Compared *ours, const uint8_t *theirs, int64_t size, Stretch
     Record copy, original;
     int64_t found = 0;
     int more;
+    if (others.base < 0 || others.base > INT64_MAX - UINT32_MAX) return -1;
     if (ours->at) {
         mine.at = ours->batch + ours->at;
         mine.left -= ours->index;

@@ -89,7 +89,7 @@ static void finish(Job *job, Making *m) {
         memset(b, 0, HEADER);
         memset(b + EPOCH_AT, 255, 4);
         b[MAGIC_AT] = 2;
-        put32(b + DELTA_AT, (uint32_t)(m->count - 1));
+        put32(b + DELTA_AT, (uint32_t)m->count - 1);
         put64(b + BASE_TIME_AT, (uint64_t)m->base_time);
         put64(b + MAX_TIME_AT, (uint64_t)m->max_time);
         memset(b + PRODUCER_AT, 255, COUNT_AT - PRODUCER_AT);
@@ -187,7 +187,7 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
         return 1;
     }
     const int append_time = attributes & APPEND_TIME;
-    int whole = base >= job->wanted && count == last + 1 && !append_time;
+    int whole = base >= job->wanted && count == (int64_t)last + 1 && !append_time;
     if (!(attributes & CODEC) && (!whole || (job->limit && size <= job->largest))) {
         const uint32_t crc = job->unchecked ? 0 : crc32c(b + ATTRIBUTES_AT, size - ATTRIBUTES_AT);
         if (!job->unchecked && get32(b + CRC_AT) != crc) {
