@@ -93,7 +93,14 @@ class Lifecycle:
         self._has_ended = False
         self._claiming = Claiming(config, source, target, claim_lifetime, assignment_is_fresh)
         self._placement = Placement(
-            source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
+            source,
+            target,
+            self,
+            quota,
+            now_ms,
+            spawn,
+            read_committed=self._read_committed,
+            linger_s=config.linger_ms / 1000,
         )
 
     # ----- coming and leaving
