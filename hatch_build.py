@@ -1,10 +1,10 @@
 """Compiles the native library when srm is built or installed.
 
-The system's C compiler does it, where there is one; else Zig's, which comes from PyPI. Where
-neither is to be had, one line says so and srm works without it, at a higher price.
+The system's C compiler does it, where there is one that can; else Zig's, which comes from PyPI.
+Where neither can, one line says so and srm works without it, only slower.
 
-``SRM_NATIVE_TARGET`` names another platform to compile for, and its wheel tag, as
-``aarch64-linux-gnu.2.17=manylinux2014_aarch64``: that takes Zig.
+``SRM_NATIVE`` changes that: ``off`` asks for neither, and ``TARGET=TAG`` for a wheel of another
+platform, made by Zig, as ``aarch64-linux-gnu.2.17=manylinux2014_aarch64``; that fails if it cannot.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,36 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O3", "-std=c11", "-shared", "-fPIC", "-Wall", "-Wextra")
 _LIMIT_S = 300
-_TARGET = "SRM_NATIVE_TARGET"
+_WISH = os.environ.get("SRM_NATIVE", "")
+_FOLDER = "srm/replication/native"
+_NAME = "libsrm.so"
 
 
 class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts ``libsrm.so`` beside its sources, for an editable install and for the wheel."""
+    """Puts ``libsrm.so`` beside its sources, for an editable install, or into the wheel."""
 
     def dependencies(self) -> list[str]:
-        """Ask for Zig where it is needed."""
-        return [] if _TARGET not in os.environ and _installed() else ["ziglang"]
+        """Ask for Zig where it may be needed."""
+        return [] if _WISH == "off" or ("=" not in _WISH and _installed()) else ["ziglang"]
 
-    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and make the wheel one for this platform."""
-        folder = Path(self.root) / "src/srm/replication/native"
-        library = folder / "libsrm.so"
-        target, _, tag = os.environ.get(_TARGET, "").partition("=")
-        problem = _compile(sorted(folder.glob("*.c")), library, target)
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and make the wheel one for its platform."""
+        folder = Path(self.root) / "src" / _FOLDER
+        target, _, tag = _WISH.partition("=") if "=" in _WISH else ("", "", "")
+        made = Path(tempfile.mkdtemp(prefix="srm-native-")) / _NAME
+        problem = "SRM_NATIVE is off" if _WISH == "off" else _compile(folder, made, target)
+        if version == "editable":
+            (folder / _NAME).unlink(missing_ok=True)
+        if problem and target:
+            raise RuntimeError(f"srm: no native library for {target}: {problem}")
         if problem:
             self.app.display_warning(f"srm: without its native library, so slower: {problem}")
             return
+        if version == "editable":
+            # A process that has loaded the old one keeps that.
+            shutil.move(made, folder / _NAME)
+        else:
+            build_data["force_include"][str(made)] = f"{_FOLDER}/{_NAME}"
         build_data["pure_python"] = False
         platform = tag or sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
@@ -51,21 +63,21 @@ def _installed() -> str | None:
     return next((name for name in _COMPILERS if shutil.which(name)), None)
 
 
-def _compile(sources: list[Path], library: Path, target: str) -> str:
-    """Compile; return why that was not possible, or nothing."""
-    compiler = None if target else _installed()
-    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "cc"]
-    if not compiler and importlib.util.find_spec("ziglang") is None:
-        library.unlink(missing_ok=True)
-        return "there is neither a C compiler (cc, gcc, clang) nor ziglang"
-    if target:
-        command += ["-target", target]
-    # Made beside it and put in its place: a process that has loaded the old one keeps that.
-    made = library.with_suffix(".new")
-    command += [*_FLAGS, "-o", str(made), *map(str, sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
-    if done.returncode != 0:
-        library.unlink(missing_ok=True)
-        return f"{' '.join(command[:3])} failed: {done.stderr.strip()[-300:]}"
-    made.replace(library)
-    return ""
+def _compile(folder: Path, made: Path, target: str) -> str:
+    """Compile with what there is; return why that was not possible, or nothing."""
+    commands = []
+    if not target and (compiler := _installed()):
+        commands.append([compiler])
+    if importlib.util.find_spec("ziglang") is not None:
+        # Zig's own default is the processor that it runs on.
+        zig = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
+        commands.append([*zig, "-target", target] if target else zig)
+    problem = "there is neither a C compiler (cc, gcc, clang) nor ziglang"
+    for command in commands:
+        sources = map(str, sorted(folder.glob("*.c")))
+        whole = [*command, *_FLAGS, "-o", str(made), *sources]
+        done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
+        if done.returncode == 0:
+            return ""
+        problem = f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}"
+    return problem

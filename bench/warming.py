@@ -1,4 +1,4 @@
-"""Brokers are given the same traffic before each engine, so that none finds them warmer than others."""
+"""Brokers get the same traffic before each engine, so that none finds them warmer than others."""
 
 from __future__ import annotations
 

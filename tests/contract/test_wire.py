@@ -287,7 +287,7 @@ def test_the_newest_epoch_ends_with_the_log_and_one_that_never_was_is_not_known(
 ) -> None:
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 3)
-        part, _ = await place.fetch(wire, 0)
+        part = await place.fetch(wire, 0)
         [stored] = list(batches(part.records))
 
         assert await wire.epoch_end(place.at, stored.leader_epoch) == 3

@@ -25,11 +25,29 @@ def test_a_batch_that_holds_the_wanted_offset_arrives_from_its_beginning(
 ) -> None:
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 2, 4, 3)
-        part, _ = await place.fetch(wire, 4)
+        part = await place.fetch(wire, 4)
 
         assert part.error == codes.NONE
         assert offsets(part) == [(2, 4), (6, 3)]
         assert (part.log_start, part.high_watermark, part.last_stable_offset) == (0, 9, 9)
+
+    wire_site.run(scenario)
+
+
+def test_what_was_fetched_stays_as_it_is_while_more_is_fetched(
+    wire_site: WireSite, place: Place
+) -> None:
+    """A walk keeps the batches of one fetch while it, or another walk, makes the next."""
+
+    async def scenario(wire: Wire) -> None:
+        await place.produce(wire, 9000)
+        kept = (await place.fetch(wire, 0)).records
+        before = bytes(kept)
+        await place.produce(wire, 8000, sequence=9000)
+        again = (await place.fetch(wire, 9000)).records
+
+        assert 1 << 16 < len(again) < len(kept)
+        assert kept == before
 
     wire_site.run(scenario)
 
@@ -39,8 +57,8 @@ def test_at_the_end_of_the_log_there_is_nothing_and_behind_it_an_error(
 ) -> None:
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 2)
-        at_end, _ = await place.fetch(wire, 2)
-        behind, _ = await place.fetch(wire, 3)
+        at_end = await place.fetch(wire, 2)
+        behind = await place.fetch(wire, 3)
 
         assert (at_end.error, offsets(at_end), at_end.high_watermark) == (codes.NONE, [], 2)
         assert behind.error == codes.OFFSET_OUT_OF_RANGE
@@ -52,8 +70,8 @@ def test_before_the_start_of_the_log_there_is_an_error(wire_site: WireSite, plac
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 2, 2)
         wire_site.trim(place.at.topic, 0, 3)
-        before, _ = await place.fetch(wire, 2)
-        at_start, _ = await place.fetch(wire, 3)
+        before = await place.fetch(wire, 2)
+        at_start = await place.fetch(wire, 3)
 
         assert before.error == codes.OFFSET_OUT_OF_RANGE
         assert offsets(at_start) == [(2, 2)]
@@ -69,11 +87,11 @@ def test_a_log_without_the_epoch_that_was_read_is_an_error(
 
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 2)
-        first, _ = await place.fetch(wire, 0)
+        first = await place.fetch(wire, 0)
         [epoch] = [b.leader_epoch for b in batches(first.records)]
         for offset in (0, 2):
-            same, _ = await place.fetch(wire, offset, epoch=epoch)
-            other, _ = await place.fetch(wire, offset, epoch=epoch + 7)
+            same = await place.fetch(wire, offset, epoch=epoch)
+            other = await place.fetch(wire, offset, epoch=epoch + 7)
 
             assert (same.error, other.error) == (codes.NONE, codes.OFFSET_OUT_OF_RANGE)
 
@@ -101,7 +119,7 @@ def test_a_topic_id_that_nobody_has_is_an_error(wire_site: WireSite, place: Plac
 def test_records_keep_every_byte_behind_the_header(wire_site: WireSite, place: Place) -> None:
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 50)
-        part, _ = await place.fetch(wire, 0)
+        part = await place.fetch(wire, 0)
 
         assert bytes(part.records[61:]) == bytes(batch(50)[61:])
 
@@ -130,8 +148,8 @@ def test_an_open_transaction_holds_back_what_is_behind_it_from_committed_readers
         await place.produce(wire, 1)
         wire_site.produce_in(transactional_id, place.at.topic, 0, 2)
         await place.produce(wire, 1)
-        committed, _ = await place.fetch(wire, 0, read_committed=True)
-        everything, _ = await place.fetch(wire, 0)
+        committed = await place.fetch(wire, 0, read_committed=True)
+        everything = await place.fetch(wire, 0)
 
         assert offsets(committed) == [(0, 1)]
         assert (committed.last_stable_offset, committed.high_watermark) == (1, 4)
@@ -139,7 +157,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it_from_committed_readers
         wire_site.end_transaction(transactional_id, commit=True)
 
         async def all_of_it() -> list[tuple[int, int]] | None:
-            part, _ = await place.fetch(wire, 0, read_committed=True)
+            part = await place.fetch(wire, 0, read_committed=True)
             return offsets(part) if len(offsets(part)) == 5 else None
 
         assert (await until(all_of_it))[-1] == (4, 1)  # the marker
@@ -156,7 +174,7 @@ def test_aborted_transactions_are_named_to_committed_readers(
         wire_site.end_transaction(transactional_id, commit=False)
 
         async def named() -> FetchedPartition | None:
-            part, _ = await place.fetch(wire, 0, read_committed=True)
+            part = await place.fetch(wire, 0, read_committed=True)
             return part if part.last_stable_offset == 4 else None
 
         part = await until(named)

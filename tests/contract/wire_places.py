@@ -40,8 +40,8 @@ class Place:
 
     async def fetch(
         self, wire: Wire, offset: int, *, epoch: int = -1, read_committed: bool = False
-    ) -> tuple[FetchedPartition, object]:
-        """Fetch once; the second value keeps the records alive."""
+    ) -> FetchedPartition:
+        """Fetch once."""
         fetched = await wire.fetch(
             await wire.leader(self.at),
             [self.wanted(offset, epoch=epoch)],
@@ -52,7 +52,7 @@ class Place:
         assert fetched.error == codes.NONE
         [part] = fetched.partitions
         assert (part.topic_id, part.partition) == (self.topic_id, self.at.partition)
-        return part, fetched.owner
+        return part
 
     async def produce(
         self,
@@ -78,7 +78,7 @@ class Place:
         await wire.abort_empty_transaction(name, producer, self.at)
 
         async def marker() -> BatchHeader | None:
-            part, _ = await self.fetch(wire, end)
+            part = await self.fetch(wire, end)
             found = [b for b in batches(part.records) if b.is_control and b.base_offset >= end]
             return found[-1] if found else None
 

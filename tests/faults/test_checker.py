@@ -119,6 +119,22 @@ def test_a_tail_may_be_missing_behind_a_loss_that_the_policy_stops_for_and_nowhe
     assert problems(late, copied, known, told=told, policy="stop"), "copied behind the loss"
 
 
+def test_a_partition_may_stop_at_deleted_offsets_that_held_no_record_and_has_to_say_so() -> None:
+    """Of aborted transactions, deleted behind an open one: nobody can know what they held."""
+    of = history(life({0: record(0), 1: record(1), 6: record(6), 7: record(7)}, deleted={0: 5}))
+    stopped = log([record(0), record(1)]), mapped(Run(0, 0, 2))
+    told = [lost(3, 5, "stopped")]
+
+    assert problems(of, *stopped, told=told, policy="stop") == []
+    [silent] = problems(of, *stopped, policy="stop")
+    assert "not told" in silent
+    assert problems(of, *stopped, told=told), "losses are accepted"
+    some = log([record(0), record(1), record(7)]), mapped(Run(0, 0, 2), Run(7, 2, 1))
+    assert problems(of, *some, told=told, policy="stop"), "copied behind what is missing"
+    dense = history(life(numbered(0, 9), deleted={0: 2}))
+    assert problems(dense, *stopped, told=[lost(1, 2)], policy="stop"), "all of it was copied"
+
+
 def test_records_below_a_loss_are_missed_although_the_partition_stopped() -> None:
     of = history(life(numbered(0, 20), deleted={0: 12}))
     told = [lost(2, 12, "stopped")]

@@ -44,14 +44,24 @@ class BufferPool:
 
 
 class PooledBuffer:
-    """A borrowed byte array that goes back to its pool with the last reference to it."""
+    """A borrowed byte array that goes back to its pool with the last reference to it.
+
+    Views of the array are no such references: whoever keeps one keeps this as well, or takes the
+    array out of the pool.
+    """
 
     __slots__ = ("_pool", "data")
 
     def __init__(self, data: bytearray, pool: BufferPool) -> None:
         self.data = data
-        self._pool = pool
+        self._pool: BufferPool | None = pool
+
+    def take_out(self) -> bytearray:
+        """Keep the array for good: it does not go back, and lives as long as its views."""
+        self._pool = None
+        return self.data
 
     def __del__(self) -> None:
         """Return the memory to the pool."""
-        self._pool.give(self.data)
+        if self._pool is not None:
+            self._pool.give(self.data)

@@ -146,7 +146,10 @@ class Wire(Protocol):
         max_bytes: int,
         read_committed: bool,
     ) -> Fetched:
-        """Fetch once; a batch that holds the wanted offset arrives from its beginning."""
+        """Fetch once; a batch that holds the wanted offset arrives from its beginning.
+
+        The records need no owner: they stay valid as long as they are referenced.
+        """
         ...
 
     async def connect(self, node: int) -> None:

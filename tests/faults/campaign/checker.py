@@ -60,6 +60,7 @@ class Judgement:
         self._where = f"{history.name}-{partition}"
         self.losses: list[Loss] = []
         self.lost = 0
+        self._stopped_at: int | None = None
         self.problems = list(aligned.problems)
         for number in range(len(history.lives)):
             self._judge(number, [i for i, x in enumerate(aligned.items) if x.life == number])
@@ -100,12 +101,29 @@ class Judgement:
                 or self._is_undecidable(indexes, index)
             ):
                 missing.append(index)
-        if missing:
+        if missing and self._stopped_at_nothing(number, indexes, missing[0]):
+            self._stopped_at = self._history.lives[number].deleted[self._partition]
+        elif missing:
             self._problem(
                 f"{len(missing)} records are missing on the target, which no fault took: "
                 f"{self._name(items[missing[0]])} to {self._name(items[missing[-1]])}"
             )
         self._find_losses(number, indexes, first, last if not current else _FAR)
+
+    def _stopped_at_nothing(self, number: int, indexes: Sequence[int], missing: int) -> bool:
+        """Whether the log's start passed offsets that nobody had read, and that held no record.
+
+        They were of aborted transactions, say, and behind an open one when they went: nobody can
+        know, so the policy is to stop there.
+        """
+        items, aligned = self._aligned.items, self._aligned
+        deleted = self._history.lives[number].deleted.get(self._partition, 0)
+        before = max((items[index].offset for index in indexes if index < missing), default=-1)
+        return (
+            self._policy == "stop"
+            and before + 1 < deleted <= items[missing].offset
+            and not any(aligned.has(index) for index in indexes if index >= missing)
+        )
 
     def _find_losses(self, number: int, indexes: Sequence[int], first: int, last: int) -> None:
         """Gather what the copy lacks in the middle, or has and the source has not any more."""
@@ -198,6 +216,8 @@ class Judgement:
         many offsets those are and only the newest range.
         """
         ranges = [(s.lost_from, s.lost_to or 0) for s in told if s.lost_from is not None]
+        if self._stopped_at is not None and self._stopped_at not in {end for _, end in ranges}:
+            self._problem(f"nothing is copied from {self._stopped_at} on: not told")
         everything = sum(loss.end - loss.first for loss in self.losses)
         for loss in self.losses:
             if counted < everything and not covers(ranges, loss.first, loss.end):

@@ -155,8 +155,8 @@ class WireCluster:
         """See the port."""
         body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
         buffer = await self._fetch("fetch", node, body, max_wait_ms)
-        response = fetch_response(memoryview(buffer.data))
-        return Fetched(response.error, response.partitions, buffer, response.throttle_ms)
+        response = fetch_response(memoryview(buffer.take_out()))
+        return Fetched(response.error, response.partitions, None, response.throttle_ms)
 
     async def connect(self, node: int) -> None:
         """See the port."""

@@ -23,8 +23,10 @@ LARGEST_MERGED: Final = 1 << 16
 
 _SMALL_COMPRESSED: Final = 1 << 15
 """Bytes above which a compressed batch is never opened."""
-_MOST_OPENED: Final = 1 << 18
-"""What a small compressed batch may hold: one with more goes as it is."""
+_OPENED_EACH: Final = 24
+_OPENED_EVER: Final = 4096
+"""What a small compressed batch may hold for each of its bytes, and in any case: one with more goes
+as it is, so that nobody can make us open gigabytes."""
 _ROOMS: Final = 32
 _GROWTH: Final = 4096
 """Room for varints that grow, beside an eighth of all: what does not fit takes another way."""
@@ -94,12 +96,13 @@ class Merging:
         if len(small) < 2:
             yield from small
             return
-        room = self._rooms.take(limit + _MOST_OPENED)
+        most = [_OPENED_EVER + _OPENED_EACH * len(batch.view) for batch in small]
+        room = self._rooms.take(min(limit, sum(most)) + max(most))
         image = memoryview(room.data)
         group: list[BatchToSend] = []
         size = 0
-        for batch in small:
-            opened = self._open_into(batch.view, image[size : size + _MOST_OPENED])
+        for batch, space in zip(small, most, strict=True):
+            opened = self._open_into(batch.view, image[size : size + space])
             if group and (not opened or size + opened > limit):
                 yield from self._compress(group, image[:size], limit)
                 image[:opened] = image[size : size + opened]

@@ -91,7 +91,7 @@ class TargetLimits:
             offsets: source offsets of its records.
             is_merged: whether it was made of several.
         """
-        if len(offsets) == 1:
+        if len(offsets) <= 1:
             return False
         if is_merged and produced.error in codes.TOO_LARGE and size // 2 < self.merge_limit:
             self._merge_limit = size // 2

@@ -40,7 +40,11 @@ static uint32_t crc_behind_zeros(uint32_t crc, int64_t n) {
 }
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#define CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #define CRC_OF_8(c, v) ((uint32_t)__builtin_ia32_crc32di(c, v))
 #define CRC_OF_1(c, v) __builtin_ia32_crc32qi(c, v)
 static int crc_has_instruction(void) {

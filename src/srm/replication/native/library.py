@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 FILE: Final = Path(__file__).with_name("libsrm.so")
 """Where the build hook puts the library, on every platform."""
 
+_VERSION: Final = 1
 _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
@@ -116,7 +117,9 @@ class NativeLibrary:
         library.srm_crc32c.restype = c_uint32
         library.srm_compare.argtypes = [POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64]
         library.srm_compare.restype = c_int64
-        library.srm_begin(int(use_instruction))
+        library.srm_begin.restype = c_int32
+        if (version := library.srm_begin(int(use_instruction))) != _VERSION:
+            raise OSError(f"{path} is of version {version}, not {_VERSION}")
         self._outgoing = bytearray(_MOST_OUTGOING * _OUTGOING.size)
         self._stretches = bytearray(_MOST_STRETCHES * _STRETCH.size)
         self._job = _Job(
@@ -226,7 +229,7 @@ def native_library() -> NativeLibrary | None:
     """Return the library, None where srm was installed without one; that is logged once."""
     try:
         return NativeLibrary()
-    except OSError as error:
+    except (OSError, AttributeError) as error:  # there is none, or it is of another version
         reason = "it was not built" if not FILE.exists() else str(error)
         logger.warning(
             "without the native library, so slower: %s; install srm again where there is a "

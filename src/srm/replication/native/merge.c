@@ -199,6 +199,10 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
                 finish(job, m);
                 done = append(job, m, b, size);
             }
+            if (done == 1 && !m->batches && !m->count) { /* none of its records is wanted */
+                drop(job, m, at, size, next, epoch);
+                return 1;
+            }
             if (done == 1) {
                 m->whole = whole;
                 m->in_at = at;
@@ -270,4 +274,8 @@ void srm_seal(uint8_t *b, int64_t size) { seal(b, size); }
 
 uint32_t srm_crc32c(const uint8_t *p, int64_t n) { return crc32c(p, n); }
 
-void srm_begin(int use_instruction) { crc_begin(use_instruction); }
+/* Returns the version of this interface, which library.py has to know. */
+int32_t srm_begin(int use_instruction) {
+    crc_begin(use_instruction);
+    return 1;
+}

@@ -50,7 +50,7 @@ async def find_copy_end(
         SrmError: a broker does not answer, or does not let srm in.
     """
     log_start, high = await source.wire.log_range(source.partition)
-    fetched, _ = await source.fetch(high, max_bytes=1, wait_ms=0)
+    fetched = await source.fetch(high, max_bytes=1, wait_ms=0)
     log_end = fetched.last_stable_offset if source.read_committed else high
     log_end = min(log_end, high)
     if target is None:
@@ -128,7 +128,7 @@ async def read_range(
     offset, turns, heard = wanted.start, Turns(), now_s()
     while offset < wanted.end:
         try:
-            fetched, owner = await source.fetch(offset, wait_ms=WAIT_MS)
+            fetched = await source.fetch(offset, wait_ms=WAIT_MS)
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 return  # it has lost its end since
@@ -144,7 +144,6 @@ async def read_range(
                         yield kept
         found = batches(fetched.records, legacy.convert)
         offset = max((batch.last_offset + 1 for batch in found), default=offset)
-        del owner
         if offset > before:
             heard = now_s()
         elif now_s() - heard > _SILENT_S:

@@ -38,7 +38,7 @@ class LogReader:
 
     async def fetch(
         self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
-    ) -> tuple[FetchedPartition, object]:
+    ) -> FetchedPartition:
         """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
 
         Where nothing stands there the broker waits for so long, and with it all that was sent to it
@@ -67,4 +67,4 @@ class LogReader:
         if error:
             self.wire.leaders_changed()
             raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
-        return fetched.partitions[0], fetched.owner
+        return fetched.partitions[0]

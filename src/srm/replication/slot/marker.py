@@ -41,7 +41,7 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
             continue
         try:
-            fetched, owner = await target.fetch(end)
+            fetched = await target.fetch(end)
         except OutOfRangeError as error:
             end = max(end, error.log_start)
             continue
@@ -49,7 +49,6 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
             if is_marker(batch, claim):
                 return
             end = max(end, batch.last_offset + 1)
-        del owner
     raise UnavailableError(
         f"{target.partition}: the marker of our claim did not reach the log in {_DEADLINE_S:.0f} s"
     )

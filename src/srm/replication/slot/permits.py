@@ -87,11 +87,11 @@ class MeteredReader(LogReader):
 
     async def fetch(
         self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
-    ) -> tuple[FetchedPartition, object]:
+    ) -> FetchedPartition:
         """See :meth:`LogReader.fetch`."""
-        fetched, owner = await LogReader.fetch(self, offset, max_bytes, wait_ms)
+        fetched = await LogReader.fetch(self, offset, max_bytes, wait_ms)
         self.meter.read(len(fetched.records))
-        return fetched, owner
+        return fetched
 
 
 class WalkPermits:

@@ -137,7 +137,7 @@ async def _until_marker(
     deadline = now_s() + _MARKER_DEADLINE_S
     while now_s() < deadline:
         try:
-            fetched, owner = await reader.fetch(offset)
+            fetched = await reader.fetch(offset)
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 # It was cut off after it had been compared with the position: compare again.
@@ -153,7 +153,6 @@ async def _until_marker(
             if offset >= log_end if claim is None else is_marker(batch, claim):
                 return
             deadline = now_s() + _MARKER_DEADLINE_S
-        del owner
     raise UnavailableError(
         f"{reader.partition}: the marker of our claim did not reach the log in "
         f"{_MARKER_DEADLINE_S:.0f} s"

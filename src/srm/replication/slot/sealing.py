@@ -86,10 +86,10 @@ async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> 
 async def _batch_at(log: LogReader, offset: int) -> BatchHeader | None:
     """Return the batch that holds an offset, or the next one; None where none follows."""
     try:
-        fetched, _ = await log.fetch(offset, max_bytes=_ONE_BATCH, wait_ms=0)
+        fetched = await log.fetch(offset, max_bytes=_ONE_BATCH, wait_ms=0)
     except OutOfRangeError as error:
         if error.log_start <= offset:
             return None
-        fetched, _ = await log.fetch(error.log_start, max_bytes=_ONE_BATCH, wait_ms=0)
+        fetched = await log.fetch(error.log_start, max_bytes=_ONE_BATCH, wait_ms=0)
     found = (batch for batch in batches(fetched.records) if batch.last_offset >= offset)
     return next(found, None)

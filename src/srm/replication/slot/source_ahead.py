@@ -182,7 +182,7 @@ class SourceAhead:
             if self.ended:
                 return False
             try:
-                fetched, _ = await self._reader.fetch(self._fetch_offset, wait_ms=wait_ms)
+                fetched = await self._reader.fetch(self._fetch_offset, wait_ms=wait_ms)
             except OutOfRangeError as error:
                 if error.log_start <= self._fetch_offset:
                     self.ended = True  # truncated

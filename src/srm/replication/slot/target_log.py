@@ -104,7 +104,7 @@ async def _held_by_producers(target: LogReader, start: Start, log_start: int, en
 
 async def _batch_at(target: LogReader, offset: int) -> BatchHeader | None:
     """Return the batch that holds an offset, None where compaction has removed it."""
-    fetched, _ = await target.fetch(offset, max_bytes=_BATCH_BYTES)
+    fetched = await target.fetch(offset, max_bytes=_BATCH_BYTES)
     found = next(batches(fetched.records), None)
     return found if found is not None and found.base_offset <= offset <= found.last_offset else None
 

@@ -175,14 +175,9 @@ class SourceWalk:
         """Match a batch by its bytes with the next one of the source, or with several."""
         [place, *others] = self._places
         ahead = self._ahead
-        if (
-            others
-            or place.credit
-            or place.owed
-            or place.at != ahead.opened
-            or not batch.is_dense
-            or batch.base_offset != self._target_next
-        ):
+        if self._lenient or others or place.credit or place.owed or not batch.is_dense:
+            return False
+        if place.at != ahead.opened or batch.base_offset != self._target_next:
             return False
         first = await ahead.batch_ahead()
         if first is None or not (place.begun or self._begins_here):

@@ -189,6 +189,45 @@ def test_a_damaged_batch_is_not_merged_so_that_its_checksum_stays_wrong(
 
 
 @pytest.mark.parametrize("native", LIBRARIES)
+@pytest.mark.parametrize("time", [0, APPEND_TIME])
+def test_of_a_batch_whose_last_records_are_gone_nothing_is_sent_behind_those_that_are_left(
+    native: NativeLibrary, time: int
+) -> None:
+    raw = bytearray(stored([Record(o, 1, None, b"v") for o in range(3)]))
+    struct.pack_into(">i", raw, 23, 10)
+    raw[22] |= time
+    seal(memoryview(raw))
+
+    assert travelled(bytes(raw), 3, Merging(native, 10**6)) == [Dropped(11, -1)]
+
+
+@pytest.mark.parametrize("codec", [3, 4])
+def test_a_compressed_batch_that_holds_much_more_than_it_seems_is_not_opened(codec: int) -> None:
+    bomb = stored([Record(0, 1, None, bytes(250_000))], codec)
+    after = stored([Record(1, 1, None, b"v")], codec)
+    assert len(bomb) < 1 << 15
+
+    sent_alone = travelled(bomb + after, 0, Merging(NativeLibrary(), 10**6))
+
+    assert [bytes(outgoing.view) for outgoing in sent_alone] == [bomb, after]
+
+
+@pytest.mark.parametrize("codec", [2, 3, 4])
+def test_small_compressed_batches_leave_as_one_that_is_compressed_too(codec: int) -> None:
+    log = b"".join(
+        stored([Record(o + i, 5, b"k", b"some words" * 20) for i in range(4)], codec)
+        for o in range(0, 40, 4)
+    )
+
+    [merged] = travelled(log + marker(40, 7), 0, Merging(NativeLibrary(), 10**6))
+
+    [header] = batches(merged.view)
+    assert (header.codec, merged.count, merged.stretches) == (codec, 40, [(0, 40)])
+    assert (merged.source_next, len(list(sent([merged])))) == (41, 40)
+    assert len(merged.view) < len(log) / 2
+
+
+@pytest.mark.parametrize("native", LIBRARIES)
 @given(
     st.lists(st.binary(max_size=200), min_size=1, max_size=5),
     st.integers(0, 2**62),

@@ -116,6 +116,18 @@ def test_a_target_that_is_cut_off_behind_our_back_is_compared_again() -> None:
         walked(log_of([Record(0, 1, b"k", b"v")], [1], 1, -1), target, Start(0, 60), Comparison())
 
 
+def test_a_batch_of_its_own_that_is_left_out_is_not_taken_for_the_equal_one_behind_it() -> None:
+    """It is too large to be looked at record by record without need."""
+    source = [Record(o, 1, b"k", (b"x" if o in (1, 2) else b"z") * 9000) for o in range(4)]
+    target = [Record(at, 1, b"k", source[o].value) for at, o in enumerate((0, 2))]
+    logs = log_of(source, [1], 4, 1), log_of(target, [1], 2, OURS)
+
+    found = walked(*logs, Start(0, 0), Comparison(left_out=((1, 2),)))
+
+    assert pairs(found) == {0: 0, 1: 2}
+    assert found.source_next == 3
+
+
 def test_records_left_out_are_a_hole_if_they_are_noted_as_lost() -> None:
     source, target, _ = source_and_copy([1] * 10, {}, 10, shift=1)
     left = [
