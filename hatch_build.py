@@ -22,7 +22,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILERS = ("cc", "gcc", "clang")
-_FLAGS = ("-O3", "-std=c11", "-shared", "-fPIC", "-Wall", "-Wextra")
+_FLAGS = ("-O3", "-std=c11", "-shared", "-fPIC", "-g0", "-Wall", "-Wextra")
 _LIMIT_S = 300
 _WISH = os.environ.get("SRM_NATIVE", "")
 _FOLDER = "srm/replication/native"
