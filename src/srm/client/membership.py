@@ -341,18 +341,18 @@ class Membership:
             GivenUpError: the cluster is given up; whether it was committed is not known.
             KafkaException: the commit failed.
         """
-        which = {} if offsets is None else {"offsets": offsets}
         try:
-            results = self._commit(**which)
+            results = self._commit(offsets)
         except KafkaException as error:
             under_way = [] if offsets is not None else self._under_way
             if error.args[0].code() != _NO_OFFSET or not under_way:
                 raise
-            results = self._commit(offsets=under_way)
+            results = self._commit(under_way)
         self.confirm(results)
         return results
 
-    def _commit(self, **which: list[TopicPartition]) -> list[TopicPartition]:
+    def _commit(self, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+        which = {} if offsets is None else {"offsets": offsets}
         return self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
 
     @property

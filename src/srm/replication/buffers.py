@@ -17,7 +17,7 @@ class BufferPool:
     """A few byte arrays, handed out and taken back; not thread-safe, one per event loop.
 
     Args:
-        kept: how many are kept while nobody needs them.
+        kept: how many of those that were given back are handed out again.
     """
 
     def __init__(self, kept: int = _KEPT) -> None:
@@ -46,22 +46,16 @@ class BufferPool:
 class PooledBuffer:
     """A borrowed byte array that goes back to its pool with the last reference to it.
 
-    Views of the array are no such references: whoever keeps one keeps this as well, or takes the
-    array out of the pool.
+    Views of the array are no such references: whoever keeps one keeps this as well, unless the pool
+    keeps nothing.
     """
 
     __slots__ = ("_pool", "data")
 
     def __init__(self, data: bytearray, pool: BufferPool) -> None:
         self.data = data
-        self._pool: BufferPool | None = pool
-
-    def take_out(self) -> bytearray:
-        """Keep the array for good: it does not go back, and lives as long as its views."""
-        self._pool = None
-        return self.data
+        self._pool = pool
 
     def __del__(self) -> None:
         """Return the memory to the pool."""
-        if self._pool is not None:
-            self._pool.give(self.data)
+        self._pool.give(self.data)

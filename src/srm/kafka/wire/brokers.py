@@ -31,6 +31,8 @@ Address = tuple[str, int]
 
 QUESTIONS: Final = "questions"
 """Purpose of the connections that :meth:`Brokers.ask` uses."""
+POLLS: Final = "poll"
+"""Purpose of the connections whose answers are kept as long as their owner, and no longer."""
 _NEXT_BROKER_S: Final = 1.0
 """So long is one broker waited for before another one is asked as well."""
 _REFUSAL_S: Final = 5.0
@@ -65,7 +67,8 @@ class Brokers:
         self.servers = addresses(properties)
         self.access = Access(read_security(alias, properties))
         self.coordinators: dict[str, int] = {}
-        self._pool = BufferPool()
+        self._polled = BufferPool()
+        self._fresh = BufferPool(kept=0)
         self._links: dict[tuple[Address, str], _Link] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[_Link]] = {}
         self._refusals: dict[Address, tuple[float, SrmError]] = {}
@@ -259,8 +262,9 @@ class Brokers:
             task.exception()  # those who waited may be gone
 
     async def _opened(self, address: Address, purpose: str) -> _Link:
+        pool = self._polled if purpose == POLLS else self._fresh
         try:
-            connection = await Connection.open(*address, self._pool, self.access)
+            connection = await Connection.open(*address, pool, self.access)
         except SrmError as error:
             if not error.retriable:
                 until = asyncio.get_running_loop().time() + _REFUSAL_S

@@ -33,7 +33,7 @@ from srm.kafka.rights import (
     on_topic,
     on_transactional_id,
 )
-from srm.kafka.wire.brokers import QUESTIONS, Brokers
+from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
@@ -141,7 +141,7 @@ class WireCluster:
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
         """See the port."""
         # A long poll holds up everything behind it on its connection.
-        return WireFetchSession(partial(self._fetch, "poll", node), read_committed=read_committed)
+        return WireFetchSession(partial(self._fetch, POLLS, node), read_committed=read_committed)
 
     async def fetch(
         self,
@@ -155,7 +155,7 @@ class WireCluster:
         """See the port."""
         body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
         buffer = await self._fetch("fetch", node, body, max_wait_ms)
-        response = fetch_response(memoryview(buffer.take_out()))
+        response = fetch_response(memoryview(buffer.data))
         return Fetched(response.error, response.partitions, None, response.throttle_ms)
 
     async def connect(self, node: int) -> None:
