@@ -6,10 +6,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
+
+from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
@@ -26,10 +28,12 @@ from srm.domain.replication_records import (
 )
 from srm.domain.slot_records import SLOT_PREFIX, PositionGroup, decode_slot_record
 from srm.domain.topics import Flow
-from srm.engine.move import MoveContext
+from srm.engine import move
+from srm.engine.move import MoveContext, MoveRequest
 from srm.engine.move.control import Change
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
+from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
@@ -251,6 +255,24 @@ class Source:
                     )
         except BaseException as error:  # noqa: BLE001 -- the test reports it
             self.failures.append(error)
+
+
+def begin(context: MoveContext, request: MoveRequest, move_id: str) -> None:
+    """Plan a move and take its hold, as soon as it may start.
+
+    A group's first commit may come after the plan, of a partition that is not copied yet: the move
+    does not start then, and is planned again.
+    """
+
+    def begun() -> bool:
+        if move.plan(context, request, move_id).blocking:
+            return False
+        with suppress(ConflictError):
+            move.hold(context, move_id)
+            return True
+        return False
+
+    eventually(begun, f"{move_id} starts")
 
 
 def forget_places(site: Site, source: str, target: str) -> None:

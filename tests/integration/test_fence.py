@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.identities import identity_provider
-from tests.integration.moving import Site
+from tests.integration.moving import Site, begin
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SecuredBroker
 from tests.waiting import DEADLINE_S, eventually
@@ -120,16 +120,14 @@ def test_a_producer_that_nobody_redirects_is_shut_out_until_the_move_back(
             consumer.commit(offsets=[KafkaTopicPartition(site.topic, 0, 1)], asynchronous=False)
             consumer.close()
             with site.context(site.p, site.b) as context:
-                eventually(
-                    lambda: not move.plan(context, there, f"there-{unique}").blocking, "may start"
-                )
+                begin(context, there, f"there-{unique}")
                 report = move.carry_out(context, f"there-{unique}")
             taken, refusals = stray.written, len(stray.refused)
             eventually(lambda: len(stray.refused) > refusals + 10, "it goes on trying")
             assert stray.written == taken
 
         with site.context(site.b, site.p) as context:
-            eventually(lambda: not move.plan(context, back, f"back-{unique}").blocking, "may start")
+            begin(context, back, f"back-{unique}")
             returned = move.carry_out(context, f"back-{unique}")
 
     assert report.ok, report.problems

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.integration.moving import PARTITIONS, Application, Site, Source
+from tests.integration.moving import PARTITIONS, Application, Site, Source, begin
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
@@ -29,8 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> MoveReport:
     """Run a move as the workflow does."""
-    eventually(lambda: not move.plan(context, request, move_id).blocking, f"{move_id} may start")
-    move.hold(context, move_id)
+    begin(context, request, move_id)
     eventually(lambda: move.wait_status(context, move_id).ready, f"{move_id} ready")
     assert move.apply(context, move_id).open
     move.go(context, move_id)
@@ -216,8 +215,7 @@ def test_a_released_move_lets_clients_go_on_where_they_were(filled: Site) -> Non
         stack.enter_context(application)
         eventually(lambda: len(application.processed) == 150, "the group has read the rest")
         context = stack.enter_context(site.context(site.p, site.b))
-        eventually(lambda: not move.plan(context, request, move_id).blocking, "a plan")
-        move.hold(context, move_id)
+        begin(context, request, move_id)
         eventually(lambda: move.wait_status(context, move_id).ready, "the group has left")
         move.release(context, move_id)
 

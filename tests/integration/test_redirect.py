@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from tests.integration.moving import Site
+from tests.integration.moving import Site, begin
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -174,7 +174,7 @@ def test_plain_applications_are_moved_by_a_command_and_lose_and_repeat_nothing(
             slow_writer_seconds=1.0,
         )
         with site.context(site.p, site.b) as context:
-            eventually(lambda: not move.plan(context, request, "there").blocking, "it may start")
+            begin(context, request, "there")
             report = move.carry_out(context, "there")
         before = len(application.acknowledged)
         eventually(lambda: len(application.acknowledged) > before + 200, "it writes to B")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.moving import Application, Site
+from tests.integration.moving import Application, Site, begin
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -58,8 +58,7 @@ def complete_report(context: MoveContext, move_id: str) -> MoveReport:
 
 def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
     """Run a move until its groups work."""
-    eventually(lambda: not move.plan(context, request, move_id).blocking, "may start")
-    move.hold(context, move_id)
+    begin(context, request, move_id)
     eventually(lambda: move.wait_status(context, move_id).ready, "ready")
     move.apply(context, move_id)
     move.go(context, move_id)
