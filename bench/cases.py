@@ -10,7 +10,9 @@ from bench.data import Payload
 from bench.engines import PROVENANCE_KEY
 from srm.config.keys import find_key
 
-Kind = Literal["copy", "compacted", "latency", "pauses", "slot-lost", "claim", "idle", "start"]
+Kind = Literal[
+    "copy", "compacted", "latency", "busy", "pauses", "slot-lost", "claim", "idle", "start"
+]
 ENGINE_NAMES: Final = ("mm2-default", "mm2-tuned", "srm")
 SOCKET_COPY: Final = "socket-copy"
 
@@ -75,6 +77,7 @@ class Case:
             return f"{self.payload.title}, {many}{extra}{line}"
         return {
             "latency": f"{self.rate:,} records/s",
+            "busy": f"{self.rate:,} records/s while every core is busy with something else",
             "pauses": f"{self.rate:,} records/s while topics are added",
             "slot-lost": f"{self.rate:,} records/s while one of two slots is killed",
             "claim": "first record of each of 64 partitions after its slot was killed",
@@ -108,6 +111,7 @@ CASES: Final = (
     Case("start", "start", QUIET),
     Case("latency-1000", "latency", QUIET, rate=1000, seconds=15),
     Case("latency-20000", "latency", QUIET, rate=20_000, seconds=15),
+    Case("latency-busy", "busy", QUIET, rate=1000, seconds=15),
     Case("pauses", "pauses", QUIET, rate=1000, seconds=15, engines=("mm2-default", "srm")),
     Case("slot-lost", "slot-lost", QUIET, rate=1000, seconds=12, engines=("srm",)),
     Case("claim", "claim", QUIET, partitions=64, rate=20, seconds=3.2, engines=("srm",)),

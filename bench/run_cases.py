@@ -36,6 +36,7 @@ MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
     "copy": copying.copy,
     "compacted": copying.compacted,
     "latency": latency.latency,
+    "busy": latency.busy,
     "pauses": latency.pauses,
     "slot-lost": latency.slot_lost,
     "claim": latency.claim,
