@@ -33,10 +33,13 @@ typedef struct {
     int32_t unchecked; /* checksums are known to be right */
 } Job;
 
-/* The batch that is being made, in the room from `begin` to `at`, of the last batches. */
+/* The batch that is being made, in the room from `begin` to `at`, of the last batches; `records` is
+ * the checksum's register behind its records. `alone`: there is one, at `in_at`, that goes as it
+ * is unless another one follows, and nobody has looked into it yet. */
 typedef struct {
     int64_t begin, at, base_time, max_time, next, in_at, in_size, first_stretch;
-    int32_t batches, count, epoch, append_time, whole;
+    int32_t batches, count, epoch, append_time, whole, alone;
+    uint32_t records;
 } Making;
 
 static void put16(uint8_t *p, uint16_t v) {
@@ -73,7 +76,36 @@ static void seal(uint8_t *b, int64_t size) {
     put32(b + CRC_AT, crc32c(b + ATTRIBUTES_AT, size - ATTRIBUTES_AT));
 }
 
+/* The same where the register behind the records is known, begun with nothing. */
+static void seal_header(uint8_t *b, int64_t size, uint32_t records) {
+    const uint32_t header = crc_bytes(~0u, b + ATTRIBUTES_AT, HEADER - ATTRIBUTES_AT);
+    put32(b + LENGTH_AT, (uint32_t)(size - PREFIX));
+    put32(b + CRC_AT, ~(crc_behind_zeros(header, size - HEADER) ^ records));
+}
+
+static int is_valid(const Job *job, const uint8_t *b, int64_t size) {
+    return job->unchecked || get32(b + CRC_AT) == crc32c(b + ATTRIBUTES_AT, size - ATTRIBUTES_AT);
+}
+
+static Outgoing *emit(Job *job, int32_t kind, int64_t at, int64_t size, int64_t next, int32_t epoch) {
+    Outgoing *out = &job->outs[job->n_outs++];
+    *out = (Outgoing){at, size, next, -1, kind, 0, epoch, 0};
+    return out;
+}
+
+/* A dense batch goes as it is. */
+static void pass(Job *job, int64_t at, int64_t size, int64_t next, int32_t epoch) {
+    const uint8_t *b = job->in + at;
+    Outgoing *out = emit(job, PASSED, at, size, next, epoch);
+    out->count = (int32_t)get32(b + COUNT_AT);
+    out->max_time = (int64_t)get64(b + MAX_TIME_AT);
+    out->stretches = 1;
+    job->stretches[job->n_stretches++] = (Stretch){(int64_t)get64(b), out->count};
+}
+
 static void finish(Job *job, Making *m) {
+    if (m->alone) pass(job, m->in_at, m->in_size, m->next, m->epoch);
+    m->alone = 0;
     if (!m->batches) return;
     const int64_t size = m->at - m->begin;
     const int32_t stretches = (int32_t)(job->n_stretches - m->first_stretch);
@@ -94,7 +126,7 @@ static void finish(Job *job, Making *m) {
         put64(b + MAX_TIME_AT, (uint64_t)m->max_time);
         memset(b + PRODUCER_AT, 255, COUNT_AT - PRODUCER_AT);
         put32(b + COUNT_AT, (uint32_t)m->count);
-        seal(b, size);
+        seal_header(b, size, m->records);
     }
     m->batches = 0;
     m->begin = m->at;
@@ -133,6 +165,8 @@ static int append_records(Job *job, Making *m, const uint8_t *b, int64_t size) {
         n++;
     }
     if (more) return more;
+    const int64_t had = m->batches ? m->at : m->begin + HEADER;
+    m->records = crc_bytes(m->batches ? m->records : 0, job->room + had, at - had);
     m->first_stretch = first_stretch;
     m->at = at;
     m->base_time = base_time;
@@ -150,16 +184,34 @@ static int append(Job *job, Making *m, const uint8_t *b, int64_t size) {
     return done;
 }
 
-static Outgoing *emit(Job *job, int32_t kind, int64_t at, int64_t size, int64_t next, int32_t epoch) {
-    Outgoing *out = &job->outs[job->n_outs++];
-    *out = (Outgoing){at, size, next, -1, kind, 0, epoch, 0};
-    return out;
+static void wait_alone(Making *m, int64_t at, int64_t size, int64_t next, int32_t epoch) {
+    m->alone = 1;
+    m->in_at = at;
+    m->in_size = size;
+    m->next = next;
+    m->epoch = epoch;
+}
+
+/* Another batch follows the one that is alone, so that one is looked into. */
+static void take_alone(Job *job, Making *m) {
+    const uint8_t *b = job->in + m->in_at;
+    m->alone = 0;
+    const int valid = is_valid(job, b, m->in_size);
+    const int done = valid ? append(job, m, b, m->in_size) : -1;
+    if (done == 1) {
+        m->whole = m->batches = 1;
+        m->append_time = 0;
+    } else if (done) {
+        emit(job, PLAIN, m->in_at, m->in_size, m->next, m->epoch);
+    } else {
+        pass(job, m->in_at, m->in_size, m->next, m->epoch);
+    }
 }
 
 /* Nothing of a batch is sent: what is being made, or what was dropped last, reaches past it. */
 static void drop(Job *job, Making *m, int64_t at, int64_t size, int64_t next, int32_t epoch) {
     Outgoing *last = job->n_outs ? &job->outs[job->n_outs - 1] : 0;
-    if (m->batches) {
+    if (m->batches || m->alone) {
         m->next = next;
         m->epoch = epoch;
     } else if (last && last->kind == DROPPED) {
@@ -189,14 +241,23 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
     const int append_time = attributes & APPEND_TIME;
     int whole = base >= job->wanted && count == (int64_t)last + 1 && !append_time;
     if (!(attributes & CODEC) && (!whole || (job->limit && size <= job->largest))) {
-        const uint32_t crc = job->unchecked ? 0 : crc32c(b + ATTRIBUTES_AT, size - ATTRIBUTES_AT);
-        if (!job->unchecked && get32(b + CRC_AT) != crc) {
+        if (m->batches && (append_time != m->append_time || !job->limit)) finish(job, m);
+        if (m->alone && append_time) finish(job, m);
+        if (m->alone) take_alone(job, m);
+        if (whole && !m->batches) {
+            wait_alone(m, at, size, next, epoch);
+            return 1;
+        }
+        if (!is_valid(job, b, size)) {
             whole = 0; /* so that the plain path complains of it */
         } else {
-            if (m->batches && (append_time != m->append_time || !job->limit)) finish(job, m);
             int done = append(job, m, b, size);
             if (!done && m->batches) {
                 finish(job, m);
+                if (whole) {
+                    wait_alone(m, at, size, next, epoch);
+                    return 1;
+                }
                 done = append(job, m, b, size);
             }
             if (done == 1 && !m->batches && !m->count) { /* none of its records is wanted */
@@ -217,12 +278,10 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
         }
     }
     finish(job, m);
-    Outgoing *out = emit(job, whole ? PASSED : PLAIN, at, size, next, epoch);
     if (whole) {
-        out->count = count;
-        out->max_time = (int64_t)get64(b + MAX_TIME_AT);
-        out->stretches = 1;
-        job->stretches[job->n_stretches++] = (Stretch){base, count};
+        pass(job, at, size, next, epoch);
+    } else {
+        emit(job, PLAIN, at, size, next, epoch);
     }
     return 1;
 }
@@ -234,7 +293,7 @@ int64_t srm_merge(Job *job) {
     int64_t at = 0;
     job->n_outs = job->n_stretches = 0;
     while (job->size - at > MAGIC_AT) {
-        if (job->n_outs + 2 >= job->most_outs || job->n_stretches + 1 >= job->most_stretches) break;
+        if (job->n_outs + 3 >= job->most_outs || job->n_stretches + 3 >= job->most_stretches) break;
         const uint8_t *b = job->in + at;
         const int64_t left = job->size - at;
         const int64_t size = (int64_t)PREFIX + (int32_t)get32(b + LENGTH_AT);
