@@ -88,7 +88,9 @@ $(BIN)/python:
 	fi; \
 	exit 1
 
-$(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
+NATIVE := $(wildcard src/srm/replication/native/*.[ch])
+
+$(STAMP): requirements-dev.txt pyproject.toml hatch_build.py $(NATIVE) | $(BIN)/python
 	@echo "srm: setting up .venv (about 1.2 GB, the first time a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \

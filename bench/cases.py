@@ -10,7 +10,9 @@ from bench.data import Payload
 from bench.engines import PROVENANCE_KEY
 from srm.config.keys import find_key
 
-Kind = Literal["copy", "compacted", "latency", "pauses", "slot-lost", "claim", "idle", "start"]
+Kind = Literal[
+    "copy", "compacted", "latency", "busy", "pauses", "slot-lost", "claim", "idle", "start"
+]
 ENGINE_NAMES: Final = ("mm2-default", "mm2-tuned", "srm")
 SOCKET_COPY: Final = "socket-copy"
 
@@ -75,6 +77,7 @@ class Case:
             return f"{self.payload.title}, {many}{extra}{line}"
         return {
             "latency": f"{self.rate:,} records/s",
+            "busy": f"{self.rate:,} records/s while every core is busy with something else",
             "pauses": f"{self.rate:,} records/s while topics are added",
             "slot-lost": f"{self.rate:,} records/s while one of two slots is killed",
             "claim": "first record of each of 64 partitions after its slot was killed",
@@ -93,6 +96,10 @@ RANDOM_1KB: Final = Payload(1000, batch_records=128)
 RANDOM_100B: Final = Payload(100, batch_records=1100)
 JSON_LZ4: Final = Payload(380, "json", "lz4", 1750)
 JSON_ZSTD: Final = Payload(10_000, "json", "zstd", 90)
+# What a producer with default settings makes: batch.size is 16 384.
+SMALL_1KB: Final = Payload(1000, batch_records=16)
+SMALL_LZ4: Final = Payload(380, "json", "lz4", 43)
+SMALL_ZSTD: Final = Payload(380, "json", "zstd", 43)
 TINY: Final = Payload(512)
 
 _FAR_TARGET: Final = Surroundings("far-target", far="target")
@@ -104,15 +111,17 @@ CASES: Final = (
     Case("start", "start", QUIET),
     Case("latency-1000", "latency", QUIET, rate=1000, seconds=15),
     Case("latency-20000", "latency", QUIET, rate=20_000, seconds=15),
+    Case("latency-busy", "busy", QUIET, rate=1000, seconds=15),
     Case("pauses", "pauses", QUIET, rate=1000, seconds=15, engines=("mm2-default", "srm")),
     Case("slot-lost", "slot-lost", QUIET, rate=1000, seconds=12, engines=("srm",)),
     Case("claim", "claim", QUIET, partitions=64, rate=20, seconds=3.2, engines=("srm",)),
     Case("idle", "idle", QUIET, partitions=100, seconds=20),
+    Case("1kb-16kb", "copy", payload=SMALL_1KB, records=600_000, fast_factor=2),
+    Case("lz4-16kb", "copy", payload=SMALL_LZ4, records=1_000_000, fast_factor=2),
+    Case("zstd-16kb", "copy", payload=SMALL_ZSTD, records=1_000_000, fast_factor=2),
+    Case("1kb-16kb-1p", "copy", payload=SMALL_1KB, partitions=1, records=300_000, fast_factor=2),
     Case("compacted", "compacted", payload=RANDOM_1KB, records=1_600_000, lead_in=0.5),
     Case("1kb", "copy", payload=RANDOM_1KB, records=800_000, fast_factor=2),
-    Case(
-        "1kb-small-batches", "copy", payload=replace(RANDOM_1KB, batch_records=15), records=600_000
-    ),
     Case("100b", "copy", payload=RANDOM_100B, records=3_000_000, fast_factor=4),
     Case("json-lz4", "copy", payload=JSON_LZ4, records=1_500_000, fast_factor=8),
     Case("10kb-zstd", "copy", payload=JSON_ZSTD, records=60_000, fast_factor=8),

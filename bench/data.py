@@ -42,8 +42,15 @@ class Payload:
         size = f"{self.size // 1000} KB" if self.size >= 1000 else f"{self.size} B"
         codec = "" if self.codec == "none" else f" {self.codec}"
         kind = "JSON" if self.content == "json" else self.content
-        batch = "one record" if self.batch_records == 1 else f"{self.batch_records} records"
-        return f"{size} {kind}{codec}, {batch} a batch"
+        return f"{size} {kind}{codec}, {self.batch_title}"
+
+    @property
+    def batch_title(self) -> str:
+        """Say how large batches are, before compression."""
+        if self.batch_records == 1:
+            return "one record a batch"
+        before = "" if self.codec == "none" else f" before {self.codec}"
+        return f"batches of {self.size * self.batch_records / 1000:.0f} KB{before}"
 
 
 def encode(values: list[tuple[bytes | None, bytes]], codec: str) -> bytes:

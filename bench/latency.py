@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -147,6 +149,26 @@ def _result(
             **used,
         )
     )
+
+
+def busy(current: Session, case: Case) -> Result:
+    """Measure while each processor has a process that never rests."""
+    with _every_core_busy():
+        return latency(current, case)
+
+
+@contextmanager
+def _every_core_busy() -> Iterator[None]:
+    burning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait(_READY_S)
 
 
 def pauses(current: Session, case: Case) -> Result:

@@ -118,6 +118,10 @@ def _section(
     return table([head for head, _ in columns], rows) if rows else "Not measured.\n"
 
 
+def _number_of(result: Result, whose: str) -> str:
+    return number(getattr(result, f"{whose}_cpu_seconds_per_million"), 2)
+
+
 def _detail(*names: str) -> Cell:
     """Show the first of some spans that was measured, in milliseconds."""
 
@@ -157,15 +161,8 @@ _COPY: Final[tuple[tuple[str, Cell], ...]] = (
     ("CPU s", lambda r: number(r.cpu_seconds, 2)),
     ("records / CPU s", lambda r: number(r.records_per_cpu_second, 0)),
     ("MB / CPU s", lambda r: number(r.megabytes_per_cpu_second, 1)),
-    (
-        "target broker CPU s / GB",
-        lambda r: number(
-            None
-            if not r.bytes or r.target_broker_cpu_seconds is None
-            else r.target_broker_cpu_seconds / r.bytes * 1e9,
-            1,
-        ),
-    ),
+    ("target broker, CPU s / M records", lambda r: _number_of(r, "target_broker")),
+    ("whole system, CPU s / M records", lambda r: _number_of(r, "system")),
     ("peak MB (PSS)", lambda r: number(r.resident_megabytes, 0)),
 )
 _LATENCY: Final[tuple[tuple[str, Cell], ...]] = (

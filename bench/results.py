@@ -73,6 +73,39 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def system_cpu_seconds(self) -> float | None:
+        """CPU of the engine and of both brokers."""
+        brokers = self.source_broker_cpu_seconds, self.target_broker_cpu_seconds
+        if brokers[0] is None or brokers[1] is None:
+            return None
+        return self.cpu_seconds + brokers[0] + brokers[1]
+
+    @property
+    def system_cpu_seconds_per_million(self) -> float | None:
+        """CPU seconds of the whole system for a million records."""
+        return self._per_million(self.system_cpu_seconds)
+
+    @property
+    def target_broker_cpu_seconds_per_million(self) -> float | None:
+        """CPU seconds of the target's broker for a million records."""
+        return self._per_million(self.target_broker_cpu_seconds)
+
+    @property
+    def cores(self) -> float:
+        """CPU seconds of the engine in a second."""
+        return self.cpu_seconds / self.wall_seconds if self.wall_seconds else 0.0
+
+    @property
+    def p50_above_floor_ms(self) -> float | None:
+        """Median latency above that of a probe on the source itself."""
+        if self.latency_ms.p50 is None or not self.latency_ms.floor:
+            return None
+        return max(self.latency_ms.p50 - self.latency_ms.floor["p50"], 0.001)
+
+    def _per_million(self, seconds: float | None) -> float | None:
+        return None if seconds is None or not self.records else seconds / self.records * 1e6
+
 
 def with_rates(result: Result) -> Result:
     """Fill in what follows from records, bytes and seconds."""

@@ -25,6 +25,7 @@ from bench.session import (
     session,
 )
 from bench.tables import say, say_result
+from bench.warming import warm_brokers
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
     "copy": copying.copy,
     "compacted": copying.compacted,
     "latency": latency.latency,
+    "busy": latency.busy,
     "pauses": latency.pauses,
     "slot-lost": latency.slot_lost,
     "claim": latency.claim,
@@ -149,6 +151,7 @@ class _Runner:
         measured = 0
         try:
             first = self._first(surroundings, cases[0])
+            warm_brokers(self._pair)
             with session(
                 *(self._pair, self._gate, engine, surroundings, self._logs, first, self._sessions)
             ) as current:

@@ -15,7 +15,7 @@ _STANDING = ("start", "idle", "scale")
 _MAP = "map"
 _MOVED = (
     *("case", "engine", "records/s", "MB/s", "CPU s", "records / CPU s", "MB / CPU s"),
-    *("target broker CPU s", "p50 / p95 / p99 ms", "MB resident"),
+    *("target broker CPU s", "whole system CPU s", "p50 / p95 / p99 ms", "MB resident"),
 )
 _STOOD = (
     *("case", "engine", "start to first record, s", "new topic to first record, s"),
@@ -45,7 +45,9 @@ def gist(result: Result) -> str:
         return (
             f"{result.records_per_second:>12,.0f} records/s {result.cpu_seconds:7.2f} CPU s "
             f"{result.records_per_cpu_second:>12,.0f} records / CPU s "
-            f"{result.megabytes_per_cpu_second:>8,.1f} MB / CPU s"
+            f"{result.megabytes_per_cpu_second:>8,.1f} MB / CPU s, target broker "
+            f"{number(result.target_broker_cpu_seconds, 2)}, system "
+            f"{number(result.system_cpu_seconds, 2)} CPU s"
         )
     if result.method == "latency":
         seen, floor = result.latency_ms, result.latency_ms.floor or {}
@@ -98,6 +100,7 @@ def _row(result: Result) -> list[str]:
         f"{result.records_per_cpu_second:,.0f}",
         f"{result.megabytes_per_cpu_second:,.1f}",
         number(result.target_broker_cpu_seconds, 2),
+        number(result.system_cpu_seconds, 2),
         latency,
         number(result.resident_megabytes, 0),
     ]

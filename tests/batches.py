@@ -44,13 +44,17 @@ def at_offset(view: memoryview, base_offset: int) -> bytes:
 
 def stored(records: Sequence[Record], codec: int = 0, producer_id: int = -1) -> bytes:
     """Return records as a broker stores one batch of them, with holes where offsets are missing."""
-    first = records[0].offset
+    first, time = records[0].offset, records[0].timestamp
     batch = DefaultRecordBatchBuilder(2, codec, 0, producer_id, 0, 0, 2**31 - 1)
-    for record in records:
+    for record in records:  # the builder takes a first time of -1 for none, and shifts the others
         batch.append(
-            record.offset - first, record.timestamp, record.key, record.value, record.headers
+            *(record.offset - first, record.timestamp - time),
+            *(record.key, record.value, record.headers),
         )
-    return at_offset(memoryview(batch.build()), first)
+    view = memoryview(batch.build())
+    struct.pack_into(">qq", view, 27, time, max(record.timestamp for record in records))
+    seal(view)
+    return at_offset(view, first)
 
 
 def marker(offset: int, producer_id: int, epoch: int = 0) -> bytes:

@@ -326,6 +326,25 @@ FLOW_KEYS: Final = (
         origin="ours",
         attribute="max_bytes_per_second",
     ),
+    ConfigKey(
+        "replicator.merge.batch.bytes",
+        "number",
+        "1000000",
+        "Small batches of a partition that arrive together are merged up to this size. Where the "
+        "target's `max.message.bytes` is less, srm finds out and merges less. 0: batches stay as "
+        "their producers made them.",
+        origin="ours",
+        attribute="merge_bytes",
+    ),
+    ConfigKey(
+        "replicator.linger.ms",
+        "number",
+        "2",
+        "So many milliseconds the replicator waits before it fetches again where a fetch has "
+        "brought next to nothing: a trickle then costs half. 0: it fetches at once.",
+        origin="ours",
+        attribute="linger_ms",
+    ),
     *AIRFLOW_KEYS,
 )
 

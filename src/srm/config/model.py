@@ -78,6 +78,8 @@ class FlowConfig:
     metrics_interval: timedelta
     data_loss_policy: Literal["stop", "continue"]
     max_bytes_per_second: int | None
+    merge_bytes: int
+    linger_ms: int
     isolation_level: IsolationLevel
     records: RecordSettings
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"

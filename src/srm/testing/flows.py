@@ -52,6 +52,8 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         metrics_interval=SECOND,
         data_loss_policy="stop",
         max_bytes_per_second=None,
+        merge_bytes=1_000_000,
+        linger_ms=2,
         isolation_level="read_committed",
         records=RecordSettings(),
     )

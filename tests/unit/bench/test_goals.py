@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 RESULT = Result("1kb", "srm", "1 KB", "copy", records=1)
-ONE_KB = "records per CPU second, 1 KB, to mm2-tuned"
+ONE_KB = "records per CPU second, 1 KB in batches of 128 KB, to mm2-tuned"
 P50 = "latency p50 at 1 000 records/s, to mm2-default"
 
 
@@ -31,7 +31,7 @@ def test_nothing_measured_leaves_every_goal_open() -> None:
 def test_a_ratio_is_reached_from_its_target_on(ours: int, theirs: int) -> None:
     found = verdict(ONE_KB, copied("srm", ours), copied("mm2-tuned", theirs))
 
-    assert found.reached == (ours >= 10 * theirs)
+    assert found.reached == (ours >= 12 * theirs)
 
 
 def test_default_settings_do_not_stand_in_for_tuned_ones() -> None:
@@ -64,7 +64,11 @@ def test_each_goal_is_reached_by_results_that_are_good_enough() -> None:
             records_per_second=figure,
             records_per_cpu_second=figure,
             megabytes_per_cpu_second=figure,
-            latency_ms=Latency(*[1 / figure] * 4),
+            latency_ms=Latency(*[1 / figure] * 4, floor={"p50": 0.0}),
+            wall_seconds=1.0,
+            cpu_seconds=1 / figure,
+            source_broker_cpu_seconds=1 / figure,
+            target_broker_cpu_seconds=1 / figure,
             idle_cpu_percent=1 / figure,
             first_record_seconds=1 / figure,
             details={"max_elsewhere_ms": 1},

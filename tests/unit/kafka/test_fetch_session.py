@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.fetch_session import WireFetchSession
+from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import FetchFrom
 
 A = b"a" * 16

@@ -10,10 +10,10 @@ from contextlib import ExitStack, closing
 import pytest
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.buffers import BufferPool
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.security import Security
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool
 
 DEAD, SILENT, ALIVE = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import os
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -13,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.certificates import Authority
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool, PooledBuffer
 
 HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
 BIG = 3_000_000
@@ -132,6 +136,40 @@ def test_pipelined_requests_of_any_size_arrive_whole_and_are_answered_in_order(
             return [digest(body) for body in answers]
 
     assert asyncio.run(run()) == [hashlib.sha256(b"".join(r)).digest() for r in requests]
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(0, 9), st.integers(16_370, 16_390), st.just(50_000)), max_size=6
+    ),
+    st.lists(st.one_of(st.integers(1, 9), st.integers(10, 20_000)), min_size=1, max_size=20),
+)
+@settings(max_examples=60, deadline=None)
+def test_answers_are_the_same_however_their_bytes_are_cut(
+    sizes: list[int], pieces: list[int]
+) -> None:
+    """Several in one piece, one in many, and pieces that end within a length."""
+    bodies = [struct.pack(">i", number + 1) + os.urandom(n) for number, n in enumerate(sizes)]
+    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+    async def run() -> list[bytes]:
+        theirs, ours = socket.socketpair()
+        ours.setblocking(False)
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        answers = [echo(connection, [b"x"]) for _ in bodies]
+        at = 0
+        for size in itertools.cycle([*pieces, 5000]):
+            if at >= len(stream):
+                break
+            theirs.sendall(stream[at : at + size])
+            at += size
+            await asyncio.sleep(0)
+        found = await asyncio.wait_for(asyncio.gather(*answers), 30)
+        connection.close()
+        theirs.close()
+        return [bytes(answer.data[: len(body)]) for answer, body in zip(found, bodies, strict=True)]
+
+    assert asyncio.run(run()) == bodies
 
 
 def test_an_answer_that_comes_in_pieces_is_an_event_per_half_megabyte(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.buffers import BufferPool, PooledBuffer
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.security import Security, read_security
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool, PooledBuffer
 
 TIMEOUT_S = 30.0
 BIG = 64 << 20

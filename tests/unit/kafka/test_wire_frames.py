@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 from srm.domain.topics import TopicPartition
-from srm.kafka.wire.buffers import BufferPool
 from srm.kafka.wire.frames import (
     fetch_request,
     fetch_response,
@@ -13,6 +12,7 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.replication import codes
+from srm.replication.buffers import BufferPool
 from srm.replication.ports import FetchFrom, ProduceAnswer, Produced
 
 A, B = b"a" * 16, b"b" * 16

@@ -14,10 +14,10 @@ from tests.certificates import Authority, Signed
 from tests.waiting import DEADLINE_S
 
 from srm.errors import ConfigError
-from srm.kafka.wire.buffers import BufferPool
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.security import Security, Tls
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool
 
 PASSWORD = "of the tests"
 

@@ -34,7 +34,6 @@ from srm.kafka.rights import (
     on_transactional_id,
 )
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers
-from srm.kafka.wire.buffers import PooledBuffer
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
@@ -51,6 +50,7 @@ from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security_probe import refusal
 from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
+from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import (
     Fetched,
     FetchFrom,

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from srm.errors import SrmError
-from srm.kafka.wire.buffers import PooledBuffer
 from srm.kafka.wire.frames import fetch_request, fetch_response
+from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import Fetched, FetchFrom
 
 _LOST: Final = frozenset({70, 71, 110})

@@ -11,10 +11,10 @@ from aiokafka.conn import collect_hosts
 from aiokafka.protocol.metadata import MetadataRequest_v1
 
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.wire.buffers import BufferPool
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.security import read_security
 from srm.kafka.wire.security_access import Access
+from srm.replication.buffers import BufferPool
 
 TIMEOUT_S: Final = 10.0
 

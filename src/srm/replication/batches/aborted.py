@@ -39,6 +39,10 @@ class AbortedTransactions:
         self._to_come = deque(sorted(aborted, key=lambda transaction: transaction[1]))
         self._open: set[int] = set()
 
+    def __bool__(self) -> bool:
+        """Whether there is one, or may come one."""
+        return bool(self._to_come or self._open)
+
     def drops(self, batch: BatchHeader) -> bool:
         """Whether the batch holds aborted records; call once for each batch, in offset order."""
         while self._to_come and self._to_come[0][1] <= batch.last_offset:

@@ -27,7 +27,6 @@ HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_RUN_HEADER: Final = struct.Struct(">qiibIhi30xi")
 _PREFIX: Final = 12
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
@@ -75,15 +74,12 @@ class BatchHeader(NamedTuple):
     """The header of one batch, and where the batch stands in memory.
 
     A tuple, because one is made for each batch: a frozen dataclass takes three times as long.
-    A run of tiny batches (see :func:`batches`) has one header for all: ``view`` and
-    ``record_count`` span them, ``leader_epoch`` is that of the last, and the checksums, which have
-    been verified, are left out (``crc`` is None).
     """
 
     view: memoryview
     base_offset: int
     leader_epoch: int
-    crc: int | None
+    crc: int
     attributes: int
     last_offset_delta: int
     max_timestamp: int
@@ -102,16 +98,9 @@ class BatchHeader(NamedTuple):
         return self.record_count == self.last_offset_delta + 1
 
     @property
-    def is_run(self) -> bool:
-        """Whether this is a run of tiny batches."""
-        return self.crc is None
-
-    @property
     def is_tiny(self) -> bool:
         """Whether sending the batch alone costs more than decoding and encoding its records."""
-        return self.crc is None or (
-            self.record_count <= _TINY_COUNT and len(self.view) <= _TINY_BYTES
-        )
+        return self.record_count <= _TINY_COUNT and len(self.view) <= _TINY_BYTES
 
     @property
     def is_control(self) -> bool:
@@ -130,7 +119,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        """Sequence number of the first record; a run of batches has none."""
+        """Sequence number of the first record."""
         (sequence,) = _SEQUENCE.unpack_from(self.view, _SEQUENCE_AT)
         return int(sequence)
 
@@ -143,7 +132,7 @@ class BatchHeader(NamedTuple):
         """Decide how the batch travels, given the first offset that is still to be copied."""
         if self.is_control or self.record_count == 0 or self.last_offset < wanted_offset:
             return Path.DROP
-        if self.base_offset < wanted_offset or self.has_log_append_time or self.is_run:
+        if self.base_offset < wanted_offset or self.has_log_append_time:
             return Path.REBUILD
         if self.is_dense:
             return Path.PASS
@@ -151,19 +140,13 @@ class BatchHeader(NamedTuple):
 
 
 def batches(
-    records: memoryview,
-    convert: Callable[[memoryview], memoryview] | None = None,
-    *,
-    run_bytes: int = 0,
+    records: memoryview, convert: Callable[[memoryview], memoryview] | None = None
 ) -> Iterator[BatchHeader]:
     """Cut fetched records at batch boundaries; an incomplete last batch is left out.
 
     Args:
         records: as fetched.
         convert: turns a message set of an older format into a batch; without it there is none.
-        run_bytes: several tiny batches in a row, with nothing about them but records and of
-            at most so many bytes, are yielded as one run. To look at each costs three times as
-            much.
 
     Raises:
         IntegrityError: a batch has a format that is not known, or no sensible length.
@@ -204,13 +187,6 @@ def batches(
         size = _PREFIX + length
         if end - at < size:
             return
-        alone = end - at == size
-        if size < run_bytes and not alone and count <= _TINY_COUNT and size <= _TINY_BYTES:
-            run = _run(records[at : at + run_bytes])
-            if run is not None:
-                yield run
-                at += len(run.view)
-                continue
         yield BatchHeader(
             records[at : at + size],
             base_offset,
@@ -226,55 +202,13 @@ def batches(
         at += size
 
 
-def _run(records: memoryview) -> BatchHeader | None:
-    """Return the plain tiny batches at the beginning as a run, None if there are not several."""
-    at = found = total = 0
-    end = len(records)
-    first_offset = last_offset = epoch = codec = 0
-    while end - at >= HEADER_SIZE:
-        base_offset, length, leader_epoch, magic, crc, attributes, delta, count = (
-            _RUN_HEADER.unpack_from(records, at)
-        )
-        following = at + _PREFIX + length
-        if (
-            magic != 2
-            or not 0 < count <= _TINY_COUNT
-            or not HEADER_SIZE - _PREFIX < length <= _TINY_BYTES - _PREFIX
-            or following > end
-            or attributes & ~_CODEC_BITS
-            or (found and attributes != codec)
-            or crc32c(records[at + _CRC_FROM : following]) != crc
-        ):
-            break
-        if not found:
-            first_offset, codec = base_offset, attributes
-        last_offset, epoch = base_offset + delta, leader_epoch
-        total += count
-        found += 1
-        at = following
-    if found < 2:
-        return None
-    return BatchHeader(
-        records[:at],
-        first_offset,
-        epoch,
-        None,
-        codec,
-        last_offset - first_offset,
-        -1,
-        -1,
-        -1,
-        total,
-    )
-
-
 def verify(batch: BatchHeader) -> None:
     """Check the checksum of a batch that is not sent on as it is: damage must not become valid.
 
     Raises:
         IntegrityError: the batch is not what its producer sent.
     """
-    if not batch.is_run and crc32c(batch.view[_CRC_FROM:]) != batch.crc:
+    if crc32c(batch.view[_CRC_FROM:]) != batch.crc:
         raise IntegrityError(
             f"records at offsets {batch.base_offset} to {batch.last_offset} are damaged: their "
             "checksum is wrong; compare the replicas of the partition on the source"

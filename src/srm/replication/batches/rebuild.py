@@ -73,7 +73,7 @@ class Rebuilt:
 
 
 def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
-    """Decode the records of a batch, or of a run of them, from ``wanted_offset`` on.
+    """Decode the records of a batch from ``wanted_offset`` on.
 
     Records of a LogAppendTime batch have the time of the batch.
 
@@ -81,10 +81,7 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
         IntegrityError: the records cannot be decoded.
     """
     try:
-        stored = MemoryRecords(bytes(batch.view))
-        records: list[Record] = []
-        while (following := stored.next_batch()) is not None:
-            records += following
+        records: list[Record] = list(MemoryRecords(bytes(batch.view)).next_batch() or ())
     except Exception as error:
         raise IntegrityError(
             f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"

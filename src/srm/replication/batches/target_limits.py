@@ -3,6 +3,7 @@
 A refused batch says little about which record is to blame, so the copy finds out: each refusal
 costs a new claim and a walk over the logs, about 10 ms.
 
+- Too large, though merged: it is merged up to half its size from then on.
 - Too large: the limit is somewhere between the largest batch that was accepted and the smallest one
   that was refused. Batches above the middle are sent in pieces, so later ones are not refused.
 - A record is refused (its timestamp, say): the broker mostly names it; else the batch is cut in two
@@ -35,6 +36,7 @@ class TargetLimits:
         self._refused = NO_LIMIT
         self._accepted = 0
         self._learned_at = 0.0
+        self._merge_limit = NO_LIMIT
         self._cuts: set[int] = set()
         self._left_out = sorted(left_out)
         self.knows_something = bool(self._left_out)
@@ -45,6 +47,13 @@ class TargetLimits:
         if self._refused == NO_LIMIT:
             return NO_LIMIT
         return (self._accepted + self._refused) // 2
+
+    @property
+    def merge_limit(self) -> int:
+        """Size in bytes up to which batches may be merged."""
+        if self._merge_limit != NO_LIMIT and now_s() - self._learned_at > _FORGET_S:
+            self._merge_limit = NO_LIMIT
+        return self._merge_limit
 
     def passes(self, batch: BatchHeader) -> bool:
         """Whether nothing that was learned concerns the batch."""
@@ -71,16 +80,23 @@ class TargetLimits:
             if end > begin:
                 yield records[begin:end]
 
-    def learn(self, produced: Produced, size: int, offsets: Sequence[int]) -> bool:
+    def learn(
+        self, produced: Produced, size: int, offsets: Sequence[int], *, is_merged: bool = False
+    ) -> bool:
         """Learn from a refused batch; False if it cannot be cut any further.
 
         Args:
             produced: the refusal.
             size: bytes of the batch.
             offsets: source offsets of its records.
+            is_merged: whether it was made of several.
         """
-        if len(offsets) == 1:
+        if len(offsets) <= 1:
             return False
+        if is_merged and produced.error in codes.TOO_LARGE and size // 2 < self.merge_limit:
+            self._merge_limit = size // 2
+            self._learned_at = now_s()
+            return True
         self.knows_something = True
         if produced.error in codes.TOO_LARGE:
             self._refused = min(self._refused, size)

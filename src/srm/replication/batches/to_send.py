@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
-from srm.domain.offset_map import Run
 from srm.errors import IntegrityError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, Path, batches, verify
+from srm.replication.batches.merging import Merging
+from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import NO_LIMIT, Record, decode, encode
 from srm.replication.batches.renumber import renumber
 from srm.replication.batches.target_limits import TargetLimits
@@ -24,45 +25,7 @@ from srm.replication.batches.transform import Transform
 from srm.replication.ports import FetchedPartition
 
 _MERGED_BYTES: Final = 1 << 18
-"""Tiny batches are merged up to this size: below every usual ``max.message.bytes``."""
-
-
-@dataclass(slots=True)
-class BatchToSend:
-    """One batch on its way: passed through, renumbered, or rebuilt from one or several.
-
-    ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
-    passes through has one. ``source_next`` is the source offset after the original batches and
-    what is dropped between them, ``leader_epoch`` that of the batch before it. ``owner`` keeps the
-    memory behind ``view``.
-    """
-
-    view: memoryview
-    count: int
-    stretches: list[tuple[int, int]]
-    source_next: int
-    leader_epoch: int
-    max_timestamp: int
-    owner: object
-
-    def runs(self, target_start: int) -> list[Run]:
-        """Say which source records stand where, if the batch begins at ``target_start``."""
-        runs = []
-        for source_start, count in self.stretches:
-            runs.append(Run(source_start, target_start, count))
-            target_start += count
-        return runs
-
-    def offsets(self) -> list[int]:
-        """Return the source offset of each record."""
-        return [first + index for first, count in self.stretches for index in range(count)]
-
-
-class Dropped(NamedTuple):
-    """Nothing before ``source_next`` is left to send; the epoch is as in :class:`BatchToSend`."""
-
-    source_next: int
-    leader_epoch: int
+"""Tiny batches are merged up to this size where the native library is missing."""
 
 
 def batches_to_send(
@@ -73,11 +36,13 @@ def batches_to_send(
     read_committed: bool,
     limits: TargetLimits | None = None,
     transform: Transform | None = None,
+    merging: Merging | None = None,
 ) -> Iterator[BatchToSend | Dropped]:
     """Yield what is to be sent, and how far nothing is.
 
-    Tiny batches that arrived in one response are merged. So nothing ever waits to be merged, and a
-    topic of single records is merged exactly when they come faster than they can be sent alone.
+    Batches that arrived in one response are merged, where the native library is there; without it
+    tiny ones are. So nothing ever waits to be merged, and a topic of single records is merged
+    exactly when they come faster than they can be sent alone.
 
     Args:
         fetched: what the source sent.
@@ -86,37 +51,65 @@ def batches_to_send(
         read_committed: whether records of aborted transactions are dropped.
         limits: what the target's refusals have taught about the partition.
         transform: what is done to records beside copying them.
+        merging: the native path; without it all goes by way of Python.
 
     Raises:
         IntegrityError: a batch is damaged, or cannot be read; what is before it has been yielded.
     """
-    if limits is not None and not limits.knows_something:
-        limits = None
-    made = partial(_make_batches, wanted_offset, owner, limits, transform)
-    opens_all = limits is not None or transform is not None
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
-    group = _Group(wanted_offset)
-    try:
-        for batch in batches(fetched.records, legacy.convert, run_bytes=_MERGED_BYTES):
-            path = Path.DROP if aborted.drops(batch) else batch.path(wanted_offset)
-            if path is Path.DROP:
-                group.pass_over(batch)
-                if not group.batches:
-                    yield group.end
-                continue
-            if opens_all or path is not Path.PASS or batch.is_tiny:
-                verify(batch)
-            if group.batches and not group.has_room_for(batch):
-                full, group = group, _Group(wanted_offset)
-                yield from made(full)
-            passes = path is not Path.REBUILD and (not limits or limits.passes(batch))
-            group.add(batch, passes=passes)
-    except IntegrityError:
+    knows = limits is not None and limits.knows_something
+    plainly = _Plainly(wanted_offset, owner, limits if knows else None, transform, aborted)
+    if merging is None or plainly.opens_all or aborted:
+        yield from plainly.travel(fetched.records)
+        return
+    limit = merging.limit if limits is None else limits.merge_limit
+    for piece in merging.pieces(fetched.records, wanted_offset, owner, limit):
+        if isinstance(piece, memoryview):
+            yield from plainly.travel(piece)
+        else:
+            yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class _Plainly:
+    """The plain path: every batch is looked at by itself, and tiny ones are merged."""
+
+    wanted_offset: int
+    owner: object
+    limits: TargetLimits | None
+    transform: Transform | None
+    aborted: AbortedTransactions
+
+    @property
+    def opens_all(self) -> bool:
+        return self.limits is not None or self.transform is not None
+
+    def travel(self, records: memoryview) -> Iterator[BatchToSend | Dropped]:
+        made = partial(_make_batches, self.wanted_offset, self.owner, self.limits, self.transform)
+        opens_all, limits = self.opens_all, self.limits
+        group = _Group(self.wanted_offset)
+        try:
+            for batch in batches(records, legacy.convert):
+                is_dropped = self.aborted.drops(batch)
+                path = Path.DROP if is_dropped else batch.path(self.wanted_offset)
+                if path is Path.DROP:
+                    group.pass_over(batch)
+                    if not group.batches:
+                        yield group.end
+                    continue
+                if opens_all or path is not Path.PASS or batch.is_tiny:
+                    verify(batch)
+                if group.batches and not group.has_room_for(batch):
+                    full, group = group, _Group(self.wanted_offset)
+                    yield from made(full)
+                passes = path is not Path.REBUILD and (not limits or limits.passes(batch))
+                group.add(batch, passes=passes)
+        except IntegrityError:
+            if group.batches:
+                yield from made(group)
+            raise
         if group.batches:
             yield from made(group)
-        raise
-    if group.batches:
-        yield from made(group)
 
 
 class _Group:

@@ -33,6 +33,8 @@ _IDLE_WAIT_MS: Final = 250
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours was left out a moment ago: it is to come back soon."""
 _MOMENT_S: Final = 1.0
+_NEXT_TO_NOTHING: Final = 1 << 14
+"""Bytes in a fetch below which a round costs more than what it brings."""
 _RETRY_S: Final = 0.2
 
 OnData = Callable[[PartitionCopy], None]
@@ -56,6 +58,7 @@ class SourceLoop:
         quota: Quota,
         *,
         read_committed: bool,
+        linger_s: float,
     ) -> None:
         self._session = session
         self._where = where
@@ -63,6 +66,7 @@ class SourceLoop:
         self._on_trouble = on_trouble
         self._quota = quota
         self._read_committed = read_committed
+        self._linger_s = linger_s
         self._copies: dict[_Key, PartitionCopy] = {}
         self._changed: dict[_Key, None] = {}
         self._asked: dict[_Key, FetchFrom] = {}
@@ -128,8 +132,11 @@ class SourceLoop:
             self.answered_s = now_s()
             size = self._dispatch(fetched, self.answered_s - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
+            if 0 < size < _NEXT_TO_NOTHING:
+                pause = max(pause, self._linger_s)
             if pause > 0:
-                await asyncio.sleep(pause)  # a quota of ours or of the broker (KIP-219)
+                # A quota of ours or of the broker (KIP-219), or more that is about to come.
+                await asyncio.sleep(pause)
 
     def _tell_changes(self) -> None:
         changed, self._changed = self._changed, {}

@@ -26,8 +26,9 @@ from typing import Final
 
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.rebuild import Record
-from srm.replication.batches.to_send import BatchToSend, batches_to_send
+from srm.replication.batches.to_send import batches_to_send
 from srm.replication.ports import FetchedPartition
 from srm.replication.slot.log_reader import LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of

@@ -19,7 +19,9 @@ from srm.config.model import FlowConfig
 from srm.domain.replication_records import AssignedPartition
 from srm.errors import DataLossError, SrmError
 from srm.replication import codes
+from srm.replication.batches.merging import Merging
 from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.native.library import native_library
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
 from srm.replication.slot.claim import ClaimLifetime
@@ -82,6 +84,8 @@ class Lifecycle:
         self._reporter = reporter
         self._records = config.records
         self._clusters = clusters
+        native = native_library()
+        self._merging = Merging(native, config.merge_bytes) if native else None
         self._read_committed = config.isolation_level == "read_committed"
         self._load_again = load_again
         self._cut_map = cut_map
@@ -89,7 +93,14 @@ class Lifecycle:
         self._has_ended = False
         self._claiming = Claiming(config, source, target, claim_lifetime, assignment_is_fresh)
         self._placement = Placement(
-            source, target, self, quota, now_ms, spawn, read_committed=self._read_committed
+            source,
+            target,
+            self,
+            quota,
+            now_ms,
+            spawn,
+            read_committed=self._read_committed,
+            linger_s=config.linger_ms / 1000,
         )
 
     # ----- coming and leaving
@@ -107,7 +118,10 @@ class Lifecycle:
             )
         known = start if isinstance(start, Start) else None
         copy = PartitionCopy(
-            assigned, known or Start(0, 0, fresh=True, has_position=False), transform
+            assigned,
+            known or Start(0, 0, fresh=True, has_position=False),
+            transform,
+            self._merging,
         )
         self.copies[assigned] = copy
         if known is not None and known.fresh and known.has_former:
@@ -324,7 +338,8 @@ class Lifecycle:
         """Find the record to blame by cutting the batch; what is left is one record."""
         outgoing = copy.oldest_in_flight
         offsets = outgoing.offsets()
-        if copy.limits.learn(produced, len(outgoing.view), offsets):
+        size, is_merged = len(outgoing.view), outgoing.is_merged
+        if copy.limits.learn(produced, size, offsets, is_merged=is_merged):
             self.claim(copy)
             return
         [offset] = offsets

@@ -26,9 +26,11 @@ from srm.domain.map_records import topic_id_bytes
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.topics import TopicPartition
-from srm.replication.batches.batch import epoch_of
+from srm.replication.batches.batch import epoch_of, rewrite
+from srm.replication.batches.merging import Merging
+from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.target_limits import TargetLimits
-from srm.replication.batches.to_send import BatchToSend, batches_to_send
+from srm.replication.batches.to_send import batches_to_send
 from srm.replication.batches.transform import Transform
 from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.slot.claim import Claim
@@ -72,6 +74,7 @@ class PartitionCopy:
     assigned: AssignedPartition
     start: Start
     transform: Transform | None = None
+    merging: Merging | None = None
     phase: Phase = Phase.IDLE
     reason: str = ""
     blocked: tuple[int, int] | None = None
@@ -133,7 +136,7 @@ class PartitionCopy:
         self._is_unproven = False
         self._truncated = start.truncated
         self._is_cut = self.cut_is_untold = start.cut
-        self._queue = SendQueue()
+        self._queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
 
     @property
     def wants_data(self) -> bool:
@@ -190,6 +193,7 @@ class PartitionCopy:
             read_committed=read_committed,
             limits=self.limits,
             transform=self.transform,
+            merging=self.merging,
         ):
             if isinstance(outgoing, BatchToSend):
                 self._queue.put(outgoing)

@@ -51,6 +51,7 @@ class Placement:
         spawn: Spawn,
         *,
         read_committed: bool,
+        linger_s: float,
     ) -> None:
         self._source = source
         self._target = target
@@ -59,6 +60,7 @@ class Placement:
         self._now_ms = now_ms
         self._spawn = spawn
         self._read_committed = read_committed
+        self._linger_s = linger_s
         self._loops: dict[int, SourceLoop] = {}
         self._links: dict[int, TargetLink] = {}
         self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
@@ -106,6 +108,7 @@ class Placement:
                 self._events.on_fetch_trouble,
                 self._quota,
                 read_committed=committed,
+                linger_s=self._linger_s,
             )
             self._loops[node] = loop
             self._spawn(loop.run())

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
-from srm.replication.batches.batch import next_sequence, rewrite
-from srm.replication.batches.to_send import BatchToSend
+from srm.replication.batches.batch import next_sequence
+from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.ports import ProducerId
+
+Rewrite = Callable[[memoryview, int, int, int], None]
 
 
 class SendQueue:
-    """Batches in the order of the source: first those in flight, then those that wait."""
+    """Batches in the order of the source: first those in flight, then those that wait.
 
-    def __init__(self) -> None:
+    Args:
+        rewrite: makes a batch ours in place, given producer id, epoch and first sequence number.
+    """
+
+    def __init__(self, rewrite: Rewrite) -> None:
+        self._rewrite = rewrite
         self._waiting: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
         self._sequence = 0
@@ -42,7 +50,7 @@ class SendQueue:
     def send_next(self, producer: ProducerId) -> BatchToSend:
         """Take the next batch that waits, made ours; it is in flight from now on."""
         batch = self._waiting.popleft()
-        rewrite(batch.view, producer.id, producer.epoch, self._sequence)
+        self._rewrite(batch.view, producer.id, producer.epoch, self._sequence)
         self._sequence = next_sequence(self._sequence, batch.count)
         self._in_flight.append(batch)
         return batch

@@ -10,7 +10,7 @@ from typing import Final
 
 from srm.errors import UnavailableError
 from srm.replication import codes
-from srm.replication.batches.to_send import BatchToSend
+from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
 from srm.replication.slot.partition import PartitionCopy

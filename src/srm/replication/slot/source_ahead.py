@@ -27,7 +27,6 @@ from srm.replication.slot.opening import Turns, records_of
 RECORD_BYTES: Final = 320
 """What an opened record takes at most, both indexes included."""
 LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
-_RUN_BYTES: Final = 1 << 18
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1
 
@@ -114,25 +113,26 @@ class SourceAhead:
 
     # ----- reading
 
-    async def next_batch(self) -> BatchHeader | None:
-        """Return the next batch that is not opened yet, None at the end of the source."""
-        return self._waiting[0] if self._waiting or await self._fetch() else None
+    async def batch_ahead(self, index: int = 0) -> BatchHeader | None:
+        """Return the next batch that is not opened yet, or one behind it; None at the end."""
+        while index >= len(self._waiting):
+            if not await self._fetch():
+                return None
+        return self._waiting[index]
 
-    def pass_batch(self) -> None:
-        """Leave the next batch unopened: it was found whole."""
-        self._waiting.popleft()
+    def pass_batches(self, count: int) -> None:
+        """Leave the next batches unopened: they were found whole."""
+        for _ in range(count):
+            self._waiting.popleft()
 
     async def open_more(self) -> bool:
         """Open the next batch; False at the end of the source, or of what may be kept."""
-        if self.is_full or (batch := await self.next_batch()) is None:
+        if self.is_full or (batch := await self.batch_ahead()) is None:
             return False
         self._waiting.popleft()
         verify(batch)
         async for piece in records_of(batch, self._turns, self._start):
-            # A run of batches has the epoch of its last one.
-            self._keep(piece, -1 if batch.is_run else batch.leader_epoch)
-        if self._epochs:
-            self._epochs[-1] = batch.leader_epoch
+            self._keep(piece, batch.leader_epoch)
         return True
 
     async def open_to(self, index: int) -> bool:
@@ -170,15 +170,15 @@ class SourceAhead:
             self._index_keys(first, self.opened)
 
     async def _fetch(self) -> bool:
-        """Fetch until there is something to compare; False at the end of the source.
+        """Fetch until there is more to compare; False at the end of the source.
 
         That end is behind all that was copied, so it is asked for rarely, and no broker waits. A
         leader that was just elected may not know yet how far its log is committed, and ends it too
         early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
         before an end is believed.
         """
-        wait_ms = 0
-        while not self._waiting:
+        wait_ms, before_all = 0, len(self._waiting)
+        while len(self._waiting) == before_all:
             if self.ended:
                 return False
             try:
@@ -193,7 +193,7 @@ class SourceAhead:
             before = self._fetch_offset
             committed = self._reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
-            for batch in batches(fetched.records, legacy.convert, run_bytes=_RUN_BYTES):
+            for batch in batches(fetched.records, legacy.convert):
                 dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
                 if not dropped and batch.last_offset >= before:
                     self._waiting.append(batch)

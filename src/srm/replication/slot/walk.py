@@ -37,8 +37,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.offset_map import Run
-from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader, next_sequence
+from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
 from srm.replication.batches.rebuild import Record
+from srm.replication.native.library import native_library
 from srm.replication.slot.evidence import (
     MOST_OWED,
     MOST_RUNS,
@@ -49,8 +50,8 @@ from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.opening import Turns, records_of
 from srm.replication.slot.source_ahead import Comparison, SourceAhead
 from srm.replication.slot.steps import Steps
+from srm.replication.slot.whole_batches import WholeBatches
 
-_TIMESTAMPS: Final = slice(27, 43)
 _NO_ROOM: Final = "the source has no offsets for what stands there"
 _CLEARLY_BEGUN: Final = 512
 """Copies after which it is no longer asked whether a former topic left all of them."""
@@ -98,6 +99,7 @@ class SourceWalk:
         self._fresh = fresh
         self._turns = Turns()
         self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
+        self._whole = WholeBatches(self._ahead, native_library())
         self._steps = Steps(
             self._ahead,
             comparison,
@@ -170,33 +172,28 @@ class SourceWalk:
     # ----- matching
 
     async def _match_whole(self, batch: BatchHeader) -> bool:
-        """Match a batch by its bytes with the next one of the source."""
+        """Match a batch by its bytes with the next one of the source, or with several."""
         [place, *others] = self._places
         ahead = self._ahead
-        if self._lenient or others or place.credit or place.owed:
+        if self._lenient or others or place.credit or place.owed or not batch.is_dense:
             return False
-        if place.at != ahead.opened or not batch.is_dense:
+        if place.at != ahead.opened or batch.base_offset != self._target_next:
             return False
-        theirs = await ahead.next_batch()
-        if theirs is None or not (place.begun or self._begins_here):
+        first = await ahead.batch_ahead()
+        if first is None or not (place.begun or self._begins_here):
             return False
-        with_time = not batch.has_log_append_time
-        if (
-            batch.base_offset != self._target_next
-            or theirs.is_run
-            or not theirs.is_dense
-            or (with_time and theirs.has_log_append_time)
-            or not place.allows(theirs.base_offset, 0)
-            or not _same_bytes(theirs.view, batch.view, with_time=with_time)
-        ):
+        if not place.allows(first.base_offset, 0):
             return False
-        ahead.pass_batch()
-        place.find(
-            place.at, theirs.base_offset, batch.base_offset, batch.record_count, theirs.leader_epoch
-        )
+        found = await self._whole.originals(batch, first)
+        target = batch.base_offset
+        for theirs, stretches in found:
+            for offset, count in stretches:
+                place.find(place.at, offset, target, count, theirs.leader_epoch)
+                target += count
+        ahead.pass_batches(len(found))
         place.at = ahead.opened
-        self._target_next = batch.last_offset + 1
-        return True
+        self._target_next = target
+        return bool(found)
 
     @property
     def _begins_here(self) -> bool:
@@ -353,11 +350,3 @@ class SourceWalk:
                 "gone from the source: not in the map"
             )
         return notes
-
-
-def _same_bytes(ours: memoryview, theirs: memoryview, *, with_time: bool) -> bool:
-    return (
-        len(ours) == len(theirs)
-        and (not with_time or ours[_TIMESTAMPS] == theirs[_TIMESTAMPS])
-        and bytes(ours[HEADER_SIZE:]) == bytes(theirs[HEADER_SIZE:])
-    )

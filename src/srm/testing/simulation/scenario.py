@@ -43,6 +43,7 @@ class Scenario:
     loses: float
     spikes: float
     clean_end: bool
+    merge_bytes: int = 0
     patience_s: float = 75.0
     faults: list[Fault] = field(default_factory=list)
 
@@ -75,6 +76,7 @@ class Scenario:
             clean_end=rng.random() < 0.5,
         )
         scenario.faults = fault_kinds.drawn(rng, scenario, kinds)
+        scenario.merge_bytes = rng.choice((1_000_000, 1_000_000, 300, 0))
         return scenario
 
     @property

@@ -63,6 +63,7 @@ def settings_of(scenario: Scenario) -> FlowConfig:
         offset_syncs_location="target",
         metrics_interval=timedelta(hours=1),
         data_loss_policy="continue" if scenario.accepts_loss else "stop",
+        merge_bytes=scenario.merge_bytes,
     )
 
 

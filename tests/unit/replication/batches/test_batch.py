@@ -18,7 +18,6 @@ from srm.replication.batches.batch import (
     next_sequence,
     rewrite,
     seal,
-    verify,
 )
 from srm.replication.batches.rebuild import decode
 
@@ -121,42 +120,6 @@ def test_only_whole_batches_are_cut(
     whole = len(views) if missing == 0 else len(views) - 1
     assert [bytes(batch.view) for batch in found[:whole]] == [bytes(v) for v in views[:whole]]
     assert all(len(batch.view) == len(view) for batch, view in zip(found, views, strict=False))
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(1, 12),
-            st.sampled_from([{}, {}, {}, {"attributes": 0x10}, {"attributes": 0x08}, {"crc": 0}]),
-            st.integers(0, 3),
-        ),
-        max_size=20,
-    ),
-    st.integers(0, 2000),
-)
-def test_a_run_holds_what_is_plain_and_tiny_and_whole_and_nothing_else(
-    log: list[tuple[int, dict[str, int], int]], run_bytes: int
-) -> None:
-    fetched, offset = b"", 5
-    for count, fields, hole in log:
-        fetched += at_offset(encode(records_of([(b"k", b"v", [])] * count), 0), offset, **fields)
-        offset += count + hole
-
-    found = list(batches(memoryview(bytearray(fetched)), run_bytes=run_bytes))
-
-    alone = list(batches(memoryview(bytearray(fetched))))
-    assert [again for batch in found for again in batches(batch.view)] == alone
-    for run in (batch for batch in found if batch.is_run):
-        held = list(batches(run.view))
-        assert len(held) > 1
-        assert len(run.view) <= run_bytes
-        assert run.path(0) is Path.REBUILD
-        assert run.record_count == sum(batch.record_count for batch in held)
-        assert (run.base_offset, run.last_offset) == (held[0].base_offset, held[-1].last_offset)
-        for batch in held:
-            verify(batch)
-            assert batch.is_tiny
-            assert batch.attributes == 0
 
 
 def test_the_header_decides_how_a_batch_travels() -> None:

@@ -16,8 +16,9 @@ from srm.domain.record_headers import (
     parse_overrides,
 )
 from srm.replication.batches.batch import batches
+from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import decode
-from srm.replication.batches.to_send import BatchToSend, Dropped, batches_to_send
+from srm.replication.batches.to_send import batches_to_send
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.ports import FetchedPartition
 

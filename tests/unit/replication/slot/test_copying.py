@@ -264,6 +264,7 @@ class Loop:
             lambda copy, error, text: self.trouble.append((copy, error)),
             quota or Quota(None),
             read_committed=True,
+            linger_s=0.0,
         )
 
     async def run(self, *copies: PartitionCopy) -> None:

@@ -1,4 +1,4 @@
-"""Response buffers that are used again, so that the hot path touches warm memory only.
+"""Buffers that are used again, so that the hot path touches warm memory only.
 
 Small ones are not worth keeping: the answer to a produce request must not take the place of eight
 megabytes of records.
@@ -7,9 +7,10 @@ megabytes of records.
 from __future__ import annotations
 
 from bisect import insort
+from typing import Final
 
-_KEPT = 8
-_GRAIN = 1 << 16
+_KEPT: Final = 8
+_GRAIN: Final = 1 << 16
 
 
 class BufferPool:

@@ -1,0 +1,83 @@
+"""Compiles the native library when srm is built or installed.
+
+The system's C compiler does it, where there is one that can; else Zig's, which comes from PyPI.
+Where neither can, one line says so and srm works without it, only slower.
+
+``SRM_NATIVE`` changes that: ``off`` asks for neither, and ``TARGET=TAG`` for a wheel of another
+platform, made by Zig, as ``aarch64-linux-gnu.2.17=manylinux2014_aarch64``; that fails if it cannot.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_COMPILERS = ("cc", "gcc", "clang")
+_FLAGS = ("-O3", "-std=c11", "-shared", "-fPIC", "-g0", "-Wall", "-Wextra")
+_LIMIT_S = 300
+_WISH = os.environ.get("SRM_NATIVE", "")
+_FOLDER = "srm/replication/native"
+_NAME = "libsrm.so"
+
+
+class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Puts ``libsrm.so`` beside its sources, for an editable install, or into the wheel."""
+
+    def dependencies(self) -> list[str]:
+        """Ask for Zig where it may be needed."""
+        return [] if _WISH == "off" or ("=" not in _WISH and _installed()) else ["ziglang"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and make the wheel one for its platform."""
+        folder = Path(self.root) / "src" / _FOLDER
+        target, _, tag = _WISH.partition("=") if "=" in _WISH else ("", "", "")
+        made = Path(tempfile.mkdtemp(prefix="srm-native-")) / _NAME
+        problem = "SRM_NATIVE is off" if _WISH == "off" else _compile(folder, made, target)
+        if version == "editable":
+            (folder / _NAME).unlink(missing_ok=True)
+        if problem and target:
+            raise RuntimeError(f"srm: no native library for {target}: {problem}")
+        if problem:
+            self.app.display_warning(f"srm: without its native library, so slower: {problem}")
+            return
+        if version == "editable":
+            # A process that has loaded the old one keeps that.
+            shutil.move(made, folder / _NAME)
+        else:
+            build_data["force_include"][str(made)] = f"{_FOLDER}/{_NAME}"
+        build_data["pure_python"] = False
+        platform = tag or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{platform}"
+
+
+def _installed() -> str | None:
+    return next((name for name in _COMPILERS if shutil.which(name)), None)
+
+
+def _compile(folder: Path, made: Path, target: str) -> str:
+    """Compile with what there is; return why that was not possible, or nothing."""
+    commands = []
+    if not target and (compiler := _installed()):
+        commands.append([compiler])
+    if importlib.util.find_spec("ziglang") is not None:
+        # Zig's own default is the processor that it runs on.
+        zig = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
+        commands.append([*zig, "-target", target] if target else zig)
+    problem = "there is neither a C compiler (cc, gcc, clang) nor ziglang"
+    for command in commands:
+        sources = map(str, sorted(folder.glob("*.c")))
+        whole = [*command, *_FLAGS, "-o", str(made), *sources]
+        done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
+        if done.returncode == 0:
+            return ""
+        problem = f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}"
+    return problem

@@ -1,0 +1,184 @@
+"""Batches of one fetch answer that leave as fewer, larger ones: the native path.
+
+A produce request takes one batch of each partition, and costs both srm and the broker the same
+whatever is in it. Producers send 16 KB by default, so batches that arrived together are merged, up
+to a size that every usual topic takes. Nothing waits to be merged. ``merge.c`` does it, and closes
+holes on the way; what is strange to it is left to the plain path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from srm.errors import IntegrityError
+from srm.replication.batches.compressed import MERGED_CODECS, codec_of, compressed, open_into
+from srm.replication.batches.outgoing import BatchToSend, Dropped
+from srm.replication.buffers import BufferPool, PooledBuffer
+from srm.replication.native.library import Kind, Merged, NativeLibrary
+
+LARGEST_MERGED: Final = 1 << 16
+"""Bytes above which a batch is sent alone: to copy it costs more than its request."""
+
+_SMALL_COMPRESSED: Final = 1 << 15
+"""Bytes above which a compressed batch is never opened."""
+_OPENED_EACH: Final = 24
+_OPENED_EVER: Final = 4096
+"""What a small compressed batch may hold for each of its bytes, and in any case: one with more goes
+as it is, so that nobody can make us open gigabytes."""
+_ROOMS: Final = 32
+_GROWTH: Final = 4096
+"""Room for varints that grow, beside an eighth of all: what does not fit takes another way."""
+
+
+class Merging:
+    """What is merged, with what, and where.
+
+    Args:
+        native: does it.
+        limit: bytes up to which batches are merged; 0: none are, only their holes are closed.
+    """
+
+    def __init__(self, native: NativeLibrary, limit: int) -> None:
+        self.native = native
+        self.limit = limit
+        self._rooms = BufferPool(_ROOMS)
+
+    def pieces(
+        self, records: memoryview, wanted_offset: int, owner: object, limit: int
+    ) -> Iterator[BatchToSend | Dropped | memoryview]:
+        """Yield what is to be sent, how far nothing is, and bytes for the plain path.
+
+        Args:
+            records: batches as fetched; an incomplete last one is left out.
+            wanted_offset: first source offset that is still to be copied.
+            owner: keeps the memory of the records.
+            limit: as the instance's, for the partition.
+        """
+        limit = min(limit, self.limit)
+        small: list[BatchToSend] = []
+        for piece in self._merged(records, wanted_offset, owner, limit):
+            if limit and isinstance(piece, BatchToSend) and _is_small_compressed(piece):
+                if small and codec_of(small[0].view) != codec_of(piece.view):
+                    yield from self._merge_compressed(small, limit)
+                    small = []
+                small.append(piece)
+                continue
+            if small and isinstance(piece, Dropped):  # the marker of a transaction, say
+                small[-1].source_next, small[-1].leader_epoch = piece
+                continue
+            yield from self._merge_compressed(small, limit)
+            small = []
+            yield piece
+        yield from self._merge_compressed(small, limit)
+
+    def _merged(
+        self, records: memoryview, wanted_offset: int, owner: object, limit: int
+    ) -> Iterator[BatchToSend | Dropped | memoryview]:
+        largest = min(limit, LARGEST_MERGED)
+        at = 0
+        while at < len(records):
+            left = records[at:]
+            room = self._rooms.take(len(left) + len(left) // 8 + _GROWTH)
+            merged = self.native.merge(
+                left, room.data, wanted=wanted_offset, limit=limit, largest=largest
+            )
+            yield from _taken(merged, left, owner, room)
+            if not merged.end:
+                return
+            at += merged.end
+
+    # ----- compressed batches
+
+    def _merge_compressed(self, small: list[BatchToSend], limit: int) -> Iterator[BatchToSend]:
+        """Open compressed batches of one codec, merge their records and compress these again."""
+        if len(small) < 2:
+            yield from small
+            return
+        most = [_OPENED_EVER + _OPENED_EACH * len(batch.view) for batch in small]
+        room = self._rooms.take(min(limit, sum(most)) + max(most))
+        image = memoryview(room.data)
+        group: list[BatchToSend] = []
+        size = 0
+        for batch, space in zip(small, most, strict=True):
+            opened = self._open_into(batch.view, image[size : size + space])
+            if group and (not opened or size + opened > limit):
+                yield from self._compress(group, image[:size], limit)
+                image[:opened] = image[size : size + opened]
+                group, size = [], 0
+            if opened:
+                group.append(batch)
+                size += opened
+            else:  # it goes as it is: whoever reads it finds out what is wrong with it
+                yield batch
+        yield from self._compress(group, image[:size], limit)
+
+    def _open_into(self, batch: memoryview, room: memoryview) -> int:
+        """Return the size of the opened batch, 0 if that cannot be done."""
+        if not self.native.is_valid(batch):
+            return 0
+        try:
+            return open_into(batch, room)
+        except IntegrityError:
+            return 0
+
+    def _compress(
+        self, group: list[BatchToSend], image: memoryview, limit: int
+    ) -> Iterator[BatchToSend]:
+        """Make one compressed batch of several, opened one after the other in an image."""
+        if len(group) < 2:
+            yield from group
+            return
+        room = self._rooms.take(len(image) + len(image) // 8 + _GROWTH)
+        _, outgoing, stretches = self.native.merge(
+            image, room.data, wanted=0, limit=len(room.data), largest=len(image), unchecked=True
+        )
+        if [made.kind for made in outgoing] != [Kind.MADE]:
+            yield from group
+            return
+        [made] = outgoing
+        view = compressed(memoryview(room.data)[: made.size], codec_of(group[0].view))
+        if len(view) > limit:
+            yield from group
+            return
+        self.native.seal(view)
+        last = group[-1]
+        yield BatchToSend(
+            view,
+            made.records,
+            list(stretches),
+            last.source_next,
+            last.leader_epoch,
+            made.max_time,
+            view,
+            is_merged=True,
+        )
+
+
+def _is_small_compressed(batch: BatchToSend) -> bool:
+    return len(batch.view) <= _SMALL_COMPRESSED and codec_of(batch.view) in MERGED_CODECS
+
+
+def _taken(
+    merged: Merged, records: memoryview, owner: object, room: PooledBuffer
+) -> Iterator[BatchToSend | Dropped | memoryview]:
+    made = memoryview(room.data)
+    stretches = iter(merged.stretches)
+    for at, size, source_next, max_time, kind, count, epoch, length in merged.outgoing:
+        if kind == Kind.DROPPED:
+            yield Dropped(source_next, epoch)
+        elif kind == Kind.PLAIN:
+            yield records[at : at + size]
+        else:
+            view, keeper = (made, room) if kind == Kind.MADE else (records, owner)
+            yield BatchToSend(
+                view[at : at + size],
+                count,
+                list(islice(stretches, length)),
+                source_next,
+                epoch,
+                max_time,
+                keeper,
+                is_merged=kind == Kind.MADE,
+            )

@@ -1,0 +1,239 @@
+"""The native library: its functions as Python's, called without the interpreter's lock.
+
+It is built when srm is installed (``hatch_build.py``), for one platform. Where that was not
+possible everything works without it, by way of Python and at its price.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import struct
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_char, c_int16, c_int32, c_int64, c_uint32, c_void_p
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+FILE: Final = Path(__file__).with_name("libsrm.so")
+"""Where the build hook puts the library, on every platform."""
+
+_VERSION: Final = 1
+_MOST_OUTGOING: Final = 4096
+_MOST_STRETCHES: Final = 1 << 16
+_OUTGOING: Final = struct.Struct("=qqqqiiii")
+_STRETCH: Final = struct.Struct("=qq")
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+
+
+class Kind(IntEnum):
+    """What becomes of a stretch of the input (``merge.c``)."""
+
+    DROPPED = 0
+    PASSED = 1
+    MADE = 2
+    PLAIN = 3
+
+
+class Outgoing(NamedTuple):
+    """One stretch of the input and what becomes of it.
+
+    ``at`` and ``size`` are bytes of the input, or of the room if it was made. ``stretches`` counts
+    those that belong to it, in the order of all.
+    """
+
+    at: int
+    size: int
+    next: int
+    max_time: int
+    kind: int
+    records: int
+    epoch: int
+    stretches: int
+
+
+class Merged(NamedTuple):
+    """What was made of some batches, up to the byte ``end`` of them."""
+
+    end: int
+    outgoing: Sequence[Outgoing]
+    stretches: Sequence[tuple[int, int]]
+
+
+class _Job(Structure):
+    _fields_ = (
+        ("in", c_void_p),
+        ("size", c_int64),
+        ("wanted", c_int64),
+        ("limit", c_int64),
+        ("largest", c_int64),
+        ("room", c_void_p),
+        ("room_size", c_int64),
+        ("outs", c_void_p),
+        ("most_outs", c_int64),
+        ("stretches", c_void_p),
+        ("most_stretches", c_int64),
+        ("n_outs", c_int64),
+        ("n_stretches", c_int64),
+        ("unchecked", c_int32),
+    )
+
+
+class _Compared(Structure):
+    _fields_ = (
+        ("batch", c_void_p),
+        ("size", c_int64),
+        ("at", c_int64),
+        ("index", c_int32),
+        ("with_time", c_int32),
+    )
+
+
+class NativeLibrary:
+    """The functions of one built library. Not thread-safe: its results stand in one place.
+
+    Args:
+        path: of the library.
+        use_instruction: whether the processor's own CRC-32C is used, where it has one.
+
+    Raises:
+        OSError: it cannot be loaded.
+    """
+
+    def __init__(self, path: Path = FILE, *, use_instruction: bool = True) -> None:
+        self._library = library = ctypes.CDLL(str(path))
+        library.srm_merge.argtypes = [POINTER(_Job)]
+        library.srm_merge.restype = c_int64
+        library.srm_rewrite.argtypes = [c_void_p, c_int64, c_int64, c_int16, c_int32]
+        library.srm_rewrite.restype = None
+        library.srm_seal.argtypes = [c_void_p, c_int64]
+        library.srm_seal.restype = None
+        library.srm_crc32c.argtypes = [c_void_p, c_int64]
+        library.srm_crc32c.restype = c_uint32
+        library.srm_compare.argtypes = [POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64]
+        library.srm_compare.restype = c_int64
+        library.srm_begin.restype = c_int32
+        if (version := library.srm_begin(int(use_instruction))) != _VERSION:
+            raise OSError(f"{path} is of version {version}, not {_VERSION}")
+        self._outgoing = bytearray(_MOST_OUTGOING * _OUTGOING.size)
+        self._stretches = bytearray(_MOST_STRETCHES * _STRETCH.size)
+        self._job = _Job(
+            outs=_address(self._outgoing),
+            most_outs=_MOST_OUTGOING,
+            stretches=_address(self._stretches),
+            most_stretches=_MOST_STRETCHES,
+        )
+
+    def merge(
+        self,
+        batches: memoryview,
+        room: bytearray,
+        *,
+        wanted: int,
+        limit: int,
+        largest: int,
+        unchecked: bool = False,
+    ) -> Merged:
+        """Decide how each batch travels, and make those that do not travel as they are.
+
+        It ends before an incomplete batch, or where the room or that for results is full: what it
+        did is then to be taken over, and the rest given to it with a new room. A batch that does
+        not fit into an empty room is left to the plain path.
+
+        Args:
+            batches: writable, as all that is passed in here.
+            room: where batches are made.
+            wanted: first source offset that is still to be copied.
+            limit: bytes up to which batches are merged; 0: none are.
+            largest: batches of more bytes are not merged.
+            unchecked: the checksums are known to be right.
+        """
+        job = self._job
+        setattr(job, "in", _address(batches))
+        job.size, job.wanted, job.limit, job.largest = len(batches), wanted, limit, largest
+        job.room, job.room_size, job.unchecked = _address(room), len(room), unchecked
+        end = self._library.srm_merge(job)
+        outgoing = memoryview(self._outgoing)[: job.n_outs * _OUTGOING.size]
+        stretches = memoryview(self._stretches)[: job.n_stretches * _STRETCH.size]
+        return Merged(
+            end,
+            list(map(Outgoing._make, _OUTGOING.iter_unpack(outgoing))),
+            list(_STRETCH.iter_unpack(stretches)),
+        )
+
+    def rewrite(self, batch: memoryview, producer: int, epoch: int, sequence: int) -> None:
+        """Make a batch ours, in place: as :func:`srm.replication.batches.batch.rewrite`."""
+        self._library.srm_rewrite(_address(batch), len(batch), producer, epoch, sequence)
+
+    def seal(self, batch: memoryview) -> None:
+        """Write length and checksum of a batch of our own making."""
+        self._library.srm_seal(_address(batch), len(batch))
+
+    def crc32c(self, data: memoryview) -> int:
+        """Return the checksum of writable memory."""
+        return int(self._library.srm_crc32c(_address(data), len(data)))
+
+    def is_valid(self, batch: memoryview) -> bool:
+        """Whether the checksum of a batch is right."""
+        (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
+        return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
+
+    def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
+        """Begin to compare a batch of ours with batches of the source, all uncompressed."""
+        compared = _Compared(_address(ours), len(ours), 0, 0, with_time)
+        return NativeComparison(self._library.srm_compare, compared, ours, self._stretches)
+
+
+class NativeComparison:
+    """A batch of ours beside batches of the source, one after the other (``compare.c``)."""
+
+    def __init__(
+        self, function: Any, compared: _Compared, ours: memoryview, stretches: bytearray
+    ) -> None:
+        self._function = function
+        self._compared = compared
+        self._ours = ours
+        self._stretches = stretches
+
+    @property
+    def index(self) -> int:
+        """Number of records that were found equal."""
+        return int(self._compared.index)
+
+    def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
+        """Compare our next records with all those of a batch.
+
+        Returns:
+            Their (first source offset, count); None if they differ, ours ends before, or one of
+            the batches is not well made. Nothing has happened then.
+        """
+        room = self._stretches
+        most = len(room) // _STRETCH.size
+        found = self._function(self._compared, _address(theirs), len(theirs), _address(room), most)
+        if found < 0:
+            return None
+        return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
+
+
+def _address(data: bytearray | memoryview) -> int:
+    return ctypes.addressof(c_char.from_buffer(data)) if len(data) else 0
+
+
+@cache
+def native_library() -> NativeLibrary | None:
+    """Return the library, None where srm was installed without one; that is logged once."""
+    try:
+        return NativeLibrary()
+    except (OSError, AttributeError) as error:  # there is none, or it is of another version
+        reason = "it was not built" if not FILE.exists() else str(error)
+        logger.warning(
+            "without the native library, so slower: %s; install srm again where there is a "
+            "C compiler (docs/performance.md)",
+            reason,
+        )
+        return None
