@@ -14,6 +14,7 @@ from bench.cases import Case
 from bench.clusters import Site
 from bench.data import batch_rounds, copies, keyed_requests
 from bench.errors import BenchError, wait
+from bench.memory import borrow_memory
 from bench.results import Result, with_rates
 from bench.session import COMPACTED, POLL_S, Meter, Session, WarmUp
 from bench.tree import PeakMemory
@@ -43,6 +44,7 @@ def copy(current: Session, case: Case) -> Result:
         with current.gate.closed(topic, partitions):
             current.source.fill(topic, copies(case.payload, partitions, rounds))
             current.settle()
+            borrow_memory(current.pair.target.data, records * case.payload.size)
             meter = Meter(current)
         copied = _follow(current, case, topic, end)
         used = meter.read()

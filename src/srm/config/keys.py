@@ -329,7 +329,7 @@ FLOW_KEYS: Final = (
     ConfigKey(
         "replicator.merge.batch.bytes",
         "number",
-        "1000000",
+        "1048576",
         "Small batches of a partition that arrive together are merged up to this size. Where the "
         "target's `max.message.bytes` is less, srm finds out and merges less. 0: batches stay as "
         "their producers made them.",

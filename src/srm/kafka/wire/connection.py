@@ -45,7 +45,7 @@ _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
 _SMALL_BYTES: Final = 1 << 14
 """So much is read where an answer begins: most are smaller, and several may have come."""
-_WAKE_BYTES: Final = 1 << 19
+_WAKE_BYTES: Final = 1 << 21
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
 
 _T = TypeVar("_T")

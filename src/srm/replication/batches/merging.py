@@ -18,7 +18,7 @@ from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.native.library import Kind, Merged, NativeLibrary
 
-LARGEST_MERGED: Final = 1 << 16
+LARGEST_MERGED: Final = 1 << 19
 """Bytes above which a batch is sent alone: to copy it costs more than its request."""
 
 _SMALL_COMPRESSED: Final = 1 << 15
