@@ -67,7 +67,7 @@ class Place:
         answers = []
         for count in counts:
             view = batch(count, producer, sequence)
-            answers.append(wire.produce(node, [(self.at, view)]))
+            answers += wire.produce(node, [[(self.at, view)]])
             sequence += count
         return [(await answer).partitions[self.at] for answer in answers]
 

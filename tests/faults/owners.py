@@ -83,7 +83,8 @@ class Owner:
         sent = []
         while copy.can_send and batches:
             unit = copy.send_next()
-            sent.append((unit, self._target.produce(node, [(copy.target, unit.view)])))
+            [answer] = self._target.produce(node, [[(copy.target, unit.view)]])
+            sent.append((unit, answer))
             batches -= 1
         answers = []
         for unit, answer in sent:

@@ -6,7 +6,7 @@ megabytes of records.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import Final
 
 _KEPT: Final = 8
@@ -28,10 +28,9 @@ class BufferPool:
         """Return a buffer of at least ``size`` bytes."""
         if size < _GRAIN:
             return PooledBuffer(bytearray(size), self)
-        for index, data in enumerate(self._free):
-            if len(data) >= size:
-                del self._free[index]
-                return PooledBuffer(data, self)
+        index = bisect_left(self._free, size, key=len)
+        if index < len(self._free):
+            return PooledBuffer(self._free.pop(index), self)
         return PooledBuffer(bytearray(-(-size // _GRAIN) * _GRAIN), self)
 
     def give(self, data: bytearray) -> None:

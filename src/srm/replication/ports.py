@@ -157,9 +157,12 @@ class Wire(Protocol):
         ...
 
     def produce(
-        self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> Future[ProduceAnswer]:
-        """Send one batch per partition, acks from all in-sync replicas; calls keep their order."""
+        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
+    ) -> list[Future[ProduceAnswer]]:
+        """Send requests of one batch per partition, acks from all in-sync replicas.
+
+        They are carried out in the order in which they were given; one future for each.
+        """
         ...
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:

@@ -106,6 +106,15 @@ def echo(connection: Connection, parts: list[bytes]) -> asyncio.Future[PooledBuf
     return connection.request(ECHO, 0, parts, as_it_is, flexible=False)
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Return two ends, the second one non-blocking."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    return theirs, ours
+
+
 def digest(body: PooledBuffer) -> bytes:
     return bytes(body.data[4:36])
 
@@ -156,7 +165,10 @@ def test_answers_are_the_same_however_their_bytes_are_cut(
         theirs, ours = socket.socketpair()
         ours.setblocking(False)
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
-        answers = [echo(connection, [b"x"]) for _ in bodies]
+        answers = [
+            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=len(body))
+            for body in bodies
+        ]
         at = 0
         for size in itertools.cycle([*pieces, 5000]):
             if at >= len(stream):
@@ -191,6 +203,39 @@ def test_an_answer_that_comes_in_pieces_is_an_event_per_half_megabyte(
 
     assert asyncio.run(run()) == hashlib.sha256(b"1").digest()
     assert events < pieces // 4
+
+
+def test_many_small_answers_are_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the broker has several to give; none of them waits for one that is late."""
+    requests, events = 64, 0
+    receive = Connection._receive
+
+    def counted(connection: Connection) -> None:
+        nonlocal events
+        events += 1
+        receive(connection)
+
+    async def run() -> int:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        monkeypatch.setattr(Connection, "_receive", counted)
+        answers = [
+            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=36)
+            for _ in range(requests)
+        ]
+        for number in range(1, requests):
+            theirs.sendall(struct.pack(">ii", 36, number) + bytes(32))
+            await asyncio.sleep(0)
+        seen = events
+        await asyncio.wait_for(asyncio.gather(*answers[:-1]), 30)
+        is_due = not answers[-1].done()
+        connection.close()
+        theirs.close()
+        await asyncio.wait(answers)
+        assert answers[-1].exception() is not None
+        return seen if is_due else requests
+
+    assert asyncio.run(run()) < requests // 4
 
 
 def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import struct
 
+from aiokafka.protocol.produce import ProduceResponse_v8
+
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.frames import (
     fetch_request,
     fetch_response,
+    least_produced,
     produce_request,
     produce_response,
 )
@@ -149,6 +152,19 @@ def test_a_produce_response_gives_offsets_and_reasons() -> None:
         },
         throttle_ms=25,
     )
+
+
+def test_the_answer_to_a_produce_request_is_as_large_as_is_said() -> None:
+    """Else an answer that has come would be no event."""
+    batches = [
+        (TopicPartition("T", 0), memoryview(b"one")),
+        (TopicPartition("T", 1), memoryview(b"two")),
+        (TopicPartition("umlaut-\u00fc", 0), memoryview(b"three")),
+    ]
+    ok = (0, 5, -1, 0, [], None)
+    answer = ProduceResponse_v8([("T", [(0, *ok), (1, *ok)]), ("umlaut-\u00fc", [(0, *ok)])], 0)
+
+    assert least_produced(batches) == len(struct.pack(">i", 1) + answer.encode())
 
 
 def test_a_buffer_is_used_again_only_when_nobody_refers_to_it() -> None:

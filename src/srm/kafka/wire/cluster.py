@@ -41,6 +41,7 @@ from srm.kafka.wire.frames import (
     PRODUCE,
     fetch_request,
     fetch_response,
+    least_produced,
     produce_request,
     produce_response,
 )
@@ -163,16 +164,23 @@ class WireCluster:
         await self._connection(node, "produce")
 
     def produce(
-        self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> asyncio.Future[ProduceAnswer]:
+        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
+    ) -> list[asyncio.Future[ProduceAnswer]]:
         """See the port."""
         connection = self._brokers.open_connection(node, "produce")
         if connection is None:
-            failed: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
-            failed.set_exception(UnavailableError(f"no connection to {self._alias} node {node}"))
-            return failed
-        parts = produce_request(batches, self._acks_timeout_ms)
-        return connection.request(*PRODUCE, parts, _produced, flexible=False)
+            return [self._failed(f"no connection to {self._alias} node {node}") for _ in requests]
+        with connection.corked():
+            return [
+                connection.request(
+                    *PRODUCE,
+                    produce_request(batches, self._acks_timeout_ms),
+                    _produced,
+                    flexible=False,
+                    least=least_produced(batches),
+                )
+                for batches in requests
+            ]
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
@@ -261,6 +269,11 @@ class WireCluster:
 
         await self._persistently(add)
         await self._persistently(end)
+
+    def _failed(self, reason: str) -> asyncio.Future[Any]:
+        failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        failed.set_exception(UnavailableError(reason))
+        return failed
 
     async def _connection(self, node: int, purpose: str) -> Connection:
         try:

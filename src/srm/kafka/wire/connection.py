@@ -16,8 +16,9 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka.protocol.types import TaggedFields
@@ -45,8 +46,12 @@ _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
 _SMALL_BYTES: Final = 1 << 14
 """So much is read where an answer begins: most are smaller, and several may have come."""
-_WAKE_BYTES: Final = 1 << 21
+_WAKE_BYTES: Final = 1 << 20
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
+
+_HALF: Final = 2
+"""So many answers, half of those that are due, are worth waiting for, rather than for each."""
+_LONGEST_WAIT_S: Final = 0.01
 
 _T = TypeVar("_T")
 _Request = tuple["_Answer", int, int, Sequence[Part], bool]
@@ -55,12 +60,14 @@ _Request = tuple["_Answer", int, int, Sequence[Part], bool]
 class _Answer(NamedTuple):
     """An answer that is due, and what makes of its bytes what the future is to hold.
 
-    The broker was asked to wait for ``wait_s`` seconds before it answers.
+    The broker was asked to wait for ``wait_s`` seconds before it answers, with ``least`` bytes at
+    least.
     """
 
     future: asyncio.Future[Any]
     decode: Callable[[PooledBuffer], Any]
     wait_s: float = 0.0
+    least: int = 0
 
     def fail(self, reason: SrmError | None) -> None:
         if not self.future.done():
@@ -105,6 +112,8 @@ class Connection:
         self._body_size = 0
         self._got = 0
         self._wake_bytes = 1
+        self._look_at: asyncio.TimerHandle | None = None
+        self._corked = False
         self._end: SrmError | None = None
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -157,16 +166,17 @@ class Connection:
         *,
         flexible: bool,
         wait_s: float = 0.0,
+        least: int = 0,
     ) -> asyncio.Future[_T]:
         """Send one request; the future holds what ``decode`` makes of the answer's bytes.
 
         Those begin with the correlation id. The parts are sent as they are, without a copy: do not
         change them before the answer. Where the request lets the broker wait before it answers,
-        ``wait_s`` says how long. The future fails with UnavailableError, whatever ends the
-        connection.
+        ``wait_s`` says how long; an answer with ``least`` bytes at least may wait for others. The
+        future fails with UnavailableError, whatever ends the connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = _Answer(future, decode, wait_s)
+        answer = _Answer(future, decode, wait_s, least)
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
         elif self._loop.time() < self._log_in_at or self.closed:
@@ -175,6 +185,17 @@ class Connection:
             self._held = deque([(answer, api_key, version, body, flexible)])
             self._login = self._loop.create_task(self._log_in_again())
         return future
+
+    @contextlib.contextmanager
+    def corked(self) -> Iterator[None]:
+        """Send the requests of the body together."""
+        self._corked = True
+        try:
+            yield
+        finally:
+            self._corked = False
+            if not self._writing and not self.closed:
+                self._flush()
 
     async def ask(self, request: Any) -> Any:
         """Send a request of aiokafka's protocol, past those that are held.
@@ -211,8 +232,9 @@ class Connection:
         for _, answer in self._waiting:
             answer.fail(reason)
         self._waiting.clear()
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in (self._watch, self._look_at):
+            if timer is not None:
+                timer.cancel()
         for held in self._held or ():
             held[0].fail(reason)
         self._held = None
@@ -282,7 +304,7 @@ class Connection:
         self._outgoing.append(memoryview(_SIZE.pack(size) + header))
         # An empty part would never count as sent.
         self._outgoing.extend(memoryview(part) for part in body if part)
-        if not self._writing:
+        if not self._writing and not self._corked:
             self._flush()
 
     def _flush(self) -> None:
@@ -304,6 +326,7 @@ class Connection:
         else:
             self._writing = False
             self._watch_writable(wanted=self._read_when_writable)
+        self._wake_when_due()
 
     def _watch_writable(self, *, wanted: bool) -> None:
         if wanted == self._watches_writable:
@@ -370,10 +393,10 @@ class Connection:
             if self._got == self._body_size:
                 body, self._body = self._body, None
                 self._answer(body)
-        self._wake_at(0 if self._body is None else self._body_size - self._got)
+        self._wake_when_due()
         # Less than there was room for is all there was; TLS may hold decrypted bytes that no event
         # announces.
-        return count == len(view) or self._tls
+        return (count == len(view) and bool(self._waiting)) or self._tls
 
     def _take_small(self) -> None:
         """Take the answers out of what was read, up to one that is not there as a whole."""
@@ -398,15 +421,34 @@ class Connection:
         self._small[: len(left)] = left
         self._got_small = len(left)
 
-    def _wake_at(self, missing: int) -> None:
-        """Have the next event when a good part of what is missing is there (SO_RCVLOWAT).
+    def _wake_when_due(self) -> None:
+        """Have the next event when a good part of what is due is there (SO_RCVLOWAT).
 
-        Else each piece of an answer of megabytes would be an event, as soon as it has arrived.
+        Else each piece of an answer of megabytes would be an event, as soon as it has arrived, and
+        so would each of many small answers. These are looked for in any case after a short time:
+        the next one may be late, and those before it are not to wait for it.
         """
+        if self._tls or self.closed:
+            return
+        half = len(self._waiting) // 2
+        if self._body is not None:
+            missing = self._body_size - self._got
+        elif half >= _HALF:
+            missing = -self._got_small
+            for _, answer in islice(self._waiting, half):
+                missing += _SIZE.size + answer.least if answer.least else -_WAKE_BYTES
+            if missing > 1 and self._look_at is None:
+                self._look_at = self._loop.call_later(_LONGEST_WAIT_S, self._look)
+        else:
+            missing = 1
         count = min(max(1, missing), _WAKE_BYTES)
-        if count != self._wake_bytes and isinstance(self._sock, socket.socket):
+        if count != self._wake_bytes:
             self._wake_bytes = count
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+    def _look(self) -> None:
+        self._look_at = None
+        self._receive()
 
     def _answer(self, body: PooledBuffer) -> None:
         (correlation_id,) = _CORRELATION.unpack_from(body.data)

@@ -29,6 +29,10 @@ _FETCHED_HEAD: Final = struct.Struct(">ihi")
 _FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _PRODUCED: Final = struct.Struct(">ihqqqi")
+_ANSWER_BYTES: Final = 12
+"""Correlation id, count of topics, throttle time; beside it each topic and each partition."""
+_TOPIC_BYTES: Final = 6
+_PARTITION_BYTES: Final = _PRODUCED.size + 2
 _EMPTY: Final = memoryview(b"")
 _DIVERGING_EPOCH: Final = 0
 """Tag of a partition whose log does not hold the epoch that was fetched last up to the offset."""
@@ -185,6 +189,13 @@ def produce_request(
             parts.append(view)
             head = bytearray()
     return parts
+
+
+def least_produced(batches: Sequence[tuple[TopicPartition, memoryview]]) -> int:
+    """Return the bytes, at least, of the answer to a produce request."""
+    topics = {partition.topic for partition, _ in batches}
+    names = sum(_TOPIC_BYTES + len(topic.encode()) for topic in topics)
+    return _ANSWER_BYTES + names + _PARTITION_BYTES * len(batches)
 
 
 def produce_response(body: memoryview) -> ProduceAnswer:

@@ -85,7 +85,7 @@ class Merging:
                 left, room.data, wanted=wanted_offset, limit=limit, largest=largest
             )
             yield from _taken(merged, left, owner, room)
-            if not merged.end:
+            if not merged.more:
                 return
             at += merged.end
 
@@ -131,7 +131,7 @@ class Merging:
             yield from group
             return
         room = self._rooms.take(len(image) + len(image) // 8 + _GROWTH)
-        _, outgoing, stretches = self.native.merge(
+        _, _, outgoing, stretches = self.native.merge(
             image, room.data, wanted=0, limit=len(room.data), largest=len(image), unchecked=True
         )
         if [made.kind for made in outgoing] != [Kind.MADE]:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 FILE: Final = Path(__file__).with_name("libsrm.so")
 """Where the build hook puts the library, on every platform."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
@@ -58,9 +58,13 @@ class Outgoing(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What was made of some batches, up to the byte ``end`` of them."""
+    """What was made of some batches, up to the byte ``end`` of them.
+
+    ``more``: it ended there because the room, or that for results, was full.
+    """
 
     end: int
+    more: bool
     outgoing: Sequence[Outgoing]
     stretches: Sequence[tuple[int, int]]
 
@@ -81,6 +85,7 @@ class _Job(Structure):
         ("n_outs", c_int64),
         ("n_stretches", c_int64),
         ("unchecked", c_int32),
+        ("more", c_int32),
     )
 
 
@@ -141,9 +146,9 @@ class NativeLibrary:
     ) -> Merged:
         """Decide how each batch travels, and make those that do not travel as they are.
 
-        It ends before an incomplete batch, or where the room or that for results is full: what it
-        did is then to be taken over, and the rest given to it with a new room. A batch that does
-        not fit into an empty room is left to the plain path.
+        It ends before an incomplete batch, or where the room or that for results is full: there is
+        more then, to be given to it with a new room after what it did has been taken over. A batch
+        that does not fit into an empty room is left to the plain path.
 
         Args:
             batches: writable, as all that is passed in here.
@@ -162,6 +167,7 @@ class NativeLibrary:
         stretches = memoryview(self._stretches)[: job.n_stretches * _STRETCH.size]
         return Merged(
             end,
+            bool(job.more),
             list(map(Outgoing._make, _OUTGOING.iter_unpack(outgoing))),
             list(_STRETCH.iter_unpack(stretches)),
         )

@@ -31,6 +31,7 @@ typedef struct {
     int64_t most_stretches;
     int64_t n_outs, n_stretches;
     int32_t unchecked; /* checksums are known to be right */
+    int32_t more;      /* set where it ended as outputs or room were full */
 } Job;
 
 /* The batch that is being made, in the room from `begin` to `at`, of the last batches; `records` is
@@ -292,15 +293,22 @@ int64_t srm_merge(Job *job) {
     Making m = {0};
     int64_t at = 0;
     job->n_outs = job->n_stretches = 0;
+    job->more = 0;
     while (job->size - at > MAGIC_AT) {
-        if (job->n_outs + 3 >= job->most_outs || job->n_stretches + 3 >= job->most_stretches) break;
+        if (job->n_outs + 3 >= job->most_outs || job->n_stretches + 3 >= job->most_stretches) {
+            job->more = 1;
+            break;
+        }
         const uint8_t *b = job->in + at;
         const int64_t left = job->size - at;
         const int64_t size = (int64_t)PREFIX + (int32_t)get32(b + LENGTH_AT);
         const int known = b[MAGIC_AT] == 2 && size >= HEADER;
         if (size > left && (known || b[MAGIC_AT] < 2)) break;
         if (known) {
-            if (!take(job, &m, at, size)) break;
+            if (!take(job, &m, at, size)) {
+                job->more = 1;
+                break;
+            }
             at += size;
             continue;
         }
@@ -336,5 +344,5 @@ uint32_t srm_crc32c(const uint8_t *p, int64_t n) { return crc32c(p, n); }
 /* Returns the version of this interface, which library.py has to know. */
 int32_t srm_begin(int use_instruction) {
     crc_begin(use_instruction);
-    return 1;
+    return 2;
 }

@@ -55,21 +55,29 @@ class TargetLink:
         Not at once: partitions whose data came in one response leave in one request.
         """
         self._ready[copy] = None
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
         if not self._pump_due:
             self._pump_due = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Fill the pipeline."""
+        """Fill the pipeline, with as many requests at once as there is room for."""
         self._pump_due = False
+        requests: list[tuple[Sent, int]] = []
         while self._has_room() and self._ready:
             sent, size = self._next_request()
             if not sent:
-                return
-            batches = [(copy.target, outgoing.view) for copy, _, outgoing in sent]
+                break
             self._in_flight += 1
             self._in_flight_bytes += size
-            answer = self._wire.produce(self._node, batches)
+            requests.append((sent, size))
+        if not requests:
+            return
+        batches = [[(copy.target, batch.view) for copy, _, batch in sent] for sent, _ in requests]
+        answers = self._wire.produce(self._node, batches)
+        for (sent, size), answer in zip(requests, answers, strict=True):
             answer.add_done_callback(partial(self._answered, sent, size))
 
     def _has_room(self) -> bool:
@@ -129,4 +137,4 @@ class TargetLink:
                     "somebody else writes to the remote topic",
                 )
             self._on_refused(copy, produced)
-        self._pump()
+        self._pump_soon()

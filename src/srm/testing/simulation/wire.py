@@ -204,9 +204,14 @@ class SimulatedWire:
         await self._connected("produce", node)
 
     def produce(
+        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
+    ) -> list[Future[ProduceAnswer]]:
+        """See the port."""
+        return [self._produce(node, batches) for batches in requests]
+
+    def _produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
     ) -> Future[ProduceAnswer]:
-        """See the port."""
         connection = self._connections.get(("produce", node))
         if connection is None or connection.closed:
             failed: Future[ProduceAnswer] = self._loop.create_future()

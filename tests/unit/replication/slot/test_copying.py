@@ -65,13 +65,14 @@ class Target:
         self.asked = asyncio.Event()
 
     def produce(
-        self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
-    ) -> asyncio.Future[ProduceAnswer]:
+        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
+    ) -> list[asyncio.Future[ProduceAnswer]]:
         del node
         self.asked.set()
-        self.requests.append([partition for partition, _ in batches])
-        self.answers.append(asyncio.get_running_loop().create_future())
-        return self.answers[-1]
+        self.requests += [[partition for partition, _ in batches] for batches in requests]
+        made = [asyncio.get_running_loop().create_future() for _ in requests]
+        self.answers += made
+        return made
 
 
 class Link:

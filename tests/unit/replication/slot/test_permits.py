@@ -116,9 +116,9 @@ class TargetWire:
         part = FetchedPartition(wanted.topic_id, wanted.partition, 0, 1, 1, 0, (), records)
         return Fetched(0, [part], None)
 
-    def produce(self, node: int, batches: object) -> asyncio.Future[ProduceAnswer]:
-        del node, batches
-        return asyncio.get_running_loop().create_future()
+    def produce(self, node: int, requests: Sequence[object]) -> list[asyncio.Future[ProduceAnswer]]:
+        del node
+        return [asyncio.get_running_loop().create_future() for _ in requests]
 
 
 class Reporter:
