@@ -13,7 +13,7 @@ from bench.errors import BenchError
 
 TOPIC: Final = "warm-broker"
 _PARTITIONS: Final = 4
-_RECORDS: Final = 60_000
+_RECORDS: Final = 240_000
 _PAYLOADS: Final = (Payload(1000, batch_records=16), Payload(1000, batch_records=128))
 _LIMIT_S: Final = 120.0
 

@@ -428,7 +428,7 @@ class Connection:
         so would each of many small answers. These are looked for in any case after a short time:
         the next one may be late, and those before it are not to wait for it.
         """
-        if self._tls or self.closed:
+        if self.closed or not isinstance(self._sock, socket.socket):
             return
         half = len(self._waiting) // 2
         if self._body is not None:
