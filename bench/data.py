@@ -12,7 +12,7 @@ from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _TEMPLATES: Final = 16
 _NO_LIMIT: Final = 2**31 - 1
 _MERCHANTS: Final = ("books", "grocery", "fuel", "travel", "pharmacy", "garden", "music", "shoes")

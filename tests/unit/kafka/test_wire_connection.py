@@ -238,6 +238,33 @@ def test_many_small_answers_are_few_events(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(run()) < requests // 4
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [struct.pack(">i", -1), struct.pack(">i", 3), struct.pack(">ii", 6, 1) + b"??"],
+    ids=["negative", "too short", "undecodable"],
+)
+def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
+    """Nothing behind it can be read, and whoever waits is told."""
+
+    def decode(body: PooledBuffer) -> int:
+        return int(struct.unpack_from(">q", body.data)[0])
+
+    async def run() -> tuple[BaseException | None, bool]:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        answer = connection.request(ECHO, 0, [b"x"], decode, flexible=False)
+        theirs.sendall(stream)
+        await asyncio.wait([answer], timeout=30)
+        theirs.close()
+        return answer.exception(), connection.closed
+
+    error, closed = asyncio.run(run())
+
+    assert isinstance(error, UnavailableError)
+    assert "answer" in str(error)
+    assert closed
+
+
 def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:
     """A broker that is in the middle of a login takes nothing else, and sessions here are short."""
     broker = Broker(lifetime_ms=20, pace=lambda: 0.002)

@@ -408,6 +408,9 @@ class Connection:
                 reason = "the listener wants TLS: check security.protocol"
                 self.close(ConfigError(f"{self.where}: {reason}"))
                 return
+            if size < _CORRELATION.size:
+                self.close(f"an answer of {size} bytes")
+                return
             at += _SIZE.size
             body = self._pool.take(size)
             got = min(size, end - at)
@@ -457,7 +460,13 @@ class Connection:
             self._waiting.appendleft((expected, answer))
             self.close(f"answer {correlation_id} came where {expected} was due")
         elif not answer.future.done():
-            answer.future.set_result(answer.decode(body))
+            try:
+                made = answer.decode(body)
+            except Exception as error:  # whatever a codec says of bytes that are no such answer
+                answer.fail(UnavailableError(f"{self.where}: unreadable answer: {error!r}"))
+                self.close(f"unreadable answer: {error!r}")
+            else:
+                answer.future.set_result(made)
 
     def _break(self, error: OSError) -> None:
         """Close after an error; a broker tells what it thinks of a certificate in an alert."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,8 @@ from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.clock import now_s
 from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
 from srm.replication.slot.partition import PartitionCopy
+
+logger = logging.getLogger(__name__)
 
 _MAX_IN_FLIGHT: Final = 64
 """Requests per broker. A broker remembers five batches per producer to recognise resent ones;
@@ -126,15 +129,24 @@ class TargetLink:
             if copy.attempt != attempt:
                 continue  # an answer to a claim that was given up: resume has the truth
             produced = produce.partitions.get(copy.target, lost)
-            if produced.error == codes.NONE:
-                if copy.acknowledged(outgoing, produced.base_offset, now_ms):
-                    self._on_progress(copy)
-                    continue
-                produced = Produced(
-                    codes.UNEXPECTED_OFFSET,
-                    produced.base_offset,
-                    f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
-                    "somebody else writes to the remote topic",
-                )
-            self._on_refused(copy, produced)
+            try:
+                self._take_over(copy, outgoing, produced, now_ms)
+            except Exception as failure:  # what befalls one partition must not stop the others
+                logger.exception("%s: unexpected failure", copy.target)
+                self._on_refused(copy, Produced(codes.NO_ANSWER, -1, repr(failure)))
         self._pump_soon()
+
+    def _take_over(
+        self, copy: PartitionCopy, outgoing: BatchToSend, produced: Produced, now_ms: int
+    ) -> None:
+        if produced.error == codes.NONE:
+            if copy.acknowledged(outgoing, produced.base_offset, now_ms):
+                self._on_progress(copy)
+                return
+            produced = Produced(
+                codes.UNEXPECTED_OFFSET,
+                produced.base_offset,
+                f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
+                "somebody else writes to the remote topic",
+            )
+        self._on_refused(copy, produced)

@@ -174,6 +174,27 @@ def test_an_unexpected_offset_is_no_acknowledgement() -> None:
     asyncio.run(scenario())
 
 
+def test_what_befalls_one_partition_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        link, copies = Link(), [copying(0), copying(1)]
+        for copy in copies:
+            copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
+            link.link.data_waits(copy)
+        await turns()
+        monkeypatch.setattr(copies[0], "traffic", None)
+
+        good = Produced(0, 1)
+        link.target.answers[0].set_result(answer((copies[0], good), (copies[1], good)))
+        await turns()
+
+        assert [produced.error for produced in link.refused] == [codes.NO_ANSWER]
+        assert copies[1].source_next == 1
+
+    asyncio.run(scenario())
+
+
 def test_an_answer_to_a_claim_that_was_given_up_says_nothing() -> None:
     async def scenario() -> None:
         link, copy = Link(), copying()
