@@ -462,7 +462,7 @@ class Connection:
         elif not answer.future.done():
             try:
                 made = answer.decode(body)
-            except Exception as error:  # whatever a codec says of bytes that are no such answer
+            except (struct.error, ValueError, LookupError) as error:
                 answer.fail(UnavailableError(f"{self.where}: unreadable answer: {error!r}"))
                 self.close(f"unreadable answer: {error!r}")
             else:
