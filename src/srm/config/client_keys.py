@@ -142,7 +142,7 @@ _OFFSETS: Final = "positions are kept with the offset map, nothing is committed"
 _FETCHES: Final = "the copy sizes its fetches itself; replicator.max.bytes.per.second limits it"
 _LEADERS: Final = "records are fetched from the leaders of their partitions, in whatever rack"
 _ACKS: Final = "copies are written once, in order, and acknowledged by all in-sync replicas"
-_BATCHES: Final = "batches are copied as they are on the source"
+_BATCHES: Final = "batches are the source's, small ones merged: `replicator.merge.batch.bytes`"
 _CODEC: Final = (
     "batches keep the source's compression; set compression.type of the remote topic instead"
 )
