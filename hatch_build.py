@@ -76,8 +76,12 @@ def _compile(folder: Path, made: Path, target: str) -> str:
     for command in commands:
         sources = map(str, sorted(folder.glob("*.c")))
         whole = [*command, *_FLAGS, "-o", str(made), *sources]
-        done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
-        if done.returncode == 0:
+        try:
+            subprocess.run(whole, capture_output=True, text=True, check=True, timeout=_LIMIT_S)
+        except subprocess.CalledProcessError as error:
+            problem = f"{' '.join(command)} failed: {error.stderr.strip()[-300:]}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = f"{' '.join(command)} failed: {error}"
+        else:
             return ""
-        problem = f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}"
     return problem

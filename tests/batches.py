@@ -63,4 +63,5 @@ def marker(offset: int, producer_id: int, epoch: int = 0) -> bytes:
     struct.pack_into(">q", view, 0, offset)
     struct.pack_into(">h", view, 21, 0x30)
     struct.pack_into(">qh", view, 43, producer_id, epoch)
+    seal(memoryview(view))
     return bytes(view)

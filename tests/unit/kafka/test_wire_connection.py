@@ -238,6 +238,29 @@ def test_many_small_answers_are_few_events(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(run()) < requests // 4
 
 
+def test_an_answer_does_not_wait_for_a_later_one_that_is_slow() -> None:
+    """Nor where it comes only after nothing was found at first."""
+
+    async def run() -> int:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        answers = [
+            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=36)
+            for _ in range(8)
+        ]
+        await asyncio.sleep(0.05)  # several looks find nothing
+        theirs.sendall(struct.pack(">ii", 36, 1) + bytes(32))
+        await asyncio.wait(answers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        found = sum(answer.done() for answer in answers)
+        connection.close()
+        theirs.close()
+        await asyncio.wait(answers)
+        assert answers[-1].exception() is not None
+        return found
+
+    assert asyncio.run(run()) == 1
+
+
 @pytest.mark.parametrize(
     "stream",
     [struct.pack(">i", -1), struct.pack(">i", 3), struct.pack(">ii", 6, 1) + b"??"],

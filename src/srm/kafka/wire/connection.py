@@ -452,6 +452,7 @@ class Connection:
     def _look(self) -> None:
         self._look_at = None
         self._receive()
+        self._wake_when_due()
 
     def _answer(self, body: PooledBuffer) -> None:
         (correlation_id,) = _CORRELATION.unpack_from(body.data)

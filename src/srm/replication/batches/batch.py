@@ -149,9 +149,10 @@ def batches(
         convert: turns a message set of an older format into a batch; without it there is none.
 
     Raises:
-        IntegrityError: a batch has a format that is not known, or no sensible length.
+        IntegrityError: a batch has a format that is not known, no sensible length or counts, or
+            offsets before those of the batch before it.
     """
-    at = 0
+    at = behind = 0
     end = len(records)
     while end - at > _MAGIC_AT:
         if records[at + _MAGIC_AT] < 2 and convert is not None:
@@ -159,7 +160,9 @@ def batches(
             size = _PREFIX + length
             if end - at < size:
                 return
-            yield from batches(convert(records[at : at + size]))
+            for batch in batches(convert(records[at : at + size])):
+                behind = batch.last_offset + 1
+                yield batch
             at += size
             continue
         if end - at < HEADER_SIZE:
@@ -187,6 +190,14 @@ def batches(
         size = _PREFIX + length
         if end - at < size:
             return
+        if count < 0 or last_offset_delta < 0:
+            raise IntegrityError(
+                f"batch at offset {base_offset} says that it has {count} records, the last one "
+                f"{last_offset_delta} behind the first"
+            )
+        if base_offset < behind:
+            raise IntegrityError(disorder(base_offset))
+        behind = base_offset + last_offset_delta + 1
         yield BatchHeader(
             records[at : at + size],
             base_offset,
@@ -200,6 +211,14 @@ def batches(
             count,
         )
         at += size
+
+
+def disorder(offset: int) -> str:
+    """Say that a batch begins before the end of the one before it."""
+    return (
+        f"batch at offset {offset} stands behind later ones: one of them is damaged; compare the "
+        "replicas of the partition on the source"
+    )
 
 
 def verify(batch: BatchHeader) -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from srm.errors import IntegrityError
+from srm.replication.batches.batch import disorder
 from srm.replication.batches.compressed import MERGED_CODECS, codec_of, compressed, open_into
 from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.buffers import BufferPool, PooledBuffer
@@ -27,6 +28,8 @@ _OPENED_EACH: Final = 24
 _OPENED_EVER: Final = 4096
 """What a small compressed batch may hold for each of its bytes, and in any case: one with more goes
 as it is, so that nobody can make us open gigabytes."""
+_OPENED_AT_ONCE: Final = 4 << 20
+"""Bytes of compressed batches that are opened of one fetch answer's part; others wait meanwhile."""
 _ROOMS: Final = 32
 _GROWTH: Final = 4096
 """Room for varints that grow, beside an eighth of all: what does not fit takes another way."""
@@ -55,22 +58,31 @@ class Merging:
             wanted_offset: first source offset that is still to be copied.
             owner: keeps the memory of the records.
             limit: as the instance's, for the partition.
+
+        Raises:
+            IntegrityError: offsets go back; what is before that has been yielded.
         """
         limit = min(limit, self.limit)
+        to_open = _OPENED_AT_ONCE if limit else 0
         small: list[BatchToSend] = []
-        for piece in self._merged(records, wanted_offset, owner, limit):
-            if limit and isinstance(piece, BatchToSend) and _is_small_compressed(piece):
-                if small and codec_of(small[0].view) != codec_of(piece.view):
-                    yield from self._merge_compressed(small, limit)
-                    small = []
-                small.append(piece)
-                continue
-            if small and isinstance(piece, Dropped):  # the marker of a transaction, say
-                small[-1].source_next, small[-1].leader_epoch = piece
-                continue
+        try:
+            for piece in self._merged(records, wanted_offset, owner, limit):
+                if to_open > 0 and isinstance(piece, BatchToSend) and _is_small_compressed(piece):
+                    if small and codec_of(small[0].view) != codec_of(piece.view):
+                        yield from self._merge_compressed(small, limit)
+                        small = []
+                    small.append(piece)
+                    to_open -= len(piece.view)
+                    continue
+                if small and isinstance(piece, Dropped):  # the marker of a transaction, say
+                    small[-1].source_next, small[-1].leader_epoch = piece
+                    continue
+                yield from self._merge_compressed(small, limit)
+                small = []
+                yield piece
+        except IntegrityError:
             yield from self._merge_compressed(small, limit)
-            small = []
-            yield piece
+            raise
         yield from self._merge_compressed(small, limit)
 
     def _merged(
@@ -92,24 +104,29 @@ class Merging:
     # ----- compressed batches
 
     def _merge_compressed(self, small: list[BatchToSend], limit: int) -> Iterator[BatchToSend]:
-        """Open compressed batches of one codec, merge their records and compress these again."""
+        """Open compressed batches of one codec, merge their records and compress these again.
+
+        Together they have fewer bytes compressed than each alone had, so those are counted.
+        """
         if len(small) < 2:
             yield from small
             return
         most = [_OPENED_EVER + _OPENED_EACH * len(batch.view) for batch in small]
-        room = self._rooms.take(min(limit, sum(most)) + max(most))
+        room = self._rooms.take(min(self.limit, sum(most)) + max(most))
         image = memoryview(room.data)
         group: list[BatchToSend] = []
-        size = 0
+        size = sent = 0
         for batch, space in zip(small, most, strict=True):
             opened = self._open_into(batch.view, image[size : size + space])
-            if group and (not opened or size + opened > limit):
+            is_full = size + opened > self.limit or sent + len(batch.view) > limit
+            if group and (not opened or is_full):
                 yield from self._compress(group, image[:size], limit)
                 image[:opened] = image[size : size + opened]
-                group, size = [], 0
+                group, size, sent = [], 0, 0
             if opened:
                 group.append(batch)
                 size += opened
+                sent += len(batch.view)
             else:  # it goes as it is: whoever reads it finds out what is wrong with it
                 yield batch
         yield from self._compress(group, image[:size], limit)
@@ -131,13 +148,15 @@ class Merging:
             yield from group
             return
         room = self._rooms.take(len(image) + len(image) // 8 + _GROWTH)
-        _, _, outgoing, stretches = self.native.merge(
+        merged = self.native.merge(
             image, room.data, wanted=0, limit=len(room.data), largest=len(image), unchecked=True
         )
-        if [made.kind for made in outgoing] != [Kind.MADE]:
+        records = sum(batch.count for batch in group)
+        whole = [(made.kind, made.records) for made in merged.outgoing] == [(Kind.MADE, records)]
+        if not whole or merged.more:
             yield from group
             return
-        [made] = outgoing
+        [made] = merged.outgoing
         view = compressed(memoryview(room.data)[: made.size], codec_of(group[0].view))
         if len(view) > limit:
             yield from group
@@ -147,7 +166,7 @@ class Merging:
         yield BatchToSend(
             view,
             made.records,
-            list(stretches),
+            list(merged.stretches),
             last.source_next,
             last.leader_epoch,
             made.max_time,
@@ -170,6 +189,8 @@ def _taken(
             yield Dropped(source_next, epoch)
         elif kind == Kind.PLAIN:
             yield records[at : at + size]
+        elif kind == Kind.DISORDER:
+            raise IntegrityError(disorder(source_next))
         else:
             view, keeper = (made, room) if kind == Kind.MADE else (records, owner)
             yield BatchToSend(

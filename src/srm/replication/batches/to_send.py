@@ -93,6 +93,7 @@ class _Plainly:
                 is_dropped = self.aborted.drops(batch)
                 path = Path.DROP if is_dropped else batch.path(self.wanted_offset)
                 if path is Path.DROP:
+                    verify(batch)
                     group.pass_over(batch)
                     if not group.batches:
                         yield group.end

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 FILE: Final = Path(__file__).with_name("libsrm.so")
 """Where the build hook puts the library, on every platform."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
@@ -38,6 +38,7 @@ class Kind(IntEnum):
     PASSED = 1
     MADE = 2
     PLAIN = 3
+    DISORDER = 4
 
 
 class Outgoing(NamedTuple):

@@ -7,8 +7,9 @@
 #include "crc32c.h"
 
 /* What becomes of a stretch of the input. DROPPED: nothing is sent. PASSED: it is sent as it is.
- * MADE: what was made of it, in the room, is. PLAIN: for the plain path. */
-enum { DROPPED = 0, PASSED = 1, MADE = 2, PLAIN = 3 };
+ * MADE: what was made of it, in the room, is. PLAIN: for the plain path. DISORDER: its offset, in
+ * `next`, is before the end of the batch before it, and nothing that follows is to be believed. */
+enum { DROPPED = 0, PASSED = 1, MADE = 2, PLAIN = 3, DISORDER = 4 };
 
 typedef struct {
     int64_t at, size; /* bytes of the input, MADE: of the room */
@@ -35,10 +36,11 @@ typedef struct {
 } Job;
 
 /* The batch that is being made, in the room from `begin` to `at`, of the last batches; `records` is
- * the checksum's register behind its records. `alone`: there is one, at `in_at`, that goes as it
+ * the checksum's register behind its records. `behind`: the offset behind the batch before, whatever
+ * became of it. `alone`: there is one, at `in_at`, that goes as it
  * is unless another one follows, and nobody has looked into it yet. */
 typedef struct {
-    int64_t begin, at, base_time, max_time, next, in_at, in_size, first_stretch;
+    int64_t begin, at, base_time, max_time, next, behind, in_at, in_size, first_stretch;
     int32_t batches, count, epoch, append_time, whole, alone;
     uint32_t records;
 } Making;
@@ -230,12 +232,13 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
     const int32_t epoch = (int32_t)get32(b + EPOCH_AT);
     const int64_t base = (int64_t)get64(b), next = (int64_t)((uint64_t)base + (uint64_t)last + 1);
     const uint16_t attributes = get16(b + ATTRIBUTES_AT);
-    if (count < 0 || last < 0 || base < 0 || next < 0) {
+    const int nothing = attributes & CONTROL || !count || next <= job->wanted;
+    if (count < 0 || last < 0 || base < 0 || next < 0 || (nothing && !is_valid(job, b, size))) {
         finish(job, m);
-        emit(job, PLAIN, at, size, next, epoch);
+        emit(job, PLAIN, at, size, next, epoch); /* so that it complains */
         return 1;
     }
-    if (attributes & CONTROL || !count || next <= job->wanted) {
+    if (nothing) {
         drop(job, m, at, size, next, epoch);
         return 1;
     }
@@ -304,11 +307,17 @@ int64_t srm_merge(Job *job) {
         const int64_t size = (int64_t)PREFIX + (int32_t)get32(b + LENGTH_AT);
         const int known = b[MAGIC_AT] == 2 && size >= HEADER;
         if (size > left && (known || b[MAGIC_AT] < 2)) break;
+        if (known && (int64_t)get64(b) < m.behind) {
+            finish(job, &m);
+            emit(job, DISORDER, at, left, (int64_t)get64(b), -1);
+            return job->size;
+        }
         if (known) {
             if (!take(job, &m, at, size)) {
                 job->more = 1;
                 break;
             }
+            m.behind = (int64_t)(get64(b) + get32(b + DELTA_AT) + 1);
             at += size;
             continue;
         }
@@ -344,5 +353,5 @@ uint32_t srm_crc32c(const uint8_t *p, int64_t n) { return crc32c(p, n); }
 /* Returns the version of this interface, which library.py has to know. */
 int32_t srm_begin(int use_instruction) {
     crc_begin(use_instruction);
-    return 2;
+    return 3;
 }

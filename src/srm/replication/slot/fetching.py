@@ -36,6 +36,7 @@ _MOMENT_S: Final = 1.0
 _NEXT_TO_NOTHING: Final = 1 << 14
 """Bytes in a fetch below which a round costs more than what it brings."""
 _RETRY_S: Final = 0.2
+_LONG_TURN_S: Final = 0.01
 
 OnData = Callable[[PartitionCopy], None]
 OnTrouble = Callable[[PartitionCopy, int, str], None]
@@ -130,7 +131,7 @@ class SourceLoop:
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             self.answered_s = now_s()
-            size = self._dispatch(fetched, self.answered_s - began)
+            size = await self._dispatch(fetched, self.answered_s - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
             if 0 < size < _NEXT_TO_NOTHING:
                 pause = max(pause, self._linger_s)
@@ -171,10 +172,14 @@ class SourceLoop:
             return IntegrityError(f"{copy.source}: unexpected {error!r}: see the log")
         return None
 
-    def _dispatch(self, fetched: Fetched, seconds: float) -> int:
+    async def _dispatch(self, fetched: Fetched, seconds: float) -> int:
         """Hand out what has arrived; return its size in bytes."""
         size = largest = 0
+        turn_s = now_s()
         for part in fetched.partitions:
+            if now_s() - turn_s > _LONG_TURN_S:
+                await asyncio.sleep(0)  # claims and answers are not to wait for all of them
+                turn_s = now_s()
             key = part.topic_id, part.partition
             copy, asked = self._copies.get(key), self._asked.get(key)
             if copy is None or asked is None:

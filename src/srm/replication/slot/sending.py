@@ -24,6 +24,8 @@ nothing is ever sent again here, so more may be under way, which a long way need
 _IN_FLIGHT_BYTES: Final = 8 << 20
 _REQUEST_BYTES: Final = 8 << 20
 
+_FAILED: Final = "%s: unexpected failure"
+
 Sent = list[tuple[PartitionCopy, int, BatchToSend]]
 OnRefused = Callable[[PartitionCopy, Produced], None]
 
@@ -103,14 +105,18 @@ class TargetLink:
         while self._ready and size < _REQUEST_BYTES:
             copy = next(iter(self._ready))
             del self._ready[copy]
-            if copy.needs_claim:
-                self._on_claim_needed(copy)
-            elif copy.can_send:
-                outgoing = copy.send_next()
-                size += len(outgoing.view)
-                sent.append((copy, copy.attempt, outgoing))
-                if copy.can_send:
-                    again.append(copy)
+            try:
+                if copy.needs_claim:
+                    self._on_claim_needed(copy)
+                elif copy.can_send:
+                    outgoing = copy.send_next()
+                    size += len(outgoing.view)
+                    sent.append((copy, copy.attempt, outgoing))
+                    if copy.can_send:
+                        again.append(copy)
+            except Exception as failure:  # what befalls one partition must not stop the others
+                logger.exception(_FAILED, copy.target)
+                self._on_refused(copy, _failed(failure))
         self._ready.update(dict.fromkeys(again))
         return sent, size
 
@@ -131,9 +137,9 @@ class TargetLink:
             produced = produce.partitions.get(copy.target, lost)
             try:
                 self._take_over(copy, outgoing, produced, now_ms)
-            except Exception as failure:  # what befalls one partition must not stop the others
-                logger.exception("%s: unexpected failure", copy.target)
-                self._on_refused(copy, Produced(codes.NO_ANSWER, -1, repr(failure)))
+            except Exception as failure:  # as above
+                logger.exception(_FAILED, copy.target)
+                self._on_refused(copy, _failed(failure))
         self._pump_soon()
 
     def _take_over(
@@ -150,3 +156,8 @@ class TargetLink:
                 "somebody else writes to the remote topic",
             )
         self._on_refused(copy, produced)
+
+
+def _failed(failure: Exception) -> Produced:
+    """Say of a partition that it has to be looked at anew."""
+    return Produced(codes.NO_ANSWER, -1, repr(failure))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -112,7 +113,11 @@ def test_only_whole_batches_are_cut(
     many: list[Raw],
     missing: int,
 ) -> None:
-    views = [encode(records_of(raw), 0) for raw in many]
+    ends = accumulate((len(raw) for raw in many), initial=0)
+    views = [
+        at_offset(encode(records_of(raw), 0), offset)
+        for raw, offset in zip(many, ends, strict=False)
+    ]
     fetched = b"".join(views)
 
     found = list(batches(memoryview(fetched[: len(fetched) - missing])))
@@ -120,6 +125,24 @@ def test_only_whole_batches_are_cut(
     whole = len(views) if missing == 0 else len(views) - 1
     assert [bytes(batch.view) for batch in found[:whole]] == [bytes(v) for v in views[:whole]]
     assert all(len(batch.view) == len(view) for batch, view in zip(found, views, strict=False))
+
+
+def test_a_batch_that_begins_before_the_end_of_another_one_ends_the_cutting() -> None:
+    """Offsets are not covered by the checksum; a wrong one would put all behind it elsewhere."""
+    view = encode(records_of([(b"k", b"v", [])] * 3), 0)
+    found = batches(memoryview(bytes(at_offset(view, 10)) + bytes(at_offset(view, 12))))
+
+    assert next(found).base_offset == 10
+    with pytest.raises(IntegrityError, match="batch at offset 12 stands behind later ones"):
+        next(found)
+
+
+@pytest.mark.parametrize("fields", [{"count": -1}, {"last_offset_delta": -1}])
+def test_counts_below_zero_are_damage(fields: dict[str, int]) -> None:
+    view = encode(records_of([(b"k", b"v", [])] * 3), 0)
+
+    with pytest.raises(IntegrityError, match="batch at offset 7 says that it has"):
+        list(batches(memoryview(at_offset(view, 7, **fields))))
 
 
 def test_the_header_decides_how_a_batch_travels() -> None:

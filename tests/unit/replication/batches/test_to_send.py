@@ -36,6 +36,7 @@ def marker(offset: int, producer_id: int, kind: int) -> bytes:
     struct.pack_into(">q", view, 0, offset)
     struct.pack_into(">h", view, 21, 0x30)
     struct.pack_into(">q", view, 43, producer_id)
+    seal(memoryview(view))
     return bytes(view)
 
 

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from tests.batches import Record, content, marker, stored
 
 from srm.errors import IntegrityError
+from srm.replication import codes
 from srm.replication.batches import batch as plain
+from srm.replication.batches import merging as merges
 from srm.replication.batches.batch import batches, seal
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import decode
+from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send
+from srm.replication.native import library
 from srm.replication.native.library import FILE, Kind, NativeLibrary, native_library
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, Produced
 
 HEADER = 61
 APPEND_TIME, TRANSACTIONAL = 0x08, 0x10
@@ -225,6 +229,70 @@ def test_small_compressed_batches_leave_as_one_that_is_compressed_too(codec: int
     assert (header.codec, merged.count, merged.stretches) == (codec, 40, [(0, 40)])
     assert (merged.source_next, len(list(sent([merged])))) == (41, 40)
     assert len(merged.view) < len(log) / 2
+
+
+def test_what_does_not_fit_into_one_compressed_batch_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here its stretches do not: there is a marker behind each record."""
+    monkeypatch.setattr(library, "_MOST_STRETCHES", 16)
+    log = b"".join(
+        stored([Record(offset, 5, None, b"words" * 9)], 3) + marker(offset + 1, 7)
+        for offset in range(0, 100, 2)
+    )
+
+    found = travelled(log, 0, Merging(NativeLibrary(), 10**6))
+
+    assert [offset for offset, *_ in sent(found)] == list(range(0, 100, 2))
+
+
+def test_only_so_many_compressed_batches_are_opened_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = b"".join(stored([Record(o, 5, None, b"words" * 9)], 3) for o in range(100))
+    monkeypatch.setattr(merges, "_OPENED_AT_ONCE", len(log) // 2)
+
+    found = travelled(log, 0, Merging(NativeLibrary(), 10**6))
+
+    assert len(found) == 51
+    assert [offset for offset, *_ in sent(found)] == list(range(100))
+
+
+def test_a_learned_limit_is_one_for_compressed_bytes() -> None:
+    log = b"".join(stored([Record(o, 5, None, b"words" * 90)], 3) for o in range(100))
+    limits = TargetLimits()
+    limits.learn(Produced(min(codes.TOO_LARGE), -1), len(log), [1, 2], is_merged=True)
+    whole = Merging(NativeLibrary(), 10**6)
+    part = fetched(log)
+
+    found = list(batches_to_send(part, 0, None, read_committed=True, merging=whole, limits=limits))
+
+    assert len(found) in (2, 3)
+
+
+@pytest.mark.parametrize(
+    "merging", [None, Merging(NativeLibrary(), 10**6)], ids=["plain", "native"]
+)
+@pytest.mark.parametrize(
+    ("at", "bit"),
+    [(22, 5), (23, 7), (60, 0), (0, 7)],
+    ids=["marker", "last offset", "count", "offset"],
+)
+@pytest.mark.parametrize("codec", [0, 3])
+def test_a_bit_that_makes_a_batch_look_as_if_there_was_nothing_in_it_is_noticed(
+    merging: Merging | None, at: int, bit: int, codec: int
+) -> None:
+    """A marker, a last offset before the first, no records, or an offset that is not its own."""
+    parts = [bytearray(stored([Record(offset, 5, None, b"v")], codec)) for offset in (12, 13, 14)]
+    parts[1][at] ^= 1 << bit
+    found = batches_to_send(
+        fetched(b"".join(parts)), 12, None, read_committed=True, merging=merging
+    )
+
+    arrived: list[BatchToSend | Dropped] = []
+    with pytest.raises(IntegrityError):
+        arrived.extend(found)
+    assert [offset for offset, *_ in sent(arrived)] in ([12], [])
 
 
 @pytest.mark.parametrize("native", LIBRARIES)

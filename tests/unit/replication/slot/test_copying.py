@@ -13,6 +13,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.replication import codes
+from srm.replication.batches.batch import seal
 from srm.replication.ports import (
     Fetched,
     FetchedPartition,
@@ -174,6 +175,24 @@ def test_an_unexpected_offset_is_no_acknowledgement() -> None:
     asyncio.run(scenario())
 
 
+def test_a_batch_that_cannot_be_sent_does_not_keep_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        link, copies = Link(), [copying(0), copying(1)]
+        for copy in copies:
+            copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
+            link.link.data_waits(copy)
+        monkeypatch.setattr(copies[1], "send_next", None)
+        monkeypatch.setattr(sending, "_REQUEST_BYTES", 1)
+        await turns()
+
+        assert link.target.requests == [[copies[0].target]]
+        assert [produced.error for produced in link.refused] == [codes.NO_ANSWER]
+
+    asyncio.run(scenario())
+
+
 def test_what_befalls_one_partition_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,6 +259,7 @@ def test_a_group_of_dropped_batches_moves_the_position_without_a_claim() -> None
     copy = PartitionCopy(assigned, Start(0, 0))
     emptied = bytearray(batch(0, 3))
     struct.pack_into(">i", emptied, 57, 0)
+    seal(memoryview(emptied))
 
     copy.accept(fetched(copy, bytes(emptied), end=3), None, 0, read_committed=True)
 
