@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message
@@ -18,8 +19,10 @@ def drain(consumer: Consumer, wait_s: float) -> list[Message]:
     """Return what is there, waiting up to ``wait_s`` seconds for the first message or event.
 
     Consumer.consume(n, timeout) alone waits until n messages are there or the time is up.
+    librdkafka counts whole milliseconds, and waits for a part of one not at all: whoever waits for
+    the rest of his time would ask again and again until that is over.
     """
-    first = consumer.poll(wait_s)
+    first = consumer.poll(math.ceil(wait_s * 1000) / 1000)
     if first is None:
         return []
     return [first, *consumer.consume(_BATCH, 0)]

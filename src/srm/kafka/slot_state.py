@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
 _SETTINGS_S: Final = 5.0  # a claim waits for it
+_FETCH_WAIT_MS: Final = 1000
+"""An assignment ends the wait, and nobody asks where the log of assignments ends."""
 
 
 class KafkaAssignmentFeed:
@@ -43,7 +45,7 @@ class KafkaAssignmentFeed:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
         self._sizes: dict[bytes, int] = {}
         topic = internal_topics.replication(flow.source)
-        self._tail = KafkaTopicTail(consumer_props, topic, COMMANDS)
+        self._tail = KafkaTopicTail(consumer_props, topic, COMMANDS, fetch_wait_ms=_FETCH_WAIT_MS)
         self._pause = threading.Event()
 
     def poll(self, timeout_s: float) -> Assignment | None:

@@ -36,11 +36,20 @@ class KafkaTopicTail:
         consumer_props: librdkafka properties of a consumer, ``bootstrap.servers`` included.
         topic: name of the topic.
         partition: its partition.
+        fetch_wait_ms: so long a broker that has nothing new waits with its answer. What comes ends
+            the wait; only the end of a log that ends with a transaction marker is seen so late.
     """
 
-    def __init__(self, consumer_props: Mapping[str, str], topic: str, partition: int = 0) -> None:
+    def __init__(
+        self,
+        consumer_props: Mapping[str, str],
+        topic: str,
+        partition: int = 0,
+        *,
+        fetch_wait_ms: int = _FETCH_WAIT_MS,
+    ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
-        self._props = {**reader_props(consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._props = {**reader_props(consumer_props), "fetch.wait.max.ms": fetch_wait_ms}
         self._topic = topic
         self._partition = partition
         self._where = f"following {topic}-{partition}"
