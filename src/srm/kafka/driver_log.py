@@ -30,7 +30,9 @@ from srm.replication.driver.driver_log import LogRecord
 
 TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5
-_FETCH_WAIT_MS: Final = 100
+_FETCH_WAIT_MS: Final = 500
+"""What is followed is followed for good: a poll that ends empty costs more than seeing the end of a
+log late, which nobody asks for."""
 
 
 def driver_transactional_id(flow: Flow) -> str:
@@ -78,11 +80,17 @@ class KafkaDriverLog:
             UnavailableError: the end is not reached in time.
         """
         self._close_consumer()
-        # It follows for good: a long poll that ends empty costs more than seeing the end late.
-        props = {**reader_props(self._consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
-        consumer = Consumer(props, logger=ClientLog())
-        self._consumer = consumer
-        with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
+        reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+        try:
+            latest, positions = self._read_to_end(reader)
+        finally:
+            reader.close()
+        self._follow(positions)
+        return sorted(latest, key=lambda record: record.partition)
+
+    def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
+        """Return the latest records, and where each partition of the state topic goes on."""
+        with kafka_errors(self._reading, on_topic("Read", self._topic)):
             state = [
                 KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
                 for number in range(STATE_PARTITIONS)
@@ -91,24 +99,32 @@ class KafkaDriverLog:
                 at.partition: consumer.get_watermark_offsets(at, self._timeout_s, cached=False)[1]
                 for at in state
             }
-            consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
+            consumer.assign(state)
+        positions: dict[int, int] = {}
         latest: dict[tuple[int, bytes], LogRecord] = {}
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             for message in drain(consumer, _SLICE_S):
                 position = position_after(message, self._reading)
-                if message.topic() != self._topic:
-                    continue
                 number = message.partition() or 0
                 if message.error() is None:
                     record = _record(message)
                     latest[number, record.key] = record
-                if position is not None and position >= ends.get(number, 0):
-                    ends.pop(number, None)
+                if position is not None:
+                    positions[number] = position
+                    if position >= ends.get(number, 0):
+                        ends.pop(number, None)
             if not ends:
-                found = (record for record in latest.values() if record.value is not None)
-                return sorted(found, key=lambda record: record.partition)
+                return [found for found in latest.values() if found.value is not None], positions
         raise UnavailableError(f"{self._reading}: the end is not reached in time; retry")
+
+    def _follow(self, positions: Mapping[int, int]) -> None:
+        """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
+        props = {**reader_props(self._consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._consumer = Consumer(props, logger=ClientLog())
+        state = [KafkaTopicPartition(self._topic, *where) for where in positions.items()]
+        with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
+            self._consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
 
     def fence(self) -> None:
         """Shut out every older driver of the flow, aborting what it has left open."""

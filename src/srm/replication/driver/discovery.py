@@ -30,7 +30,9 @@ from srm.replication.driver.gone import GoneWatch, Side
 
 logger = logging.getLogger(__name__)
 
-_REST: Final = 20.0  # times what a close look took, until the next one
+_REST: Final = 100.0  # times what a close look took, until the next one
+_LONGEST_REST_S: Final = 5.0
+_SHORTEST_REST: Final = 20.0  # times what a look took that takes long
 _ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
 
 
@@ -131,7 +133,9 @@ class Discovery:
             return self._found
         self._found = self._look_closely(seen.lists)
         self._seen = seen
-        self._look_closely_at = began + (self._clock() - began) * _REST
+        took_s = self._clock() - began
+        rest_s = max(took_s * _SHORTEST_REST, min(took_s * _REST, _LONGEST_REST_S))
+        self._look_closely_at = began + rest_s
         return self._found
 
     def _look_closely(self, lists: ControlLists) -> Discovered:

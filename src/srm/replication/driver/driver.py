@@ -37,7 +37,9 @@ from srm.replication.driver.term import Term
 logger = logging.getLogger(__name__)
 
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
-POLL_S: Final = 0.2
+POLL_S: Final = 0.2  # while something else is looked for beside the log
+LONGEST_POLL_S: Final = 0.5
+FOUND_S: Final = 0.05  # an ordinary round of discovery is over by then
 RETRY_S: Final = 1.0
 SUCCESSOR_S: Final = 30.0  # to whoever fences a driver, for the first word: thrice a slow start
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
@@ -117,6 +119,7 @@ class FlowDriver:
         self._term = self._new_term()
         self._metrics_topic = internal_topics.raw_metrics(flow.source)
         self._heartbeat_due = 0.0
+        self._next_round = float("-inf")
         self._pause: Pause | None = None
 
     def run(self, stop: threading.Event, slots_ended: threading.Event | None = None) -> None:
@@ -273,6 +276,7 @@ class FlowDriver:
                 self._term.cleaning.look(self._discovery.gone, self._log.clear_maps)
             except SrmError as error:
                 logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
+            self._next_round = self._clock() + wait
             ended.wait(wait)
 
     def _target_ends(self, found: Discovered) -> dict[AssignedPartition, int]:
@@ -285,7 +289,7 @@ class FlowDriver:
             return {}
 
     def _step(self) -> None:
-        for record in self._log.poll(POLL_S):
+        for record in self._log.poll(self._patience_s()):
             self._survive(record, self._take)
         now, found = self._clock(), self.discovered
         changes = self._term.decide(found, now)
@@ -307,6 +311,13 @@ class FlowDriver:
                 *("%s: slot %s copies %d partitions from generation %d", self._flow, change.slot),
                 *(len(change.partitions), change.generation),
             )
+
+    def _patience_s(self) -> float:
+        """Return how long to wait for records: until something else may be due."""
+        now = self._clock()
+        found = self._next_round + FOUND_S if now < self._next_round else now + POLL_S
+        due = min(self._heartbeat_due, self._term.liveness.due(now), found)
+        return min(max(0.0, due - now), LONGEST_POLL_S)
 
     def _take(self, record: LogRecord) -> None:
         value = record.value

@@ -58,6 +58,11 @@ class Liveness:
         """Return the slots whose silence is short, in stable order."""
         return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
 
+    def due(self, now: float) -> float:
+        """Return when the next slot dies unless it is heard of before; infinity: none lives."""
+        deaths = (seen + self._timeout_s for seen in self._seen.values())
+        return min((death for death in deaths if death >= now), default=float("inf"))
+
     def deaf(self, now: float) -> bool:
         """Whether heartbeats that could be written have not come back for too long.
 

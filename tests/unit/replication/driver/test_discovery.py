@@ -267,6 +267,22 @@ def test_ids_are_asked_for_again_only_after_a_rest_or_when_something_has_changed
     assert {p.topic for p in discovery.round().partitions} == {"orders", "more"}
 
 
+def test_a_quick_look_at_ids_takes_next_to_nothing_of_a_core_and_nobody_waits_long(site):
+    """What takes 20 ms is done each other round of two seconds; 5 s is the longest rest of such."""
+    site.source.add_topic("orders")
+    times = itertools.chain((0.0, 0.02, 0.1, 0.12), itertools.count(2.0, 0.2))
+    discovery = site.discovery(flow_config("orders"), times.__next__)
+    for _ in range(2):  # after the first one there is a remote topic
+        discovery.round()
+    site.source.delete_topic("orders")
+    anew = site.source.add_topic("orders")
+
+    too_early, in_time = discovery.round(), discovery.round()
+
+    assert {p.topic_id for p in too_early.partitions} != {anew}
+    assert {p.topic_id for p in in_time.partitions} == {anew}
+
+
 def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplog):
     """It is named in the settings, or was there before; each is told once."""
 

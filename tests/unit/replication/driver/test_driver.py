@@ -25,8 +25,10 @@ from srm.domain.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
+from srm.domain.silence import SLOT_DEAD_S
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.driver import FOUND_S, LONGEST_POLL_S, POLL_S
 
 
 def test_partitions_are_spread_once_all_slots_have_reported(lab):
@@ -284,3 +286,27 @@ def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of
         driver.progress.positions((1, b"slot:0:1-aa:0"), (entry,))
 
     assert driver.progress.snapshot().records == 1000 + 100 + 100
+
+
+def test_the_log_is_polled_until_something_else_is_due(lab):
+    """A heartbeat, the death of a slot, what a round of discovery may have found."""
+    driver = lab.driver()
+    lab.second(driver, "0", "1")
+    lab.now += 0.1
+    driver._next_round = lab.now + 0.2
+    found_soon = driver._patience_s()
+    driver._next_round = lab.now + 100
+    nothing_is_due = driver._patience_s()
+    driver._heartbeat_due = lab.now + 0.3
+    heartbeat = driver._patience_s()
+    driver._heartbeat_due = lab.now + 100
+    lab.now += SLOT_DEAD_S - 0.3
+    death = driver._patience_s()
+    driver._next_round = lab.now - 1
+    lab.now += 10
+
+    assert found_soon == pytest.approx(0.2 + FOUND_S)
+    assert nothing_is_due == LONGEST_POLL_S
+    assert heartbeat == pytest.approx(0.3)
+    assert death == pytest.approx(0.2, abs=0.01)
+    assert driver._patience_s() == pytest.approx(POLL_S), "a round is under way"

@@ -89,3 +89,12 @@ def test_without_any_live_slot_nothing_is_judged():
 
     assert liveness.alive(8.0) == ()
     assert not liveness.judged(8.0)
+
+
+def test_the_next_death_is_that_of_the_slot_that_was_silent_for_longest():
+    liveness = running()
+    liveness.observe("1", 2.0)
+
+    assert liveness.due(3.0) == 5.0
+    assert liveness.due(6.0) == 7.0
+    assert liveness.due(8.0) == float("inf")
