@@ -275,8 +275,9 @@ class Replicator:
 
     def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> None:
         goals = [CatchUp(work.driver, work.context.source) for work in self._work]
+        is_stopped = _question(spark)
         while not self._stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
-            if not _is_alive(spark):
+            if is_stopped():
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             if until_caught_up and not [goal for goal in goals if not goal.done()]:
                 return
@@ -311,11 +312,20 @@ def _hush(spark: SparkContext) -> None:
         spark.setLogLevel("OFF")
 
 
-def _is_alive(spark: SparkContext) -> bool:
+def _question(spark: SparkContext) -> Callable[[], bool]:
+    """Return what asks whether Spark's JVM has ended, with one call each time."""
     try:
-        return not spark._jsc.sc().isStopped()  # noqa: SLF001 -- no public question
+        context = spark._jsc.sc()  # noqa: SLF001 -- no public question
     except (Py4JError, OSError):
-        return False
+        return lambda: True
+
+    def is_stopped() -> bool:
+        try:
+            return bool(context.isStopped())
+        except (Py4JError, OSError):
+            return True
+
+    return is_stopped
 
 
 def _one_line(error: Exception) -> str:

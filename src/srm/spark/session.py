@@ -42,8 +42,9 @@ _LOCAL_SETTINGS = {
 # Settings of a JVM that we start ourselves: it only schedules, records stay in Python workers.
 _JVM_SETTINGS = {
     "spark.driver.memory": "512m",
-    # The quick compiler and the simple collector: a third less CPU to start, less when idle.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    # The quick compiler and the simple collector: a third less CPU to start, less when idle. What
+    # jps and jstat look at is sampled twenty times a second.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData "
     "-Dlog4j2.configurationFile=" + Path(__file__).with_name("log4j2.properties").as_uri(),
 }
 
