@@ -27,6 +27,17 @@ def now_s() -> float:
     return _current()
 
 
+def until_next(every_s: float) -> float:
+    """Return how long it is to the next multiple of some seconds.
+
+    What is done at regular intervals is done at the same moments, on the whole machine: then a
+    processor that has little to do is woken once for all of it. A moment that is very near is
+    passed over, as a timer may be a little early.
+    """
+    rest_s = every_s - now_s() % every_s
+    return rest_s if rest_s > every_s / 10 else rest_s + every_s
+
+
 @contextmanager
 def using(clock: Seconds) -> Iterator[None]:
     """Let another clock tell the seconds: the one of a simulated world."""

@@ -35,6 +35,7 @@ class MapLog:
         self._writers: dict[CopyId, IndexWriter] = {}
         self._untold: dict[CopyId, IndexWriter] = {}
         self._ends: dict[CopyId, MapEnd] = {}
+        self._moved: set[CopyId] = set()
         self._late: frozenset[int] = frozenset()
 
     @property
@@ -81,7 +82,9 @@ class MapLog:
                 index.written({key: known[key] for key, _ in records if key in known})
         done = [index for index in self._writers.values() if index.partition not in late]
         for index in done:
-            self._ends[index.copy_id] = index.end
+            if self._ends.get(index.copy_id) != index.end:
+                self._ends[index.copy_id] = index.end
+                self._moved.add(index.copy_id)
             self._untold[index.copy_id] = index
             del self._writers[index.copy_id]
         self._late = frozenset(late)
@@ -90,6 +93,11 @@ class MapLog:
     def end(self, copy_id: CopyId) -> MapEnd | None:
         """What a position says of the end of its map, None where that is not known here."""
         return self._ends.get(copy_id)
+
+    def moved_ends(self) -> set[CopyId]:
+        """Return whose :meth:`end` has changed since the last call."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def reported(self) -> None:
         """All positions that rest on what was written are acknowledged."""
@@ -107,6 +115,11 @@ class MapLog:
         for known in (self._current, self._ends):
             for copy_id in known.keys() - kept:
                 del known[copy_id]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether something was late in the last :meth:`write`."""
+        return bool(self._late)
 
     def is_full(self, partition: int) -> bool:
         """Whether so much waits that no more should be copied into this partition's maps."""

@@ -48,6 +48,8 @@ class MapWriter:
         tree = tree or MapTree()
         self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
         self.source_log_start = self.target_log_start = 0
+        self.changes = 0
+        """How often something of the map has changed."""
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._replaced = list(garbage)
@@ -79,6 +81,7 @@ class MapWriter:
         """Take the last block over, once, and begin one of our own after it, or in its place."""
         if self._owner == (producer.id, producer.epoch):
             return
+        self.changes += 1
         self._producer_ids.add(producer.id)
         self._take_over()
         if self._written is not None:
@@ -97,6 +100,7 @@ class MapWriter:
 
     def cut(self, source_offset: int, target_offset: int) -> None:
         """Take away what the map holds from there on, on either side."""
+        self.changes += 1
         self._take_over()
         left = list(solid_runs(Runs.of(self._runs)).before(source_offset, target_offset))
         # What was cut from the blocks before stays cut, though nothing may be left of what cut it.
@@ -119,6 +123,7 @@ class MapWriter:
 
         Only the first run may continue where the last one ends: the others begin behind holes.
         """
+        self.changes += 1
         last = self._runs[-1] if self._runs else None
         first = runs[0]
         if (
@@ -169,6 +174,7 @@ class MapWriter:
 
     def close_block(self) -> None:
         """End the open block with the final lengths of its runs."""
+        self.changes += 1
         if self._runs:
             block = self._block(self._runs, self._owner, open_end=False)
             self._full.append(block)

@@ -4,7 +4,7 @@ The order matters to readers: a position is written only after the map blocks it
 acknowledged, so whoever sees a position finds every run before it. Notes come before the position,
 so none passes a loss that was not told; and the last position of a partition that leaves comes
 before the group without it. All positions and blocks of one report are taken at the same moment,
-between two steps of the event loop.
+between two steps of the event loop. Only what has changed is looked at, but each half minute.
 
 What cannot be written waits, the newest version of each record only. Where blocks of some
 partitions are late, only the positions of those partitions wait with them.
@@ -69,13 +69,14 @@ class _Sync:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What one report is about: positions, those of leaving partitions, MM2 syncs, metrics.
+    """What one report is about: positions that changed or leave, MM2 syncs, metrics.
 
-    ``copied`` is all that the slot copies, with a position or without, ``cut`` are those of which
-    a cut is not told of yet, with the claim that tells it.
+    ``without_position`` are the changed ones of which none is known, ``copied`` is all that the
+    slot copies, ``cut`` are those of which a cut is not told of yet, with the claim that tells it.
     """
 
     positions: Sequence[tuple[int, PartitionPosition]]
+    without_position: Sequence[CopyId]
     last_positions: Sequence[tuple[int, PartitionPosition]]
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
@@ -117,6 +118,12 @@ class Reporter:
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[tuple[int, PartitionPosition]] = []
         self._told_cuts: dict[CopyId, ProducerId] = {}
+        self._looked_at: dict[PartitionCopy, tuple[object, ...]] = {}
+        self._copies: Sequence[PartitionCopy] = ()
+        self._copied: frozenset[CopyId] = frozenset()
+        self._positions: dict[CopyId, tuple[int, PartitionPosition]] = {}
+        self._unplaced: dict[CopyId, None] = {}
+        """Partitions whose position, or the end of whose map, is not in its group yet."""
         self._synced: dict[PartitionCopy, SyncMark] = {}
         self._late: Collection[int] | None = None
         """Partitions of the map topic that kept positions from the last report; None: all."""
@@ -170,6 +177,8 @@ class Reporter:
 
     def is_full(self, copy: PartitionCopy) -> bool:
         """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
+        if not self._map.is_late:
+            return False
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
     def has_told_cut(self, copy: PartitionCopy) -> bool:
@@ -224,20 +233,25 @@ class Reporter:
             leaving: what it copies no more since the last report.
         """
         now_ms = self._now_ms()
-        for copy in (*leaving, *copies):
-            self._map.take(copy.map, copy.position().position)
         for copy in leaving:
             self._statuses.pop((copy.source.topic, copy.source.partition), None)
             self._synced.pop(copy, None)
-        for status in self._changed_statuses(copies, now_ms):
+            self._looked_at.pop(copy, None)
+        changed = self._changed(copies)
+        for status in self._changed_statuses(changed, now_ms):
             self._untold[status.key()] = status
+        if self._copies != copies:
+            self._copies = copies
+            self._copied = frozenset(copy.assigned.copy_id for copy in copies)
+        last_positions = self._take(leaving)
         snapshot = _Snapshot(
-            [_placed(copy) for copy in copies if copy.has_position],
-            [_placed(copy) for copy in leaving if copy.has_position],
+            self._take(changed),
+            [copy.assigned.copy_id for copy in changed if not copy.has_position],
+            last_positions,
             self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
             self._metrics.due(copies, now_ms),
-            frozenset(copy.assigned.copy_id for copy in copies),
-            {copy.assigned.copy_id: claim for copy in copies if (claim := copy.cut_claim)},
+            self._copied,
+            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.cut_claim)},
         )
 
         def write() -> None:
@@ -249,6 +263,31 @@ class Reporter:
                     logger.warning("slot %s: report is late: %s", self._slot, error)
 
         return write
+
+    def _changed(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
+        """Return what there may be news of: all copies each half minute, and when all is told."""
+        looked_at = self._looked_at
+        if self._statuses_due or now_s() >= self._everything_due:
+            self._looked_at = {copy: copy.state() for copy in copies}
+            return copies
+        changed = []
+        for copy in copies:
+            state = copy.state()
+            if looked_at.get(copy) != state or copy.cut_is_untold:
+                looked_at[copy] = state
+                changed.append(copy)
+        return changed
+
+    def _take(self, copies: Iterable[PartitionCopy]) -> list[tuple[int, PartitionPosition]]:
+        """Take over what maps have come to; return positions, with the part of the map topic."""
+        positions = []
+        for copy in copies:
+            position = copy.position()
+            self._map.take(copy.map, position.position)
+            if copy.has_position:
+                number = map_partition(copy.source.topic, copy.source.partition)
+                positions.append((number, position))
+        return positions
 
     def report(
         self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
@@ -284,11 +323,11 @@ class Reporter:
         # its former self had copied beyond that, whose position would rest on a map without it.
         leaving = (*self._leaving, *snapshot.last_positions)
         self._leaving = [left for left in leaving if left[1].copy_id not in snapshot.copied]
+        self._note_positions(snapshot)
         late = self._map.write(self._send_map)
+        self._unplaced |= dict.fromkeys(self._map.moved_ends() & self._positions.keys())
         self._write_first(late)
-        for number, entry in snapshot.positions:
-            if number not in late:
-                self._groups.put(self._with_map_end(entry))
+        self._place_positions(late)
         self._write_groups()
         self._told_cuts = {
             entry.copy_id: snapshot.cut[entry.copy_id]
@@ -301,6 +340,26 @@ class Reporter:
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
         return late
+
+    def _note_positions(self, snapshot: _Snapshot) -> None:
+        """Take over what has changed; of what is copied no more nothing is told any more."""
+        gone = set(snapshot.without_position)
+        if not snapshot.copied >= self._positions.keys():
+            gone |= self._positions.keys() - snapshot.copied
+        for copy_id in gone:
+            self._positions.pop(copy_id, None)
+            self._unplaced.pop(copy_id, None)
+        for number, entry in snapshot.positions:
+            self._positions[entry.copy_id] = number, entry
+            self._unplaced[entry.copy_id] = None
+
+    def _place_positions(self, late: Collection[int]) -> None:
+        """Put into their groups what was not there yet, and does not rest on what is late."""
+        for copy_id in list(self._unplaced):
+            number, entry = self._positions[copy_id]
+            if number not in late:
+                self._groups.put(self._with_map_end(entry))
+                del self._unplaced[copy_id]
 
     def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
         return replace(entry, map_end=self._map.end(entry.copy_id))
@@ -424,8 +483,3 @@ class Reporter:
                     self._synced[copy] = at
                     syncs.append(_Sync(copy, at))
         return syncs
-
-
-def _placed(copy: PartitionCopy) -> tuple[int, PartitionPosition]:
-    """Return a position with the partition of the map topic that it rests on."""
-    return map_partition(copy.source.topic, copy.source.partition), copy.position()

@@ -22,7 +22,7 @@ from srm.domain.silence import HEARTBEAT_S
 from srm.domain.slot_records import next_incarnation
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.clock import now_s
+from srm.replication.clock import now_s, until_next
 from srm.replication.ports import Clock, Wire
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
@@ -38,11 +38,11 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _REPORT_EVERY_S: Final = 1.0
 _STALE_ASSIGNMENT_S: Final = 3.0
-_POLL_S: Final = 0.5
-_FAILURE_S: Final = 1.0  # until a failed task ends the slot; a stop is heard at once
+_POLL_S: Final = 1.0
+_STOP_LOOK_S: Final = 5.0  # a stop is heard at once; a thread looks whether it still has to
 _LOAD_RETRY_S: Final = 1.0
 _READERS: Final = 3
-_SIGNS: Final = 3  # assignments, heartbeats and reports: one each
+_SIGNS: Final = 4  # assignments, heartbeats, reports and the stop: one each
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
@@ -152,6 +152,7 @@ class Slot:
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
         self._signs = ThreadPoolExecutor(_SIGNS, thread_name_prefix="srm-slot-signs")
         self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
         self._partitions = Lifecycle(
             config,
             source,
@@ -179,7 +180,6 @@ class Slot:
         Raises:
             SrmError: an internal task failed; the Spark job is started again.
         """
-        loop = asyncio.get_running_loop()
         before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
         self._incarnation = next_incarnation(before.incarnations, self._now_ms())
         self._reporter.begin(self._incarnation, before.notes)
@@ -189,9 +189,7 @@ class Slot:
         self._spawn(self._partitions.watch_targets())
         self._spawn(self._scrub.work())
         try:
-            while self._failure is None:
-                if await loop.run_in_executor(None, stop.wait, _FAILURE_S):
-                    break
+            await self._until_end(stop)
         finally:
             self._partitions.end()
             for task in self._tasks:
@@ -203,6 +201,19 @@ class Slot:
             raise self._failure
         copies = list(self._partitions.copies.values())
         self._reporter.report(copies, self._leaving)
+
+    async def _until_end(self, stop: threading.Event) -> None:
+        """Wait until ``stop`` is set or a task has failed."""
+        loop = asyncio.get_running_loop()
+        failed = loop.create_task(self._failed.wait())
+        try:
+            while self._failure is None:
+                stopped = loop.run_in_executor(self._signs, stop.wait, _STOP_LOOK_S)
+                await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+                if stopped.done() and stopped.result():
+                    return
+        finally:
+            failed.cancel()
 
     # ----- assignments
 
@@ -314,23 +325,25 @@ class Slot:
                     copy.note_cut_told()
                 held = copy.cut_is_untold or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
-            await asyncio.sleep(_REPORT_EVERY_S)  # the rhythm of reports, not a wait
+            await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:
         """Give a sign of life each second, however long a report takes."""
         loop = asyncio.get_running_loop()
         signs = SourceSigns()
         while True:
-            copies, now = self._partitions.copies, now_s()
-            ends = {assigned: copy.source_end for assigned, copy in copies.items()}
-            highs = {assigned: copy.source_high for assigned, copy in copies.items()}
+            copies, now = list(self._partitions.copies.values()), now_s()
+            ends = {copy: copy.source_end for copy in copies}
+            highs = {copy: copy.source_high for copy in copies}
             signs.look(self._partitions.source_heard_s(), ends, now, highs)
             held = signs.held_back.items()
-            ends_of_held = tuple((a.target_topic_id, a.partition, end) for a, end in held)
+            ends_of_held = tuple(
+                (copy.assigned.target_topic_id, copy.assigned.partition, end) for copy, end in held
+            )
             known = signs.silent_s(now), signs.growth, ends_of_held
             beat = partial(self._reporter.beat, self._generation, len(copies), *known)
             await loop.run_in_executor(self._signs, beat)
-            await asyncio.sleep(HEARTBEAT_S)  # the rhythm of heartbeats, not a wait
+            await asyncio.sleep(until_next(HEARTBEAT_S))  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the slot; its failure ends the slot."""
@@ -342,3 +355,4 @@ class Slot:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._failure = self._failure or failure
+            self._failed.set()

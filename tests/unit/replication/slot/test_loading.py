@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
+from unittest.mock import patch
 
+import pytest
 from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster
 from tests.waiting import until
 
@@ -25,6 +28,7 @@ from srm.domain.replication_state import decode_state
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.map_starts import MapStarts
 from srm.replication.batches.transform import ClusterIds
+from srm.replication.slot import slot as slot_module
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
@@ -241,3 +245,26 @@ def test_once_a_slot_ends_no_partition_begins_its_next_try() -> None:
 
     life.run(scenario)
     assert asyncio.run(afterwards()) == 1, "that of the test"
+
+
+def test_a_slot_whose_task_fails_ends_at_once_though_nobody_stops_it() -> None:
+    life = Life(Starts(), Feed())
+
+    async def fails() -> None:
+        raise UnavailableError("the source is gone")
+
+    async def live() -> float:
+        running = asyncio.create_task(life.slot.run(life.stop))
+        await until(lambda: life.beats() > 0)
+        began = time.monotonic()
+        life.slot._spawn(fails())
+        with pytest.raises(UnavailableError, match="the source is gone"):
+            await running
+        return time.monotonic() - began
+
+    try:
+        with patch.object(slot_module, "_STOP_LOOK_S", 30.0):
+            took_s = asyncio.run(live())
+    finally:
+        life.stop.set()
+    assert took_s < 10.0
