@@ -45,12 +45,13 @@ class _Seen:
     target: Mapping[str, int]
 
     @classmethod
-    def of(cls, context: FlowContext, flow: Flow) -> _Seen:
-        return cls(
-            control_lists.load(context.target, flow),
-            context.source.partition_counts(),
-            context.target.partition_counts(),
-        )
+    def of(cls, context: FlowContext, flow: Flow, before: _Seen | None = None) -> _Seen:
+        """Look; where lists have no topic, now and ``before``, they are what they were then."""
+        source, target = context.source.partition_counts(), context.target.partition_counts()
+        topic = internal_topics.control(flow.source)
+        if before is None or topic in target or topic in before.target:
+            return cls(control_lists.load(context.target, flow), source, target)
+        return cls(before.lists, source, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,10 @@ class Discovery:
         was deleted and created again is not told from its former self.
         """
         began = self._clock()
-        seen = _Seen.of(self._context, self._configured.flow)
-        if seen == self._seen and not self._found.pending and began < self._look_closely_at:
+        may_rest = not self._found.pending and began < self._look_closely_at
+        before = self._seen if may_rest else None
+        seen = _Seen.of(self._context, self._configured.flow, before)
+        if seen == before:
             return self._found
         self._found = self._look_closely(seen.lists)
         self._seen = seen

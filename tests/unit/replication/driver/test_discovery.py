@@ -106,6 +106,31 @@ def test_a_topic_that_srm_control_adds_is_found_by_the_next_round(site):
     assert [p.topic for p in discovery.round().partitions] == ["orders"]
 
 
+def test_lists_are_not_read_in_each_round_while_they_have_no_topic(site, monkeypatch):
+    """A topic that is not there takes two requests more to be told from one that is hidden."""
+    site.source.add_topic("orders")
+    times = itertools.chain((0.0, 1.0), itertools.count(2.0, 0.001))
+    discovery = site.discovery(flow_config("orders"), times.__next__)
+    for _ in range(2):
+        discovery.round()
+    reads = []
+    read = site.target.compacted
+    monkeypatch.setattr(site.target, "compacted", lambda topic: reads.append(topic) or read(topic))
+
+    for _ in range(3):
+        discovery.round()
+    without_topic = list(reads)
+    site.allow("more")
+    site.source.add_topic("more")
+    reads.clear()
+    found = discovery.round()
+    discovery.round()
+
+    assert without_topic == []
+    assert {p.topic for p in found.partitions} == {"orders", "more"}
+    assert len(reads) == 2
+
+
 def test_partitions_added_on_the_source_are_added_on_the_target(site):
     site.source.add_topic("orders", 1)
     discovery = site.discovery(flow_config("orders"))
