@@ -104,8 +104,10 @@ class FetchSession(Protocol):
         """Follow a partition no more."""
         ...
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
         """Wait for news of the partitions; those without any are left out.
+
+        Until there are ``min_bytes`` of records: what is less comes when the time is up.
 
         Raises:
             UnavailableError: the connection broke; the next poll tells the broker everything anew.
