@@ -6,10 +6,16 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
 
 from srm.domain.comparison import Record
+from srm.domain.topic_traffic import BatchSample
 from srm.engine.ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError
+
+_HEADER_BYTES: Final = 61
+_RECORD_BYTES: Final = 100
 
 
 @dataclass
@@ -47,6 +53,13 @@ class FakePartition:
         """Add records without keys at the end, with their timestamp."""
         self.times.append((self.end, timestamp_ms))
         self.end += records
+
+    def batches(self) -> BatchSample:
+        """Return what was produced together, as batches that the log still holds."""
+        firsts = [*(first for first, _ in self.times), self.end]
+        kept = [end - first for first, end in pairwise(firsts) if end > self.start]
+        size = _HEADER_BYTES * len(kept) + _RECORD_BYTES * sum(kept)
+        return BatchSample(len(kept), size, sum(kept), {"none": size})
 
     def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Add a keyed record at the end, with its timestamp."""
