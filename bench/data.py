@@ -128,17 +128,18 @@ def sized(size: int) -> tuple[bytes, ...]:
     """
     random_source = random.Random(size)  # noqa: S311 -- repeatable data
     count = records_in(size)
-    values = [random_source.randbytes(size // count // 2) for _ in range(count)]
-    while (missing := size - len(encode([(None, value) for value in values], "none"))) >= count:
-        values = [value + random_source.randbytes(missing // count) for value in values]
-    values[0] = values[0][: len(values[0]) + missing] + random_source.randbytes(max(0, missing))
-    batches = []
-    for _ in range(_TEMPLATES):
-        random_source.shuffle(values)
-        batches.append(encode([(None, value) for value in values], "none"))
-    if {len(batch) for batch in batches} != {size}:
+    lengths = [size // count // 2] * count
+
+    def batch() -> bytes:
+        return encode([(None, random_source.randbytes(length)) for length in lengths], "none")
+
+    while (missing := size - len(batch())) >= count:
+        lengths = [length + missing // count for length in lengths]
+    lengths[0] = max(0, lengths[0] + missing)
+    batches = tuple(batch() for _ in range(_TEMPLATES))
+    if {len(each) for each in batches} != {size}:
         raise ValueError(f"no batch has {size} bytes")
-    return tuple(batches)
+    return batches
 
 
 def batch_rounds(payload: Payload, partitions: int, records: int) -> int:

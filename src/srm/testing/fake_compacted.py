@@ -6,7 +6,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from srm.domain.comparison import Record
@@ -55,11 +54,13 @@ class FakePartition:
         self.end += records
 
     def batches(self) -> BatchSample:
-        """Return what was produced together, as batches that the log still holds."""
-        firsts = [*(first for first, _ in self.times), self.end]
-        kept = [end - first for first, end in pairwise(firsts) if end > self.start]
-        size = _HEADER_BYTES * len(kept) + _RECORD_BYTES * sum(kept)
-        return BatchSample(len(kept), size, sum(kept), {"none": size})
+        """Return the records that the log holds as batches of what was produced together."""
+        records = self.end - self.start - sum(hole >= self.start for hole in self.holes)
+        if not records:
+            return BatchSample()
+        count = max(1, sum(first >= self.start for first, _ in self.times))
+        size = _HEADER_BYTES * count + _RECORD_BYTES * records
+        return BatchSample(count, size, records, {"none": size})
 
     def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Add a keyed record at the end, with its timestamp."""
