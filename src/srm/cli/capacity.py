@@ -20,11 +20,8 @@ from srm.errors import UsageError
 
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|[KMG])B?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}
-_PEAKS: Final = {"now": "now", "hour": "last hour", "day": "last day"}
-_COLUMNS: Final = (
-    *("partitions", "MB/s", "records/s", "batch KB"),
-    *("replicator", "source brokers", "target brokers"),
-)
+_CORES: Final = ("replicator", "source", "target")
+_COLUMNS: Final = ("partitions", "MB/s", "records/s", "batch KB", *_CORES)
 
 
 def register(app: typer.Typer) -> None:
@@ -103,10 +100,10 @@ def _render_what_if(console: Console, load: TopicLoad, found: Capacity) -> None:
         f"{amount(load.partitions, 'partition')}: [bold]{amount(found.slots, 'slot')}[/bold]"
     )
     table = Table(box=None, header_style="bold")
-    table.add_column("cores")
-    for column in _COLUMNS[-3:]:
+    table.add_column("cores of")
+    for column in _CORES:
         table.add_column(column, justify="right")
-    table.add_row("in all", *_cells(found.total))
+    table.add_row("", *_cells(found.total))
     console.print(table)
     _render_catch_up(console, found)
 
@@ -117,7 +114,9 @@ def _render(console: Console, flows: Sequence[FlowCapacity]) -> None:
             console.print()
         console.print(
             f"[bold]{found.flow}[/bold]: {amount(len(found.topics), 'topic')}, watched for "
-            f"{found.window_s:.0f} s; cores at each topic's highest rate"
+            f"{found.window_s:.0f} s; cores of the replicator and of both sides' brokers at each "
+            "topic's peak",
+            soft_wrap=True,
         )
         if found.topics:
             console.print(_table(console, found))
@@ -131,7 +130,7 @@ def _table(console: Console, found: FlowCapacity) -> Table:
     table.add_column(f"topic on {found.flow.source}", overflow="fold")
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    for column in ("codec", "highest rate"):
+    for column in ("codec", "peak"):
         table.add_column(column)
     for row in cut(found.topics, console):
         load, mark = row.load, "" if row.sampled or not row.load.batch_bytes else "~"
@@ -143,9 +142,9 @@ def _table(console: Console, found: FlowCapacity) -> Table:
             f"{mark}{load.batch_bytes / 1000:,.1f}" if load.batch_bytes else "-",
             *_cells(row.cores),
             load.codec if load.batch_bytes else "-",
-            _PEAKS[row.peak] if load.records_per_s else "-",
+            row.peak if load.records_per_s else "-",
         )
-    table.add_row("[dim]rounds, driver, JVM[/dim]", "", "", "", "", *_cells(found.capacity.shared))
+    table.add_row("[dim]shared[/dim]", "", "", "", "", *_cells(found.capacity.shared))
     loads = [row.load for row in found.topics]
     table.add_row(
         "[bold]in all[/bold]",
@@ -168,8 +167,9 @@ def _render_catch_up(console: Console, found: Capacity) -> None:
         return
     after = "never" if found.outage_minutes is None else f"in {found.outage_minutes:.1f} minutes"
     console.print(
-        f"{amount(found.slots, 'slot')}, each planned to be busy {BUSY:.0%} of the time; a backlog "
-        f"is copied at {found.catch_up_megabytes_per_s:,.0f} MB/s where they have a core each and "
-        f"brokers and lines keep up: that of an hour {after}",
+        f"{amount(found.slots, 'slot')}, planned to be busy {BUSY:.0%} of the time at the peak\n"
+        f"a backlog is copied at {found.catch_up_megabytes_per_s:,.0f} MB/s where each slot has a "
+        "core and brokers and lines\n"
+        f"keep up; that of an hour {after}, while the traffic goes on",
         soft_wrap=True,
     )

@@ -90,9 +90,15 @@ def flow_capacity(context: FlowContext, window_s: float, tell: Tell) -> FlowCapa
         SrmError: the source does not answer, or a right is missing.
     """
     source = context.source
-    counts = source.partition_counts()
-    topics = {topic: counts[topic] for topic in selected_topics(counts, context.config)}
-    partitions = [TopicPartition(t, number) for t, n in topics.items() for number in range(n)]
+    tell("reading topics")
+    described = source.topics()
+    topics = [described[topic] for topic in selected_topics(described, context.config)]
+    partitions = [
+        TopicPartition(topic.name, number)
+        for topic in topics
+        for number in range(topic.partitions)
+        if number not in topic.leaderless
+    ]
     reader = _Reader(source, partitions, tell)
     before, began = reader.ends("where logs end"), time.monotonic()
     starts = reader.ask("where logs begin", source.log_starts)
@@ -112,7 +118,8 @@ def flow_capacity(context: FlowContext, window_s: float, tell: Tell) -> FlowCapa
         if p in after and p in starts:
             of_spans = {span: found[p] for span, found in since.items() if p in found}
             marks[p.topic].append(Marks(starts[p], end, after[p], of_spans))
-    return reckon(context.config.flow, context.config.tasks_max, topics, marks, samples, passed)
+    counts = {topic.name: topic.partitions for topic in topics}
+    return reckon(context.config.flow, context.config.tasks_max, counts, marks, samples, passed)
 
 
 def reckon(

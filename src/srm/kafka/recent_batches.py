@@ -27,7 +27,7 @@ from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.legacy import convert
 
 _SAMPLE_BYTES: Final = 256 << 10
-_AT_ONCE: Final = 100  # partitions: 25 MB are read within the time of one call
+_AT_ONCE: Final = 40  # partitions: 10 MB are read within the time of one call
 _UNDER_WAY: Final = 16
 _Fetch = Callable[[int, int], Awaitable[list[BatchHeader]]]
 """Takes an offset, and how many bytes."""

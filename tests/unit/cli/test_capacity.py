@@ -68,9 +68,12 @@ def test_a_flows_topics_are_shown_with_what_they_cost(config: Path, source: Fake
 
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == ("P->B: 2 topics, watched for 1 s; cores at each topic's highest rate")
+    assert lines[0] == (
+        "P->B: 2 topics, watched for 1 s; cores of the replicator and of both sides' brokers at "
+        "each topic's peak"
+    )
     assert lines[2].split() == ["pay[eu]", "3", "0.00", "2", "720.1", *lines[2].split()[5:8],
-                                "none", "last", "hour"]  # fmt: skip
+                                "none", "hour"]  # fmt: skip
     assert lines[3].split()[:6] == ["pay-none", "1", "0.00", "0", "-", "0.00"]
     assert "1 slot will do at this peak, tasks.max is 1" in result.stdout
     assert source.alias == "P"

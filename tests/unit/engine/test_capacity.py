@@ -9,7 +9,7 @@ from tests.unit.engine.conftest import TwoSites
 
 from srm.domain.capacity import capacity
 from srm.domain.topic_traffic import BatchSample, Marks
-from srm.domain.topics import Flow
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine.capacity import FlowCapacity, flow_capacity, reckon
 from srm.errors import UnavailableError
 
@@ -114,7 +114,20 @@ def test_selected_topics_are_read_while_they_grow(sites: TwoSites) -> None:
     assert row.rates["day"] == pytest.approx(86 / 86_400)
     assert row.rates["now"] == pytest.approx(7_200_000 / found.window_s, rel=0.2)
     assert row.peak == "now"
-    assert said[0] == "where logs end: 0 of 1 partition"
+    assert said[:2] == ["reading topics", "where logs end: 0 of 1 partition"]
+
+
+def test_a_partition_without_a_leader_holds_nothing_up(sites: TwoSites) -> None:
+    source = sites.clusters["P"]
+    source.add_topic("Payments-2", 2)
+    sites.change("P->B", topics=("Payments.*",))
+    source.produce("Payments-2", 1, 36, timestamp_ms=sites.clock())
+    source.leaderless.add(TopicPartition("Payments-2", 0))
+
+    found = flow_capacity(sites.flow("P->B"), 0.01, lambda _text: None)
+
+    row = next(row for row in found.topics if row.topic == "Payments-2")
+    assert (row.load.partitions, row.rates["hour"]) == (2, pytest.approx(0.01))
 
 
 def test_a_source_that_does_not_answer_is_an_error(sites: TwoSites) -> None:
