@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,8 +31,15 @@ from srm.domain.capacity_costs import Units
 BACKLOGS: Final = ("1kb", "1kb-16kb", "lz4-16kb", "zstd-16kb")
 _ROUNDS_S: Final = [each / 10_000 for each in range(5, 201, 5)]
 _LOOKS_S: Final = [0.0, *(each / 1e7 for each in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50))]
-_LEAST_CORES: Final = 0.02
-"""Less than this is noise: 14 ticks of the clock in a cell of seven seconds."""
+_LEAST_CORES: Final = 0.05
+"""Errors are relative to this at least: what brokers do by themselves comes and goes by as much."""
+_PAYS_FOR: Final[Mapping[str, Sequence[str]]] = {
+    "replicator": ("megabytes", "batches", "sent", "opened", "rounds", "partitions", "always"),
+    "source_broker": ("megabytes", "sent", "rounds", "looks", "partitions", "always"),
+    "target_broker": ("megabytes", "sent", "rounds", "partitions", "always"),
+}
+"""What each party has to do with: the target's broker never sees a batch as it was produced. A
+broker is asked for as many partitions with something in them as batches are sent."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +121,13 @@ def backlog_work(result: Result, case: Case) -> Units:
 def rows_of(results: Sequence[Result], party: str, timing: Timing) -> list[Row]:
     """Return the measurements of one party."""
     rows = []
+    rests: dict[int, Row] = {}  # measured once before all sizes of batches
     for result in (r for r in results if r.method == METHOD):
         rows.append(Row(result.case, steady_work(result, timing), loaded(result)[party]))
-        rest = Units(partitions=result.details["partitions"], always=1.0)
-        rows.append(Row(f"{result.case} at rest", rest, at_rest(result)[party]))
+        partitions = result.details["partitions"]
+        rest = Units(partitions=partitions, always=1.0)
+        rests[partitions] = Row(f"at rest, {partitions}p", rest, at_rest(result)[party])
+    rows += rests.values()
     cases = {case.name: case for case in CASES if case.name in BACKLOGS}
     for result in (r for r in results if r.case in cases):
         seconds = {
@@ -130,15 +140,19 @@ def rows_of(results: Sequence[Result], party: str, timing: Timing) -> list[Row]:
     return rows
 
 
-def fit(rows: Sequence[Row]) -> Fit:
+def fit(rows: Sequence[Row], units: Collection[str] = Units._fields) -> Fit:
     """Return the coefficients, none below 0, that make relative errors small.
 
     Every choice of what costs anything is tried, so this is the least-squares solution itself.
+
+    Args:
+        rows: what was measured.
+        units: those that may cost anything.
     """
     weights = np.array([1 / max(row.cores, _LEAST_CORES) for row in rows])
     work = np.array([row.work for row in rows]) * weights[:, None]
     cores = np.array([row.cores for row in rows]) * weights
-    present = [n for n in range(work.shape[1]) if work[:, n].any()]
+    present = [n for n, unit in enumerate(Units._fields) if unit in units and work[:, n].any()]
     best, least = Units(), float((cores**2).sum())
     for count in range(1, len(present) + 1):
         for chosen in itertools.combinations(present, count):
@@ -166,7 +180,7 @@ def fit_all(results: Iterable[Result]) -> tuple[Timing, Mapping[str, Fit]]:
     if not fleet:
         raise ValueError("no fleet is measured: make bench BENCH_ARGS=--fleet")
     timing = fit_timing(fleet)
-    return timing, {party: fit(rows_of(ours, party, timing)) for party in PARTIES}
+    return timing, {party: fit(rows_of(ours, party, timing), _PAYS_FOR[party]) for party in PARTIES}
 
 
 def render(timing: Timing, fits: Mapping[str, Fit]) -> str:

@@ -7,9 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench.cases import CASES
 from bench.data import records_in
 from bench.engines import TASKS
-from bench.fit import Fit, Row, Timing, fit, fit_all, fit_timing, load_of, main, render, steady_work
+from bench.fit import (
+    BACKLOGS,
+    Fit,
+    Row,
+    Timing,
+    backlog_work,
+    fit,
+    fit_all,
+    fit_timing,
+    load_of,
+    main,
+    render,
+    steady_work,
+)
 from bench.fleet import PARTITIONS, RATES, name
 from bench.fleet_cost import PARTIES
 from bench.results import Result, save
@@ -68,6 +82,30 @@ def test_coefficients_are_found_again_from_exact_figures() -> None:
     for party, true in TRUE.items():
         assert fits[party].error < 1e-6, party
         assert fits[party].each == pytest.approx(true, rel=1e-3, abs=1e-9), party
+
+
+def backlog(name_of: str) -> Result:
+    """Return what a case that copies a backlog would save; its rates do not matter."""
+    case = next(case for case in CASES if case.name == name_of)
+    result = Result(name_of, "srm", "", "copy", records=1_000_000, wall_seconds=2.0)
+    work = backlog_work(result, case)
+    true = {**TRUE, "replicator": TRUE["replicator"]._replace(opened=0.004)}
+    seconds = [work.cost(true[party]) * 2.0 for party in PARTIES]
+    return replace(
+        result,
+        cpu_seconds=seconds[0],
+        source_broker_cpu_seconds=seconds[1],
+        target_broker_cpu_seconds=seconds[2],
+    )
+
+
+def test_copied_backlogs_say_what_it_costs_to_open_compressed_batches() -> None:
+    results = [*CELLS, *(backlog(case) for case in BACKLOGS)]
+
+    _, fits = fit_all(results)
+
+    assert fits["replicator"].each.opened == pytest.approx(0.004, rel=0.01)
+    assert all(found.error < 1e-6 for found in fits.values())
 
 
 def test_of_another_engine_nothing_is_taken() -> None:
