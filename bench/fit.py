@@ -86,7 +86,8 @@ def fit_timing(results: Sequence[Result]) -> Timing:
         for result in results:
             load = load_of(result)
             said = sent_per_s(load, timing.seconds(load.partitions / TASKS))
-            total += float(np.log(said * result.wall_seconds / result.details["sent_batches"])) ** 2
+            found = result.details["sent_batches"] / result.details["batches"]
+            total += float(np.log(said / load.batches_per_s / found)) ** 2
         return total
 
     timings = (Timing(*each) for each in itertools.product(_ROUNDS_S, _LOOKS_S))
@@ -94,13 +95,13 @@ def fit_timing(results: Sequence[Result]) -> Timing:
 
 
 def steady_work(result: Result, timing: Timing) -> Units:
-    """Return what was done in a second of a cell; batches that were sent are those counted."""
+    """Return what was done in a second of a cell; batches that were sent are as counted."""
     load = load_of(result)
     of_each = rounds_per_s(load.batches_per_s / TASKS, timing.seconds(load.partitions / TASKS))
     return Units(
         megabytes=load.megabytes_per_s,
         batches=load.batches_per_s,
-        sent=result.details["sent_batches"] / result.wall_seconds,
+        sent=load.batches_per_s * result.details["sent_batches"] / result.details["batches"],
         rounds=TASKS * of_each,
         looks=of_each * load.partitions,
         partitions=load.partitions,

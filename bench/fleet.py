@@ -131,10 +131,7 @@ def measure(
             spread = _follow(current, spread, partitions)
             idle = _at_rest(current, sizes)
             for size in RATES:
-                cell = _Cell(current, spread, size, sizes)
-                result = cell.result(idle, own)
-                cell.drain()
-                yield result
+                yield _Cell(current, spread, size, sizes).result(idle, own)
 
 
 def _create(site: Site, topics: Mapping[str, int]) -> None:
@@ -206,13 +203,16 @@ class _Cell:
         self._wanted = self._copied()
         with PeakMemory(current.running.tree) as memory:
             self._produce(batches, per_second, self._sizes.lead_in_s)
+            self._drain()
             files, copied = log_sizes(data, self._remote), self._copied()
             meter = Meter(current)
             self._produce(batches, per_second, self._sizes.seconds)
             used = meter.read()
-        records = self._copied() - copied
+            records = self._copied() - copied
+        made = self._wanted - copied
+        self._drain()
         sent = count_batches(files, log_sizes(data, self._remote))
-        behind = (self._wanted - copied - records) / records_in(size) / per_second
+        behind = (made - records) / records_in(size) / per_second
         if records <= 0:
             raise BenchError(f"{name(size, partitions)}: nothing was copied")
         return with_rates(
@@ -229,7 +229,7 @@ class _Cell:
                     "partitions": partitions,
                     "batch_bytes": size,
                     "offered_megabytes_per_second": rate,
-                    "batches": records // records_in(size),
+                    "batches": made // records_in(size),
                     "sent_batches": sent,
                     "behind_seconds": round(max(0.0, behind), 2),
                     "idle_cores": {party: round(cores, 4) for party, cores in idle.items()},
@@ -248,7 +248,7 @@ class _Cell:
     def _copied(self) -> int:
         return sum(self._current.target.log_ends(self._remote).values())
 
-    def drain(self) -> None:
+    def _drain(self) -> None:
         """Wait until what was produced is copied."""
         what = f"{self._current.engine} copies {name(self._size, self._spread.partitions)}"
         wait(lambda: self._copied() >= self._wanted, _COPIED_S, what, _LOOK_S)

@@ -50,7 +50,7 @@ def cell(size: int, partitions: int) -> Result:
         wall_seconds=SECONDS, megabytes_per_second=rate,
         details={
             "partitions": partitions, "batch_bytes": size, "own_cores_at_rest": 0.1,
-            "own_cores_producing": 0.5,
+            "own_cores_producing": 0.5, "batches": bytes_ / size,
         },
     )  # fmt: skip
     load = load_of(result)

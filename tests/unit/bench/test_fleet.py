@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from bench import fleet_cost
 from bench.data import records_in, sized
 from bench.fleet import PARTITIONS, RATES, Sizes, new_topics
-from bench.load import Spread
+from bench.load import Spread, pace
 from bench.report import render
 from bench.results import Result, load_all, save
 from bench.sent_batches import count_batches, log_sizes
@@ -135,3 +136,23 @@ def test_a_result_is_read_back_as_it_was(tmp_path: Path) -> None:
 
     [read] = load_all(tmp_path)
     assert fleet_cost.rows([read]) == fleet_cost.rows([CELL])
+
+
+class Broker:
+    """Takes what is appended."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, Mapping[int, bytes]]] = []
+
+    def append(self, requests: Iterable[tuple[str, Mapping[int, bytes]]]) -> None:
+        self.requests.extend(requests)
+
+
+def test_no_more_is_produced_than_the_rate_and_all_of_it_is_counted() -> None:
+    broker = Broker()
+
+    sent = pace(broker, Spread({"a": 50, "b": 50}), [b"x", b"y"], 1000, 0.05)  # type: ignore[arg-type] -- all it is used for
+
+    assert sent == sum(len(batches) for _, batches in broker.requests)
+    assert 0 < sent <= 50
+    assert {topic for topic, _ in broker.requests} <= {"a", "b"}
