@@ -35,8 +35,8 @@ _LEAST_CORES: Final = 0.05
 """Errors are relative to this at least: what brokers do by themselves comes and goes by as much."""
 _PAYS_FOR: Final[Mapping[str, Sequence[str]]] = {
     "replicator": ("megabytes", "batches", "sent", "opened", "rounds", "partitions", "always"),
-    "source_broker": ("megabytes", "sent", "rounds", "looks", "partitions", "always"),
-    "target_broker": ("megabytes", "sent", "rounds", "partitions", "always"),
+    "source_broker": ("megabytes", "sent", "rounds", "looks"),
+    "target_broker": ("megabytes", "sent", "rounds"),
 }
 """What each party has to do with: the target's broker never sees a batch as it was produced. A
 broker is asked for as many partitions with something in them as batches are sent."""
@@ -126,8 +126,9 @@ def rows_of(results: Sequence[Result], party: str, timing: Timing) -> list[Row]:
     for result in (r for r in results if r.method == METHOD):
         rows.append(Row(result.case, steady_work(result, timing), loaded(result)[party]))
         partitions = result.details["partitions"]
-        rest = Units(partitions=partitions, always=1.0)
-        rests[partitions] = Row(f"at rest, {partitions}p", rest, at_rest(result)[party])
+        if party == "replicator":
+            rest = Units(partitions=partitions, always=1.0)
+            rests[partitions] = Row(f"at rest, {partitions}p", rest, at_rest(result))
     rows += rests.values()
     cases = {case.name: case for case in CASES if case.name in BACKLOGS}
     for result in (r for r in results if r.case in cases):

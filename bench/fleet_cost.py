@@ -28,32 +28,31 @@ COLUMNS: Final = (
 
 
 def loaded(result: Result) -> dict[str, float]:
-    """Return the cores of each party with the traffic, less what it would use without an engine."""
+    """Return the cores of the replicator, and those that copying adds on each broker.
+
+    That is what a broker uses beyond the same traffic uncopied, and on the target beyond none.
+    """
     wall, details = result.wall_seconds, result.details
-    source, target = (
-        result.source_broker_cpu_seconds or 0.0,
-        result.target_broker_cpu_seconds or 0.0,
-    )
+    source = (result.source_broker_cpu_seconds or 0.0) / wall
+    target = (result.target_broker_cpu_seconds or 0.0) / wall
     return {
         "replicator": result.cpu_seconds / wall,
-        "source_broker": max(0.0, source / wall - details["own_cores_producing"]),
-        "target_broker": max(0.0, target / wall - details["own_cores_at_rest"]),
+        "source_broker": max(0.0, source - details["source_broker_cores_uncopied"]),
+        "target_broker": max(0.0, target - details["idle_cores"]["target_broker"]),
     }
 
 
-def at_rest(result: Result) -> dict[str, float]:
-    """Return the same of the moments before the traffic."""
-    idle, own = result.details["idle_cores"], result.details["own_cores_at_rest"]
-    return {
-        party: idle[party] if party == "replicator" else max(0.0, idle[party] - own)
-        for party in PARTIES
-    }
+def at_rest(result: Result) -> float:
+    """Return the replicator's cores in the moments before the traffic."""
+    return float(result.details["idle_cores"]["replicator"])
 
 
 def per_100_megabytes(result: Result) -> dict[str, float]:
     """Return the cores of each party for 100 MB/s: what comes with the traffic in proportion."""
-    idle, busy, rate = at_rest(result), loaded(result), result.megabytes_per_second
-    return {p: idle[p] + max(0.0, busy[p] - idle[p]) * _PER / rate for p in PARTIES}
+    busy, times = loaded(result), _PER / result.megabytes_per_second
+    rest = at_rest(result)
+    replicator = rest + max(0.0, busy["replicator"] - rest) * times
+    return {**{party: cores * times for party, cores in busy.items()}, "replicator": replicator}
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
@@ -76,7 +75,7 @@ def _row(size: int, partitions: int, found: Mapping[str, Result]) -> list[str]:
         f"{offered:g}",
         *(_cores(r, c, party) for party in PARTIES for r, c in zip(engines, costs, strict=True)),
         *("-" if r is None else _sent(r) for r in engines),
-        *("-" if r is None else f"{at_rest(r)['replicator']:.2f}" for r in engines),
+        *("-" if r is None else f"{at_rest(r):.2f}" for r in engines),
     ]
 
 

@@ -190,21 +190,14 @@ class _Runner:
 
     def _fleet(self) -> Iterator[Outcome]:
         sizes = fleet.Sizes.of(self._plan.fraction)
-        try:
-            first = self._first(fleet.SURROUNDINGS)
-            warm_brokers(self._pair)
-            own = fleet.measure_own(self._pair.source, sizes)
-        except Exception as error:  # as above
-            logger.exception("the brokers' own work")
-            yield f"{fleet.METHOD}: {error!r}"
-            return
         for engine in (engine for engine in fleet.ENGINES if engine in self._plan.engines):
             self._sessions += 1
             say(f"{engine} ({fleet.METHOD})")
             try:
-                for result in fleet.measure(
-                    *(self._pair, self._gate, self._logs, engine, first, self._sessions, sizes, own)
-                ):
+                first = self._first(fleet.SURROUNDINGS)
+                warm_brokers(self._pair)
+                where = (self._pair, self._gate, self._logs, engine, first, self._sessions)
+                for result in fleet.measure(*where, sizes):
                     say_result(result)
                     yield result
             except Exception as error:  # as above

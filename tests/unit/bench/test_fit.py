@@ -34,8 +34,8 @@ from srm.domain.capacity_costs import Units
 TIMING = Timing(0.003, 5e-7)
 TRUE = {
     "replicator": Units(0.002, 5e-6, 4e-5, 0.0, 1e-4, 0.0, 1e-5, 0.05),
-    "source_broker": Units(0.001, 0.0, 1e-5, 0.0, 2e-4, 1e-6, 0.0, 0.01),
-    "target_broker": Units(0.002, 0.0, 5e-5, 0.0, 2e-4, 0.0, 2e-6, 0.02),
+    "source_broker": Units(0.001, 0.0, 1e-5, 0.0, 2e-4, 1e-6),
+    "target_broker": Units(0.002, 0.0, 5e-5, 0.0, 2e-4),
 }
 SECONDS = 7.0
 
@@ -49,16 +49,16 @@ def cell(size: int, partitions: int) -> Result:
         records=bytes_ // size * records_in(size), bytes=bytes_,
         wall_seconds=SECONDS, megabytes_per_second=rate,
         details={
-            "partitions": partitions, "batch_bytes": size, "own_cores_at_rest": 0.1,
-            "own_cores_producing": 0.5, "batches": bytes_ / size,
+            "partitions": partitions, "batch_bytes": size, "source_broker_cores_uncopied": 0.5,
+            "batches": bytes_ / size,
         },
     )  # fmt: skip
     load = load_of(result)
     sent = sent_per_s(load, TIMING.seconds(partitions / TASKS)) * SECONDS
     result = replace(result, details={**result.details, "sent_batches": sent})
     busy = {p: steady_work(result, TIMING).cost(TRUE[p]) for p in PARTIES}
-    rest = {p: Units(partitions=partitions, always=1.0).cost(TRUE[p]) for p in PARTIES}
-    idle = {p: cores + (0.0 if p == "replicator" else 0.1) for p, cores in rest.items()}
+    rest = Units(partitions=partitions, always=1.0).cost(TRUE["replicator"])
+    idle = {"replicator": rest, "source_broker": 0.2, "target_broker": 0.1}
     return replace(
         result,
         cpu_seconds=busy["replicator"] * SECONDS,

@@ -28,7 +28,7 @@ CELL = Result(
         "partitions": 100, "batch_bytes": 16_000, "offered_megabytes_per_second": 20.0,
         "batches": 10_000, "sent_batches": 8000, "behind_seconds": 0.0,
         "idle_cores": {"replicator": 0.04, "source_broker": 0.06, "target_broker": 0.05},
-        "own_cores_at_rest": 0.05, "own_cores_producing": 0.44,
+        "source_broker_cores_uncopied": 0.44,
     },
 )  # fmt: skip
 
@@ -97,13 +97,11 @@ def test_cost_is_without_what_the_brokers_would_do_anyway() -> None:
     assert fleet_cost.loaded(CELL) == pytest.approx(
         {"replicator": 0.2, "source_broker": 0.16, "target_broker": 0.25}
     )
-    assert fleet_cost.at_rest(CELL) == pytest.approx(
-        {"replicator": 0.04, "source_broker": 0.01, "target_broker": 0.0}
-    )
+    assert fleet_cost.at_rest(CELL) == 0.04
     assert fleet_cost.per_100_megabytes(CELL) == pytest.approx(
         {
             "replicator": 0.04 + 0.16 * 100 / 16,
-            "source_broker": 0.01 + 0.15 * 100 / 16,
+            "source_broker": 0.16 * 100 / 16,
             "target_broker": 0.25 * 100 / 16,
         }
     )
@@ -117,7 +115,7 @@ def test_the_table_has_both_engines_beside_each_other_in_order_of_size() -> None
 
     assert small[:5] == ["1 KB", "100", "20", "1.04 *", "-"]
     assert large == [
-        *("16 KB", "100", "20", "1.04", "6.04", "0.95", "0.95", "1.56", "1.56"),
+        *("16 KB", "100", "20", "1.04", "6.04", "1.00", "1.00", "1.56", "1.56"),
         *("0.80", "0.80", "0.04", "0.04"),
     ]
 
@@ -126,7 +124,7 @@ def test_the_page_and_the_terminal_show_it() -> None:
     assert "| 16 KB | 100 | 20 | 1.04 | - |" in render([CELL], [])
     assert "## What a fleet costs\n\nNot measured." in render([], [])
     assert gist(CELL) == (
-        "cores per 100 MB/s: replicator 1.04, source broker 0.95, target broker 1.56; "
+        "cores per 100 MB/s: replicator 1.04, source broker 1.00, target broker 1.56; "
         "0.80 batches sent for each"
     )
 
