@@ -1,8 +1,10 @@
 """The coefficients of srm's capacity model, from what ``make bench BENCH_ARGS=--fleet`` has saved.
 
-    .venv/bin/python -m bench.fit [build/bench]
+    .venv/bin/python -m bench.fit [build/bench ...]
 
-Prints them as they stand in src/srm/domain/capacity_costs.py, with how far the fit is off. Cases
+Prints them as they stand in src/srm/domain/capacity_costs.py, with how far the fit is off. Several
+folders are measurements that were repeated. Cells that got less traffic than they were to get, as
+something else was in the way, are left out. Cases
 that copy a backlog (1kb, 1kb-16kb, lz4-16kb, zstd-16kb) take part where they are saved: what it
 costs to open compressed batches is known from those alone.
 """
@@ -22,7 +24,7 @@ from bench.cases import CASES, Case
 from bench.clusters import PROJECT
 from bench.data import templates
 from bench.engines import TASKS
-from bench.fleet_cost import METHOD, PARTIES, at_rest, loaded
+from bench.fleet_cost import METHOD, PARTIES, at_rest, is_undisturbed, loaded
 from bench.goals import SRM
 from bench.results import MEGABYTE, Result, load_all
 from srm.domain.capacity import TopicLoad, catching_up, rounds_per_s, sent_per_s
@@ -178,11 +180,15 @@ def fit_all(results: Iterable[Result]) -> tuple[Timing, Mapping[str, Fit]]:
         ValueError: no fleet has been measured.
     """
     ours = [result for result in results if result.engine == SRM]
-    fleet = [result for result in ours if result.method == METHOD]
+    fleet = [result for result in ours if result.method == METHOD and is_undisturbed(result)]
+    backlogs = [result for result in ours if result.case in BACKLOGS]
     if not fleet:
         raise ValueError("no fleet is measured: make bench BENCH_ARGS=--fleet")
     timing = fit_timing(fleet)
-    return timing, {party: fit(rows_of(ours, party, timing), _PAYS_FOR[party]) for party in PARTIES}
+    return timing, {
+        party: fit(rows_of([*fleet, *backlogs], party, timing), _PAYS_FOR[party])
+        for party in PARTIES
+    }
 
 
 def render(timing: Timing, fits: Mapping[str, Fit]) -> str:
@@ -197,9 +203,9 @@ def render(timing: Timing, fits: Mapping[str, Fit]) -> str:
 
 
 def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> int:
-    """Fit what is saved in a folder."""
-    folder = Path(arguments[0]) if arguments else PROJECT / "build" / "bench"
-    say(render(*fit_all(load_all(folder))))
+    """Fit what is saved in folders."""
+    folders = [Path(each) for each in arguments] or [PROJECT / "build" / "bench"]
+    say(render(*fit_all(itertools.chain.from_iterable(map(load_all, folders)))))
     return 0
 
 

@@ -30,6 +30,7 @@ RATES: Final[Mapping[int, float]] = {1000: 4.0, 16_000: 20.0, 128_000: 25.0}
 """MB a second by bytes of a batch: what one producer manages beside the rest on two cores."""
 
 _LARGEST_TOPIC: Final = 1000
+_FIRST_BYTES: Final = 16_000
 _SECONDS: Final = 6.0
 _LEAD_IN_S: Final = 1.0
 _IDLE_S: Final = 3.0
@@ -89,19 +90,32 @@ def measure(
         for partitions in sizes.followed:
             quiet = _grow(current, "quiet", quiet, min(partitions, _LARGEST_TOPIC))
             followed = _grow(current, "bench-fleet", followed, partitions)
-            _wait_for_copies(current, followed)
+            _wait_for_copies(current, followed, 1)
+            for spread in (quiet, followed):
+                _touch(current, spread)
+            _wait_for_copies(current, followed, records_in(_FIRST_BYTES) + 1)
             idle = _at_rest(current, sizes)
             for size in RATES:
                 yield _Cell(current, followed, quiet, size, sizes).result(idle)
 
 
 def _grow(current: Session, prefix: str, spread: Spread, partitions: int) -> Spread:
-    """Add topics with a record in each partition until there are so many partitions."""
+    """Add topics with a batch in each partition until there are so many partitions."""
     added = new_topics(prefix, spread.partitions, partitions)
     for topic, count in added.items():
         current.pair.source.create(topic, count)
-        current.source.fill(topic, [dict.fromkeys(range(count), one_record())])
+        current.source.fill(topic, [dict.fromkeys(range(count), sized(_FIRST_BYTES)[0])])
     return Spread({**spread.topics, **added})
+
+
+def _touch(current: Session, spread: Spread) -> None:
+    """Append one more batch to each partition.
+
+    Behind 4 KB a broker makes the index files of a log, which takes longer than all else that it
+    does for a batch: of thousands of partitions nothing else would be measured.
+    """
+    for topic, count in spread.topics.items():
+        current.source.fill(topic, [dict.fromkeys(range(count), one_record())])
 
 
 def _remote(current: Session, spread: Spread) -> dict[str, int]:
@@ -109,13 +123,14 @@ def _remote(current: Session, spread: Spread) -> dict[str, int]:
     return {route.remote(topic): count for topic, count in spread.topics.items()}
 
 
-def _wait_for_copies(current: Session, spread: Spread) -> None:
-    """Wait until each partition has been copied from."""
+def _wait_for_copies(current: Session, spread: Spread, records: int) -> None:
+    """Wait until so many records of each partition are copied."""
     remote, markers = _remote(current, spread), current.running.engine.markers
 
     def is_copied() -> bool:
         current.running.check_alive()
-        return all(end > markers for end in current.target.log_ends(remote).values())
+        ends = current.target.log_ends(remote)
+        return all(end - markers >= records for end in ends.values())
 
     what = f"{current.engine} copies from {spread.partitions} partitions"
     wait(is_copied, _COPIED_S, what, _LOOK_S)

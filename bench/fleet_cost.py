@@ -12,11 +12,12 @@ METHOD: Final = "fleet"
 PARTIES: Final = ("replicator", "source_broker", "target_broker")
 _PER: Final = 100.0  # MB/s
 _LATE_S: Final = 0.5
+_UNDISTURBED: Final = 0.95
 
 INTRODUCTION: Final = (
     "Cores for 100 MB/s of steady traffic, in batches of the size given: replicator, and what "
-    "copying adds on one broker on each side. A `*` marks an engine that did not keep up with the "
-    "traffic. What your own topics cost: `srm capacity` ([how](capacity.md))."
+    "copying adds on one broker on each side. A `*` marks a cell that something was in the way of: it "
+    "got less traffic than it was to get, or did not keep up with it. What your own topics cost: `srm capacity` ([how](capacity.md))."
 )
 COLUMNS: Final = (
     *("batches", "partitions", "MB/s measured"),
@@ -40,6 +41,13 @@ def loaded(result: Result) -> dict[str, float]:
         "source_broker": max(0.0, source - details["source_broker_cores_uncopied"]),
         "target_broker": max(0.0, target - details["idle_cores"]["target_broker"]),
     }
+
+
+def is_undisturbed(result: Result) -> bool:
+    """Whether a cell got the traffic that it was to get, and kept up with it."""
+    details = result.details
+    reached = result.megabytes_per_second >= _UNDISTURBED * details["offered_megabytes_per_second"]
+    return bool(reached and details["behind_seconds"] <= _LATE_S)
 
 
 def at_rest(result: Result) -> float:
@@ -82,8 +90,7 @@ def _row(size: int, partitions: int, found: Mapping[str, Result]) -> list[str]:
 def _cores(result: Result | None, costs: Mapping[str, float] | None, party: str) -> str:
     if result is None or costs is None:
         return "-"
-    late = " *" if result.details["behind_seconds"] > _LATE_S else ""
-    return f"{costs[party]:.2f}{late}"
+    return f"{costs[party]:.2f}{'' if is_undisturbed(result) else ' *'}"
 
 
 def _sent(result: Result) -> str:

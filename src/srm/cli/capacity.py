@@ -100,10 +100,10 @@ def _render_what_if(console: Console, load: TopicLoad, found: Capacity) -> None:
         f"{amount(load.partitions, 'partition')}: [bold]{amount(found.slots, 'slot')}[/bold]"
     )
     table = Table(box=None, header_style="bold")
-    table.add_column("cores of")
+    table.add_column("")
     for column in _CORES:
         table.add_column(column, justify="right")
-    table.add_row("", *_cells(found.total))
+    table.add_row("cores", *_cells(found.total))
     console.print(table)
     _render_catch_up(console, found)
 

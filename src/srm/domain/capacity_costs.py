@@ -39,19 +39,29 @@ class Units(NamedTuple):
         return math.fsum(map(mul, self, each))
 
 
-# Placeholders until the fleet is measured.
-ROUND_S: Final = 0.004
-LOOK_S: Final = 0.0000005
+# Two runs of `--fleet` with srm, 10 to 1 000 partitions, on two cores (AMD EPYC, see "Machine" in
+# docs/benchmarks.md) that were not idle otherwise, and the cases 1kb, 1kb-16kb, lz4-16kb and
+# zstd-16kb. Off by 38 % at most for the replicator (zstd: one coefficient for all codecs); for
+# brokers, where little is left of the difference of two measurements, by about as much as the
+# figure itself in the worst cell.
+ROUND_S: Final = 0.0045
+LOOK_S: Final = 0.0
 REPLICATOR: Final = Units(
-    megabytes=0.0010,
-    batches=0.000004,
-    sent=0.00003,
-    opened=0.005,
-    rounds=0.0001,
-    partitions=0.00002,
-    always=0.03,
+    megabytes=0.000714,
+    batches=2.33e-06,
+    sent=2.42e-05,
+    opened=0.0105,
+    rounds=0.00054,
+    partitions=3.38e-05,
+    always=0.029,
 )
 SOURCE_BROKER: Final = Units(
-    megabytes=0.0008, sent=0.000005, rounds=0.00008, looks=0.0000005, always=0.005
+    megabytes=0.000696,
+    rounds=8.69e-05,
+    looks=7.93e-07,
 )
-TARGET_BROKER: Final = Units(megabytes=0.002, sent=0.00004, rounds=0.0001, always=0.01)
+TARGET_BROKER: Final = Units(
+    megabytes=0.00123,
+    sent=6.02e-05,
+    rounds=0.000107,
+)

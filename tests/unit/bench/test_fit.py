@@ -50,7 +50,7 @@ def cell(size: int, partitions: int) -> Result:
         wall_seconds=SECONDS, megabytes_per_second=rate,
         details={
             "partitions": partitions, "batch_bytes": size, "source_broker_cores_uncopied": 0.5,
-            "batches": bytes_ / size,
+            "batches": bytes_ / size, "behind_seconds": 0.0, "offered_megabytes_per_second": rate,
         },
     )  # fmt: skip
     load = load_of(result)
@@ -106,6 +106,14 @@ def test_copied_backlogs_say_what_it_costs_to_open_compressed_batches() -> None:
 
     assert fits["replicator"].each.opened == pytest.approx(0.004, rel=0.01)
     assert all(found.error < 1e-6 for found in fits.values())
+
+
+def test_a_cell_that_something_else_was_in_the_way_of_is_left_out() -> None:
+    stalled = replace(CELLS[0], megabytes_per_second=1.0, cpu_seconds=50.0)
+
+    _, fits = fit_all([*CELLS, stalled])
+
+    assert fits["replicator"].error < 1e-6
 
 
 def test_of_another_engine_nothing_is_taken() -> None:

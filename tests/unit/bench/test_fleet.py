@@ -25,7 +25,7 @@ CELL = Result(
     records=160_000, bytes=160_000_000, wall_seconds=10.0, cpu_seconds=2.0,
     megabytes_per_second=16.0, source_broker_cpu_seconds=6.0, target_broker_cpu_seconds=3.0,
     details={
-        "partitions": 100, "batch_bytes": 16_000, "offered_megabytes_per_second": 20.0,
+        "partitions": 100, "batch_bytes": 16_000, "offered_megabytes_per_second": 16.0,
         "batches": 10_000, "sent_batches": 8000, "behind_seconds": 0.0,
         "idle_cores": {"replicator": 0.04, "source_broker": 0.06, "target_broker": 0.05},
         "source_broker_cores_uncopied": 0.44,
@@ -113,15 +113,15 @@ def test_the_table_has_both_engines_beside_each_other_in_order_of_size() -> None
 
     small, large = fleet_cost.rows([CELL, mm2, replace(CELL, details=late)])
 
-    assert small[:5] == ["1 KB", "100", "20", "1.04 *", "-"]
+    assert small[:5] == ["1 KB", "100", "16", "1.04 *", "-"]
     assert large == [
-        *("16 KB", "100", "20", "1.04", "6.04", "1.00", "1.00", "1.56", "1.56"),
+        *("16 KB", "100", "16", "1.04", "6.04", "1.00", "1.00", "1.56", "1.56"),
         *("0.80", "0.80", "0.04", "0.04"),
     ]
 
 
 def test_the_page_and_the_terminal_show_it() -> None:
-    assert "| 16 KB | 100 | 20 | 1.04 | - |" in render([CELL], [])
+    assert "| 16 KB | 100 | 16 | 1.04 | - |" in render([CELL], [])
     assert "## What a fleet costs\n\nNot measured." in render([], [])
     assert gist(CELL) == (
         "cores per 100 MB/s: replicator 1.04, source broker 1.00, target broker 1.56; "
