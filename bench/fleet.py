@@ -111,8 +111,8 @@ def _grow(current: Session, prefix: str, spread: Spread, partitions: int) -> Spr
 def _touch(current: Session, spread: Spread) -> None:
     """Append one more batch to each partition.
 
-    Behind 4 KB a broker makes the index files of a log, which takes longer than all else that it
-    does for a batch: of thousands of partitions nothing else would be measured.
+    Behind the first 4 KB a broker begins to index a log: with thousands of new partitions that
+    would be a part of what is measured.
     """
     for topic, count in spread.topics.items():
         current.source.fill(topic, [dict.fromkeys(range(count), one_record())])
