@@ -4,6 +4,7 @@
     make bench BENCH_ARGS=--full                 all cases, about 20 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
+    make bench BENCH_ARGS=--fleet                what a fleet costs, beside MM2 tuned, 12 minutes
     make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 
@@ -43,6 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     engines = [*all_cases.ENGINE_NAMES, all_cases.SOCKET_COPY]
     parser.add_argument("--full", action="store_true", help="all cases")
     parser.add_argument("--scale", action="store_true", help="many topics and partitions")
+    parser.add_argument("--fleet", action="store_true", help="cost by batches and partitions")
     parser.add_argument(
         "--case",
         action="append",
@@ -87,17 +89,23 @@ def plan_of(options: argparse.Namespace) -> Plan:
         chosen = [case for case in all_cases.CASES if case.name in options.cases]
     elif options.full:
         chosen = list(all_cases.CASES)
-    elif options.scale:
+    elif options.scale or options.fleet:
         chosen = []
     else:
         chosen = all_cases.short_cases()
     chosen = [case.sized(options.fraction) for case in all_cases.available(chosen)]
     engines = options.engines or [*all_cases.ENGINE_NAMES, all_cases.SOCKET_COPY]
-    is_short = not (options.full or options.cases or options.scale)
+    is_short = not (options.full or options.cases or options.scale or options.fleet)
     fraction = options.fraction * (all_cases.SHORT_FRACTION if is_short else 1.0)
     maps = options.full or map_case.NAME in (options.cases or ())
     return Plan(
-        tuple(chosen), tuple(engines), options.repeat, fraction, scale=options.scale, maps=maps
+        tuple(chosen),
+        tuple(engines),
+        options.repeat,
+        fraction,
+        scale=options.scale,
+        fleet=options.fleet,
+        maps=maps,
     )
 
 

@@ -70,6 +70,11 @@ def encode(values: list[tuple[bytes | None, bytes]], codec: str) -> bytes:
     return bytes(builder.build())
 
 
+def one_record() -> bytes:
+    """Return a batch of one small record: a partition has to begin with something."""
+    return encode([(None, b"x")], "none")
+
+
 def value(payload: Payload, random_source: random.Random) -> bytes:
     """Return the value of one record."""
     if payload.content == "random":
@@ -107,6 +112,34 @@ def templates(payload: Payload) -> tuple[bytes, ...]:
         )
         for _ in range(_TEMPLATES)
     )
+
+
+def records_in(size: int) -> int:
+    """Return how many records :func:`sized` puts into a batch."""
+    return max(1, round(size / 1000))
+
+
+@cache
+def sized(size: int) -> tuple[bytes, ...]:
+    """Return a few batches of random bytes, about 1 KB a record, of exactly that size on the wire.
+
+    Raises:
+        ValueError: no batch is so small.
+    """
+    random_source = random.Random(size)  # noqa: S311 -- repeatable data
+    count = records_in(size)
+    lengths = [size // count // 2] * count
+
+    def batch() -> bytes:
+        return encode([(None, random_source.randbytes(length)) for length in lengths], "none")
+
+    while (missing := size - len(batch())) >= count:
+        lengths = [length + missing // count for length in lengths]
+    lengths[0] = max(0, lengths[0] + missing)
+    batches = tuple(batch() for _ in range(_TEMPLATES))
+    if {len(each) for each in batches} != {size}:
+        raise ValueError(f"no batch has {size} bytes")
+    return batches
 
 
 def batch_rounds(payload: Payload, partitions: int, records: int) -> int:

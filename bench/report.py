@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from bench import fleet_cost
 from bench.cases import CASES
 from bench.goals import DEFAULT, SOCKET, SRM, TUNED, summary, verdicts
 from bench.plots import Bars, draw
@@ -80,6 +81,8 @@ def render(results: Sequence[Result], plots: Sequence[str]) -> str:
         _section(results, ("start", "idle"), _REST),
         "## Many topics and partitions\n",
         _section(results, (_SCALE,), _SCALED),
+        "## What a fleet costs\n",
+        _fleet(results),
         "## Reading offset maps\n",
         _section(results, (_MAPS,), _MAPPED),
         METHOD.read_text(),
@@ -116,6 +119,13 @@ def _section(
 ) -> str:
     rows = [[cell(r) for _, cell in columns] for r in results if r.method in methods]
     return table([head for head, _ in columns], rows) if rows else "Not measured.\n"
+
+
+def _fleet(results: Sequence[Result]) -> str:
+    rows = fleet_cost.rows(results)
+    if not rows:
+        return "Not measured.\n"
+    return f"{fleet_cost.INTRODUCTION}\n\n{table(fleet_cost.COLUMNS, rows)}"
 
 
 def _number_of(result: Result, whose: str) -> str:

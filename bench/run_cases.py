@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import copying, latency, map_case, scale, socket_copy, standing
+from bench import copying, fleet, latency, map_case, scale, socket_copy, standing
 from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
 from bench.clusters import Gate, Pair, Site, clusters
 from bench.errors import BenchError
@@ -55,6 +55,7 @@ class Plan:
     repeat: int = 1
     fraction: float = 1.0
     scale: bool = False
+    fleet: bool = False
     maps: bool = False
 
 
@@ -65,7 +66,7 @@ def run_plan(plan: Plan, home: Path, logs: Path) -> Generator[Outcome, None, Non
             yield from _socket_copies(plan, case)
     if plan.maps:
         yield from _maps(plan, home / "maps")
-    if not plan.scale and not (plan.cases and set(plan.engines) & set(ENGINE_NAMES)):
+    if not (plan.scale or plan.fleet or (plan.cases and set(plan.engines) & set(ENGINE_NAMES))):
         return
     logs.mkdir(parents=True, exist_ok=True)
     with clusters(home / "clusters") as pair, Gate(pair.source) as gate:
@@ -124,21 +125,23 @@ class _Runner:
                     mine = mine[done:]
         if self._plan.scale:
             yield from self._scale()
+        if self._plan.fleet:
+            yield from self._fleet()
 
-    def _first(self, surroundings: Surroundings, case: Case) -> WarmUp:
+    def _first(self, surroundings: Surroundings, case: Case | None = None) -> WarmUp:
         """Return the topic a session begins with; made when first needed.
 
         Over a slow line it is short: there nobody is held up by the processor.
         """
         topic = WARM_FAR if surroundings.far else WARM
-        if case.kind == "compacted":
+        if case is not None and case.kind == "compacted":
             topic = COMPACTED
         if topic not in self._made:
             self._made[topic] = self._make(topic, case)
         return self._made[topic]
 
-    def _make(self, topic: str, case: Case) -> WarmUp:
-        if topic == COMPACTED:
+    def _make(self, topic: str, case: Case | None) -> WarmUp:
+        if topic == COMPACTED and case is not None:
             return copying.make_compacted_topic(self._pair.source, case)
         records = WARM_FAR_RECORDS if topic == WARM_FAR else WARM_RECORDS * self._plan.fraction
         return make_warm_topic(self._pair, topic, int(records))
@@ -184,6 +187,22 @@ class _Runner:
             else:
                 say_result(result)
                 yield result
+
+    def _fleet(self) -> Iterator[Outcome]:
+        sizes = fleet.Sizes.of(self._plan.fraction)
+        for engine in (engine for engine in fleet.ENGINES if engine in self._plan.engines):
+            self._sessions += 1
+            say(f"{engine} ({fleet.METHOD})")
+            try:
+                first = self._first(fleet.SURROUNDINGS)
+                warm_brokers(self._pair)
+                where = (self._pair, self._gate, self._logs, engine, first, self._sessions)
+                for result in fleet.measure(*where, sizes):
+                    say_result(result)
+                    yield result
+            except Exception as error:  # as above
+                logger.exception("%s of %s", fleet.METHOD, engine)
+                yield f"{fleet.METHOD} {engine}: {error!r}"
 
 
 def _name(cases: Sequence[Case], measured: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.cases import Surroundings
 from bench.clusters import Gate, Pair
-from bench.data import encode
+from bench.data import one_record
 from bench.errors import BenchError
 from bench.results import Result
 from bench.session import Session, WarmUp, session
@@ -44,14 +44,10 @@ def measure(
     pair.source.create_all(names, partitions)
     with pair.source.connect() as source:
         for topic in names:
-            source.fill(topic, [dict.fromkeys(range(partitions), _one_record())])
+            source.fill(topic, [dict.fromkeys(range(partitions), one_record())])
     first = WarmUp(names[0], partitions, partitions)
     with session(pair, gate, "srm", _SURROUNDINGS, logs, first, number) as current:
         return _measure(current, names, partitions)
-
-
-def _one_record() -> bytes:
-    return encode([(None, b"x")], "none")
 
 
 def _measure(current: Session, names: list[str], partitions: int) -> Result:

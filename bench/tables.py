@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from bench import fleet_cost
 from bench.goals import Verdict, verdicts
 from bench.results import Result
 
@@ -55,6 +56,13 @@ def gist(result: Result) -> str:
             f"p50 {seen.p50} p95 {seen.p95} p99 {seen.p99} max {seen.max} ms "
             f"(on the source p50 {floor.get('p50')} p99 {floor.get('p99')} max {floor.get('max')})"
         )
+    if result.method == fleet_cost.METHOD:
+        cores = ", ".join(
+            f"{party.replace('_', ' ')} {cores:.2f}"
+            for party, cores in fleet_cost.per_100_megabytes(result).items()
+        )
+        sent, made = result.details["sent_batches"], result.details["batches"]
+        return f"cores per 100 MB/s: {cores}; {sent / made:.2f} batches sent for each"
     if result.method == _MAP:
         return ", ".join(f"{name} {figure:g}" for name, figure in result.details.items())
     return (
@@ -68,8 +76,10 @@ def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
     """Print what was measured now, the goals it bears on, and what failed."""
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
     ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
-    moved = [r for r in ordered if r.method not in (*_STANDING, _MAP)]
+    moved = [r for r in ordered if r.method not in (*_STANDING, _MAP, fleet_cost.METHOD)]
     _print("Copying and latency, warm", _MOVED, [_row(r) for r in moved])
+    fleet = fleet_cost.rows(results)
+    _print("What a fleet costs, cores per 100 MB/s", fleet_cost.COLUMNS, fleet)
     standing = [_standing_row(r) for r in ordered if r.method in _STANDING]
     _print("Starting, idling, memory", _STOOD, standing)
     known = [verdict for verdict in verdicts(results) if verdict.measured is not None]

@@ -89,17 +89,25 @@ class BrokerSocket:
         Raises:
             BenchError: the broker refuses one.
         """
-        waiting: deque[None] = deque()
-        for number, request in enumerate(requests):
-            if number == 0:
-                self._first(topic, request)
-                continue
+        left = iter(requests)
+        for request in left:
+            self._first(topic, request)
+            break
+        self.append((topic, request) for request in left)
+
+    def append(self, requests: Iterable[tuple[str, Mapping[int, bytes]]]) -> None:
+        """Append to topics that have been filled before: each mapping is one request for a topic.
+
+        Raises:
+            BenchError: the broker refuses one.
+        """
+        waiting: deque[str] = deque()
+        for topic, request in requests:
             self.send(_PRODUCE, _produce_parts(topic, request))
-            waiting.append(None)
+            waiting.append(topic)
             if len(waiting) >= _IN_FLIGHT:
-                waiting.popleft()
-                self._check(topic)
-        for _ in waiting:
+                self._check(waiting.popleft())
+        for topic in waiting:
             self._check(topic)
 
     def _first(self, topic: str, request: Mapping[int, bytes]) -> None:

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench import fleet
+from bench.fit import fit_all
+from bench.results import load_all
 
 from srm.stack.java import QUICK_COMPILER
 
@@ -34,13 +37,9 @@ ASKED_FOR = {
 }
 
 
-def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_path: Path) -> None:
-    arguments = ["--case", "1kb", "--fraction", "0.02", "--out", str(tmp_path)]
-    for engine in ("srm", "mm2-default", "socket-copy"):
-        arguments += ["--engine", engine]
-
+def run_bench(out: Path, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "bench/run.py", *arguments],
+        [sys.executable, "bench/run.py", *arguments, "--out", str(out)],
         cwd=PROJECT,
         # Whether figures come out is what is tested, not what they are.
         env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_COMPILER},
@@ -49,8 +48,16 @@ def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_pat
         timeout=1150,
         check=False,
     )
-
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_path: Path) -> None:
+    arguments = ["--case", "1kb", "--fraction", "0.02"]
+    for engine in ("srm", "mm2-default", "socket-copy"):
+        arguments += ["--engine", engine]
+
+    run_bench(tmp_path, *arguments)
+
     results = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
     assert set(results) == {"1kb-srm.json", "1kb-mm2-default.json", "1kb-socket-copy.json"}
     for name, result in results.items():
@@ -60,3 +67,17 @@ def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_pat
         assert result["wall_seconds"] > 0, name
     summary = json.loads((tmp_path / "summary" / "summary.json").read_text())
     assert [(ratio["case"], ratio["to"]) for ratio in summary["ratios"]] == [("1kb", "mm2-default")]
+
+
+def test_a_fleet_is_measured_and_the_model_is_fitted_to_it(tmp_path: Path) -> None:
+    run_bench(tmp_path, "--fleet", "--fraction", "0.01", "--engine", "srm")
+
+    results = load_all(tmp_path)
+    assert {result.case for result in results} == {
+        fleet.name(size, partitions) for size in fleet.RATES for partitions in (1, 10, 100)
+    }
+    for result in results:
+        assert result.details["batches"] >= result.details["sent_batches"] > 0, result.case
+        assert result.cpu_seconds > 0, result.case
+    _, fits = fit_all(results)
+    assert all(min(found.each) >= 0 for found in fits.values())

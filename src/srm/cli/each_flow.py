@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from rich.console import Console
+from rich.status import Status
 
 from srm.config.loader import load_config
 from srm.domain.amount import amount
@@ -61,6 +62,17 @@ def for_each_flow(
         ConfigError: the file cannot be used, or a flow is unknown to it.
         UsageError: no flow is named and none is enabled.
     """
+    return watch_each_flow(config, flows, doing, lambda context, _tell: call(context), **access)
+
+
+def watch_each_flow(
+    config: Path | None,
+    flows: Sequence[Flow] | None,
+    doing: str,
+    call: Callable[[FlowContext, Callable[[str], None]], T],
+    **access: float,
+) -> FlowResults[T]:
+    """Do the same with calls that take a while: they tell what they are doing, for a terminal."""
     resolved = load_config(config)
     wanted = tuple(flows or resolved.flows)
     if not wanted:
@@ -75,10 +87,14 @@ def for_each_flow(
             status.update(f"{flow}: {doing}")
             try:
                 with open_flow(resolved, flow, **access) as context:
-                    results.values.append(call(context))
+                    results.values.append(call(context, _teller(status, flow)))
             except SrmError as error:
                 results.failures.append((flow, error))
     return results
+
+
+def _teller(status: Status, flow: Flow) -> Callable[[str], None]:
+    return lambda text: status.update(f"{flow}: {text}")
 
 
 def raise_group_errors(errors: Mapping[str, str]) -> None:

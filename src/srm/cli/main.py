@@ -8,6 +8,7 @@ import typer
 
 from srm import __version__
 from srm.cli import (
+    capacity,
     checkpoints,
     client_file,
     config,
@@ -61,6 +62,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
+capacity.register(app)
 redirecting.register(failover.app)
 drill.register(failover.app)
 failover.app.add_typer(failover_report.app, name="report")

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from srm.domain.comparison import Record
+from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
@@ -21,6 +22,7 @@ from srm.kafka import first_records as record_calls
 from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls
 from srm.kafka import offsets as offset_calls
+from srm.kafka import recent_batches as batch_calls
 from srm.kafka import topics as topic_calls
 from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
@@ -136,6 +138,12 @@ class KafkaCluster:
     ) -> dict[Place, Record | None]:
         """Return the first record that a reader from each offset on gets; None: there is none."""
         return record_calls.first_records(self._clients, places, committed=committed)
+
+    def recent_batches(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, BatchSample]:
+        """Return what the last batches of each partition look like."""
+        return batch_calls.recent_batches(self._clients, partitions)
 
     def open_transactions(
         self, partitions: Collection[TopicPartition]

@@ -36,6 +36,14 @@ def test_scale_alone_measures_no_other_case() -> None:
     assert not plan.cases
 
 
+def test_the_fleet_alone_measures_no_other_case() -> None:
+    plan = plan_of(parse(["--fleet", "--fraction", "0.1"]))
+
+    assert plan.fleet
+    assert (plan.cases, plan.fraction) == ((), 0.1)
+    assert not plan_of(parse([])).fleet
+
+
 def test_a_fraction_makes_cases_smaller() -> None:
     (case,) = plan_of(parse(["--case", "1kb", "--fraction", "0.5"])).cases
 

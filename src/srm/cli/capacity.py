@@ -1,0 +1,175 @@
+"""``srm capacity``: what copying a flow's topics takes, from the traffic of the running source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from srm.cli.each_flow import cut, watch_each_flow
+from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.domain.amount import amount
+from srm.domain.capacity import BUSY, CODECS, Capacity, Cores, TopicLoad, capacity
+from srm.engine.capacity import FlowCapacity, flow_capacity
+from srm.errors import UsageError
+
+_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|[KMG])B?(?:/s)?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}
+_CORES: Final = ("replicator", "source", "target")
+_COLUMNS: Final = ("partitions", "MB/s", "records/s", "batch KB", *_CORES)
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``srm capacity``."""
+    app.command("capacity")(capacity_of)
+
+
+def parse_size(text: str) -> float:
+    """Read bytes, e.g. ``16KB``, ``1.5 MB`` or ``100MB/s``; a KB has 1000.
+
+    Raises:
+        UsageError: it is something else, or nothing.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    size = float(found["number"]) * _UNITS[found["unit"].upper()] if found else 0.0
+    if not size:
+        raise UsageError(f"{text!r} is no size: give e.g. 16KB or 100MB")
+    return size
+
+
+def capacity_of(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    window: Annotated[
+        float, typer.Option(min=1, max=3600, help="Seconds to watch the logs grow.")
+    ] = 10.0,
+    rate: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Ask no cluster: bytes a second on the wire, 100MB."),
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --rate: bytes of a batch, 16KB.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="With --rate: partitions that share it.")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option(help=f"With --rate: one of {', '.join(CODECS)}.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many slots and cores copying takes: of a flow's own topics, or of such a topic.
+
+    Reads rates (now, over the last hour and the last day), batch sizes and codecs of the topics
+    that the flow selects from the source, and changes nothing. Each topic counts with its highest
+    rate of the three: ask at the busiest time of the day, or ask what if with --rate.
+    """
+    if rate is not None:
+        load = _what_if(rate, batch, partitions, codec)
+        found = capacity([load])
+        emit(found, as_json, lambda console: _render_what_if(console, load, found))
+        return
+    if batch is not None or partitions is not None or codec is not None:
+        raise UsageError("--batch, --partitions and --codec go with --rate")
+    results = watch_each_flow(
+        *(config, flow, "reading the traffic"),
+        lambda context, tell: flow_capacity(context, window, tell),
+    )
+    emit(results.values, as_json, lambda console: _render(console, results.values))
+    results.raise_failures()
+
+
+def _what_if(rate: str, batch: str | None, partitions: int | None, codec: str | None) -> TopicLoad:
+    if batch is None or partitions is None:
+        raise UsageError("--rate needs --batch and --partitions: what copying costs follows them")
+    if codec is not None and codec not in CODECS:
+        raise UsageError(f"{codec!r} is no codec: give one of {', '.join(CODECS)}")
+    return TopicLoad(partitions, parse_size(rate) / 1e6, parse_size(batch), codec=codec or "none")
+
+
+def _render_what_if(console: Console, load: TopicLoad, found: Capacity) -> None:
+    codec = "" if load.codec == "none" else f", {load.codec}"
+    console.print(
+        f"{load.megabytes_per_s:,.4g} MB/s in batches of {load.batch_bytes / 1000:,.4g} KB{codec}, "
+        f"{amount(load.partitions, 'partition')}: [bold]{amount(found.slots, 'slot')}[/bold]"
+    )
+    table = Table(box=None, header_style="bold")
+    table.add_column("")
+    for column in _CORES:
+        table.add_column(column, justify="right")
+    table.add_row("cores", *_cells(found.total))
+    console.print(table)
+    _render_catch_up(console, found)
+
+
+def _render(console: Console, flows: Sequence[FlowCapacity]) -> None:
+    for number, found in enumerate(flows):
+        if number:
+            console.print()
+        console.print(
+            f"[bold]{found.flow}[/bold]: {amount(len(found.topics), 'topic')}, watched for "
+            f"{found.window_s:.0f} s; cores of the replicator and of both sides' brokers at each "
+            "topic's peak",
+            soft_wrap=True,
+        )
+        if found.topics:
+            console.print(_table(console, found))
+            _render_catch_up(console, found.capacity)
+        for line in found.advice:
+            console.print(escape(line), soft_wrap=True)
+
+
+def _table(console: Console, found: FlowCapacity) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column(f"topic on {found.flow.source}", overflow="fold")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right")
+    for column in ("codec", "peak"):
+        table.add_column(column)
+    for row in cut(found.topics, console):
+        load, mark = row.load, "" if row.sampled or not row.load.batch_bytes else "~"
+        table.add_row(
+            escape(row.topic),
+            f"{load.partitions:,}",
+            f"{load.megabytes_per_s:,.2f}",
+            f"{load.records_per_s:,.0f}",
+            f"{mark}{load.batch_bytes / 1000:,.1f}" if load.batch_bytes else "-",
+            *_cells(row.cores),
+            load.codec if load.batch_bytes else "-",
+            row.peak if load.records_per_s else "-",
+        )
+    table.add_row("[dim]shared[/dim]", "", "", "", "", *_cells(found.capacity.shared))
+    loads = [row.load for row in found.topics]
+    table.add_row(
+        "[bold]in all[/bold]",
+        f"{sum(load.partitions for load in loads):,}",
+        f"{sum(load.megabytes_per_s for load in loads):,.2f}",
+        f"{sum(load.records_per_s for load in loads):,.0f}",
+        "",
+        *_cells(found.capacity.total),
+    )
+    return table
+
+
+def _cells(cores: Cores) -> list[str]:
+    figures = cores.replicator, cores.source_brokers, cores.target_brokers
+    return [f"{figure:.2f}" for figure in figures]
+
+
+def _render_catch_up(console: Console, found: Capacity) -> None:
+    if not found.catch_up_megabytes_per_s:
+        return
+    after = "never" if found.outage_minutes is None else f"in {found.outage_minutes:.1f} minutes"
+    console.print(
+        f"{amount(found.slots, 'slot')}, planned to be busy {BUSY:.0%} of the time at the peak\n"
+        f"a backlog is copied at {found.catch_up_megabytes_per_s:,.0f} MB/s where each slot has a "
+        "core and brokers and lines\n"
+        f"keep up; that of an hour {after}, while the traffic goes on",
+        soft_wrap=True,
+    )
