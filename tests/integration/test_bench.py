@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import fleet
-from bench.fit import fit_all
+from bench import fleet, fleet_cost
 from bench.results import load_all
 
 from srm.stack.java import QUICK_COMPILER
@@ -69,7 +68,7 @@ def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_pat
     assert [(ratio["case"], ratio["to"]) for ratio in summary["ratios"]] == [("1kb", "mm2-default")]
 
 
-def test_a_fleet_is_measured_and_the_model_is_fitted_to_it(tmp_path: Path) -> None:
+def test_a_fleet_is_measured_with_more_and_more_partitions(tmp_path: Path) -> None:
     run_bench(tmp_path, "--fleet", "--fraction", "0.01", "--engine", "srm")
 
     results = load_all(tmp_path)
@@ -77,7 +76,6 @@ def test_a_fleet_is_measured_and_the_model_is_fitted_to_it(tmp_path: Path) -> No
         fleet.name(size, partitions) for size in fleet.RATES for partitions in (1, 10, 100)
     }
     for result in results:
-        assert result.details["batches"] >= result.details["sent_batches"] > 0, result.case
         assert result.cpu_seconds > 0, result.case
-    _, fits = fit_all(results)
-    assert all(min(found.each) >= 0 for found in fits.values())
+        assert result.details["sent_batches"] > 0, result.case
+    assert len(fleet_cost.rows(results)) == len(results)
