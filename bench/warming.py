@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
+import psutil
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.clusters import Pair, Site
@@ -13,21 +15,43 @@ from bench.errors import BenchError
 
 TOPIC: Final = "warm-broker"
 _PARTITIONS: Final = 4
-_RECORDS: Final = 240_000
-_PAYLOADS: Final = (Payload(1000, batch_records=16), Payload(1000, batch_records=128))
+_WARMED: Final = (
+    (Payload(1000, batch_records=16), 240_000),
+    (Payload(1000, batch_records=128), 240_000),
+    (Payload(200), 40_000),
+)
 _LIMIT_S: Final = 120.0
+_QUIET_CORES: Final = 0.1
+_QUIET_S: Final = 30.0
 
 
 def warm_brokers(pair: Pair) -> None:
-    """Write to both brokers and read it again, in batches of 16 and of 128 KB."""
-    for site in (pair.source, pair.target):
-        for payload in _PAYLOADS:
+    """Write to both brokers and read it again: batches of 16 and of 128 KB, and single records.
+
+    Their compilers are busy with what they have seen for a while; that is waited for.
+    """
+    sites = (pair.source, pair.target)
+    for site in sites:
+        for payload, records in _WARMED:
             site.create(TOPIC, _PARTITIONS)
-            rounds = batch_rounds(payload, _PARTITIONS, _RECORDS)
+            rounds = batch_rounds(payload, _PARTITIONS, records)
             with site.connect() as broker:
                 broker.fill(TOPIC, copies(payload, _PARTITIONS, rounds))
             _read(site, rounds * _PARTITIONS * payload.batch_records)
             site.clean(frozenset(site.topics() - {TOPIC}))
+    _settle([psutil.Process(site.broker.pid) for site in sites])
+
+
+def _settle(brokers: Sequence[psutil.Process]) -> None:
+    deadline = time.monotonic() + _QUIET_S
+    used = _QUIET_CORES
+    while used >= _QUIET_CORES and time.monotonic() < deadline:
+        before = [broker.cpu_times() for broker in brokers]
+        time.sleep(1.0)  # what is measured is what was used meanwhile
+        after = [broker.cpu_times() for broker in brokers]
+        used = sum(
+            b.user + b.system - a.user - a.system for a, b in zip(before, after, strict=True)
+        )
 
 
 def _read(site: Site, records: int) -> None:
