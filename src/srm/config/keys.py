@@ -340,8 +340,8 @@ FLOW_KEYS: Final = (
         "replicator.linger.ms",
         "number",
         "2",
-        "So many milliseconds brokers of the source gather records for the next fetch where one "
-        "has brought next to nothing: a trickle then costs half. 0: they answer at once.",
+        "So many milliseconds the replicator waits before it fetches again where a fetch has "
+        "brought next to nothing: a trickle then costs half. 0: it fetches at once.",
         origin="ours",
         attribute="linger_ms",
     ),

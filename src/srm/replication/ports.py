@@ -104,10 +104,8 @@ class FetchSession(Protocol):
         """Follow a partition no more."""
         ...
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
         """Wait for news of the partitions; those without any are left out.
-
-        Until there are ``min_bytes`` of records: what is less comes when the time is up.
 
         Raises:
             UnavailableError: the connection broke; the next poll tells the broker everything anew.

@@ -48,10 +48,10 @@ class WireFetchSession:
             self._changed.pop(key, None)
             self._forgotten.add(key)
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
         """See the port."""
         while True:
-            body = self._request(max_wait_ms, max_bytes, min_bytes)
+            body = self._request(max_wait_ms, max_bytes)
             try:
                 buffer = await self._ask(body, max_wait_ms)
             except SrmError:
@@ -68,7 +68,7 @@ class WireFetchSession:
                 self._begin_anew()
             return Fetched(response.error, response.partitions, buffer, response.throttle_ms)
 
-    def _request(self, max_wait_ms: int, max_bytes: int, min_bytes: int) -> bytes:
+    def _request(self, max_wait_ms: int, max_bytes: int) -> bytes:
         if self._epoch == 0:
             everything = list(self._wanted.values())
             self._turn = (self._turn + 1) % max(1, len(everything))
@@ -82,7 +82,6 @@ class WireFetchSession:
             max_wait_ms,
             max_bytes,
             read_committed=self._read_committed,
-            min_bytes=min_bytes,
             session=(self._id, self._epoch),
             forgotten=forgotten,
         )

@@ -53,19 +53,15 @@ def fetch_request(
     max_bytes: int,
     *,
     read_committed: bool,
-    min_bytes: int = 1,
     session: tuple[int, int] = NO_SESSION,
     forgotten: Collection[tuple[bytes, int]] = (),
 ) -> bytes:
     """Encode a fetch; the first partition with data gets at least one batch.
 
-    It is answered when there are ``min_bytes``, or the time is up.
-
     ``session`` is (id, epoch): epoch 0 asks for a session, a higher one sends only what has changed
     in it, with the ``forgotten`` partitions as (topic id, number).
     """
-    isolation = int(read_committed)
-    out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, isolation, *session))
+    out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), *session))
     topics: dict[bytes, list[FetchFrom]] = {}
     for wanted in partitions:
         topics.setdefault(wanted.topic_id, []).append(wanted)

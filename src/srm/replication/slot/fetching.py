@@ -67,8 +67,7 @@ class SourceLoop:
         self._on_trouble = on_trouble
         self._quota = quota
         self._read_committed = read_committed
-        self._linger_ms = round(linger_s * 1000)
-        self._gathers = False
+        self._linger_s = linger_s
         self._copies: dict[_Key, PartitionCopy] = {}
         self._changed: dict[_Key, None] = {}
         self._asked: dict[_Key, FetchFrom] = {}
@@ -118,14 +117,10 @@ class SourceLoop:
             room = max(_PARTITION_BYTES, 2 * limit - self._backlog.bytes)
             most = min(room, max(_RESPONSE_BYTES, self._partition_bytes))
             soon = self._left_out and began - self._left_out_at < _MOMENT_S
-            wait_ms, least = _SHORT_WAIT_MS if soon else _IDLE_WAIT_MS, 1
-            if self._gathers:
-                wait_ms, least = self._linger_ms, _NEXT_TO_NOTHING
             try:
                 fetched = await self._session.poll(
-                    max_wait_ms=wait_ms,
+                    max_wait_ms=_SHORT_WAIT_MS if soon else _IDLE_WAIT_MS,
                     max_bytes=self._quota.fetch_bytes(most),
-                    min_bytes=least,
                 )
             except SrmError as error:
                 logger.warning("source %s: %s", self._where, error)
@@ -138,10 +133,10 @@ class SourceLoop:
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
-            # More is about to come: the broker gathers it, which wakes nobody.
-            self._gathers = self._linger_ms > 0 and 0 < size < _NEXT_TO_NOTHING
+            if 0 < size < _NEXT_TO_NOTHING:
+                pause = max(pause, self._linger_s)
             if pause > 0:
-                # A quota of ours or of the broker (KIP-219).
+                # A quota of ours or of the broker (KIP-219), or more that is about to come.
                 await asyncio.sleep(pause)
 
     def _tell_changes(self) -> None:

@@ -358,12 +358,9 @@ class _Session:
         self._wanted.pop((topic_id, partition), None)
         self._known.pop((topic_id, partition), None)
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
         """See the port."""
         del max_bytes
-        if min_bytes > 1:  # there are never so many
-            await asyncio.sleep(max_wait_ms / 1000)
-            max_wait_ms = 0
         try:
             return await self._wire.poll(
                 *(self._node, "poll", tuple(self._wanted.values()), max_wait_ms),

@@ -37,8 +37,8 @@ class Silent:
 
     def forget(self, topic_id: bytes, partition: int) -> None: ...
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
-        del max_wait_ms, max_bytes, min_bytes
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+        del max_wait_ms, max_bytes
         await asyncio.Event().wait()
         raise AssertionError
 

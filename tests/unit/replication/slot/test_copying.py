@@ -296,7 +296,7 @@ class Session:
 class Loop:
     """A source loop with everything it reports."""
 
-    def __init__(self, session: Session, quota: Quota | None = None, linger_s: float = 0.0) -> None:
+    def __init__(self, session: Session, quota: Quota | None = None) -> None:
         self.arrived: list[PartitionCopy] = []
         self.trouble: list[tuple[PartitionCopy, int]] = []
         self.loop = SourceLoop(
@@ -306,7 +306,7 @@ class Loop:
             lambda copy, error, text: self.trouble.append((copy, error)),
             quota or Quota(None),
             read_committed=True,
-            linger_s=linger_s,
+            linger_s=0.0,
         )
 
     async def run(self, *copies: PartitionCopy) -> None:
@@ -345,23 +345,6 @@ def test_a_partition_that_is_claimed_is_left_out_and_polled_for_soon(
 
         assert session.wanted == {1: 0}
         assert session.polls[0]["max_wait_ms"] > session.polls[1]["max_wait_ms"]
-
-    asyncio.run(scenario())
-
-
-def test_a_trickle_is_gathered_by_the_broker_until_there_is_nothing_or_much() -> None:
-    async def scenario() -> None:
-        copy = copying()
-        much = [batch(number) for number in range(2, 500)]
-        assert sum(map(len, much)) > fetching._NEXT_TO_NOTHING
-        answers = [[batch(0)], [batch(1)], [], much]
-        session = Session(*(Fetched(0, [fetched(copy, *found)], None) for found in answers))
-
-        await Loop(session, linger_s=0.002).run(copy)
-
-        waits = [(poll["max_wait_ms"], poll["min_bytes"]) for poll in session.polls]
-        gathers, waits_for_any = (2, fetching._NEXT_TO_NOTHING), (fetching._IDLE_WAIT_MS, 1)
-        assert waits == [waits_for_any, gathers, gathers, waits_for_any, waits_for_any]
 
     asyncio.run(scenario())
 

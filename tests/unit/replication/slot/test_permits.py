@@ -54,8 +54,8 @@ class SourceWire:
         del topic_id
         self._wanted.pop(partition, None)
 
-    async def poll(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> Fetched:
-        del max_bytes, min_bytes
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+        del max_bytes
         news = [p for p in self._wanted.values() if p.offset == 0]
         if not news:
             await asyncio.sleep(max_wait_ms / 1000)  # as a broker that has no news
