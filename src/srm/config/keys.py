@@ -341,7 +341,8 @@ FLOW_KEYS: Final = (
         "number",
         "2",
         "So many milliseconds the replicator waits before it fetches again where a fetch has "
-        "brought next to nothing: a trickle then costs half. 0: it fetches at once.",
+        "brought less than half a megabyte, for more to come: a trickle then costs half, and at 20 "
+        "brokers have less to do. 0: it fetches at once.",
         origin="ours",
         attribute="linger_ms",
     ),

@@ -33,8 +33,8 @@ _IDLE_WAIT_MS: Final = 250
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours was left out a moment ago: it is to come back soon."""
 _MOMENT_S: Final = 1.0
-_NEXT_TO_NOTHING: Final = 1 << 14
-"""Bytes in a fetch below which a round costs more than what it brings."""
+_WORTH_A_ROUND: Final = 1 << 19
+"""Bytes in a fetch below which a little patience makes rounds fewer, and batches larger."""
 _RETRY_S: Final = 0.2
 _LONG_TURN_S: Final = 0.01
 
@@ -133,7 +133,7 @@ class SourceLoop:
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
-            if 0 < size < _NEXT_TO_NOTHING:
+            if 0 < size < _WORTH_A_ROUND:
                 pause = max(pause, self._linger_s)
             if pause > 0:
                 # A quota of ours or of the broker (KIP-219), or more that is about to come.

@@ -296,7 +296,7 @@ class Session:
 class Loop:
     """A source loop with everything it reports."""
 
-    def __init__(self, session: Session, quota: Quota | None = None) -> None:
+    def __init__(self, session: Session, quota: Quota | None = None, linger_s: float = 0.0) -> None:
         self.arrived: list[PartitionCopy] = []
         self.trouble: list[tuple[PartitionCopy, int]] = []
         self.loop = SourceLoop(
@@ -306,7 +306,7 @@ class Loop:
             lambda copy, error, text: self.trouble.append((copy, error)),
             quota or Quota(None),
             read_committed=True,
-            linger_s=0.0,
+            linger_s=linger_s,
         )
 
     async def run(self, *copies: PartitionCopy) -> None:
@@ -314,6 +314,20 @@ class Loop:
             self.loop.add(copy, 1)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(self.loop.run(), 0.05)
+
+
+@pytest.mark.parametrize(("records", "polls"), [(1, 1), (50, 1), (60, 3)])
+def test_more_is_waited_for_where_little_has_come(records: int, polls: int) -> None:
+    async def scenario() -> None:
+        copy = copying(0)
+        part = fetched(copy, batch(0, records))
+        session = Session(Fetched(0, [part], None), Fetched(0, [], None))
+
+        await Loop(session, linger_s=3600).run(copy)
+
+        assert len(session.polls) == polls
+
+    asyncio.run(scenario())
 
 
 def test_only_partitions_that_have_moved_are_told_to_the_broker_again() -> None:
