@@ -140,7 +140,8 @@ class TargetLink:
             except Exception as failure:  # as above
                 logger.exception(_FAILED, copy.target)
                 self._on_refused(copy, _failed(failure))
-        self._pump_soon()
+        if self._ready:
+            self._pump_soon()
 
     def _take_over(
         self, copy: PartitionCopy, outgoing: BatchToSend, produced: Produced, now_ms: int
