@@ -8,6 +8,7 @@ import uuid
 import pytest
 from tests.contract.wire_places import NOW_MS, Place, batch, until
 from tests.contract.wire_sites import WireSite
+from tests.wires import produced
 
 from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, UnavailableError
@@ -76,7 +77,7 @@ def test_one_request_carries_a_batch_for_each_of_several_partitions(wire_site: W
     async def scenario(wire: Wire) -> None:
         node = await wire.leader(here[0].at)
         await wire.connect(node)
-        [sent] = wire.produce(node, [[(p.at, batch(p.at.partition + 1)) for p in here]])
+        [sent] = produced(wire, node, [(p.at, batch(p.at.partition + 1)) for p in here])
         answer = await sent
 
         assert {at: (p.error, p.base_offset) for at, p in answer.partitions.items()} == {
@@ -95,7 +96,7 @@ def test_a_batch_for_a_partition_that_does_not_exist_is_refused_alone(
     async def scenario(wire: Wire) -> None:
         node = await wire.leader(place.at)
         await wire.connect(node)
-        [sent] = wire.produce(node, [[(place.at, batch(1)), (nowhere, batch(1))]])
+        [sent] = produced(wire, node, [(place.at, batch(1)), (nowhere, batch(1))])
         answer = await sent
 
         assert answer.partitions[place.at].error == codes.NONE
@@ -108,7 +109,7 @@ def test_without_a_connection_a_batch_fails_at_once(wire_site: WireSite, place: 
     async def scenario(wire: Wire) -> None:
         node = await wire.leader(place.at)
         with pytest.raises(UnavailableError):
-            await wire.produce(node, [[(place.at, batch(1))]])[0]
+            await produced(wire, node, [(place.at, batch(1))])[0]
         assert await wire.log_range(place.at) == (0, 0)
 
     wire_site.run(scenario)

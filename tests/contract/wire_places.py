@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tests.batches import Record, encode
 from tests.waiting import DEADLINE_S
+from tests.wires import produced
 
 from srm.domain.topics import TopicPartition
 from srm.replication import codes
@@ -67,7 +68,7 @@ class Place:
         answers = []
         for count in counts:
             view = batch(count, producer, sequence)
-            answers += wire.produce(node, [[(self.at, view)]])
+            answers += produced(wire, node, [(self.at, view)])
             sequence += count
         return [(await answer).partitions[self.at] for answer in answers]
 

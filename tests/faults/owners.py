@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from tests.faults.campaign import checker
 from tests.faults.campaign.history import TopicHistory
 from tests.integration.copying import CopyLab
+from tests.wires import produced
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.slot_records import next_incarnation
@@ -83,15 +84,15 @@ class Owner:
         sent = []
         while copy.can_send and batches:
             unit = copy.send_next()
-            [answer] = self._target.produce(node, [[(copy.target, unit.view)]])
+            [answer] = produced(self._target, node, [(copy.target, unit.view)])
             sent.append((unit, answer))
             batches -= 1
         answers = []
         for unit, answer in sent:
-            produced = (await answer).partitions[copy.target]
-            answers.append(produced)
-            if not produced.error:
-                copy.acknowledged(unit, produced.base_offset, _now_ms())
+            taken = (await answer).partitions[copy.target]
+            answers.append(taken)
+            if not taken.error:
+                copy.acknowledged(unit, taken.base_offset, _now_ms())
         return answers
 
     async def copy_all(self) -> None:

@@ -6,13 +6,12 @@ that was refused is handled by what the code means for the partition, not as an 
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from srm.domain.topics import TopicPartition
-from srm.errors import SrmError
+from srm.errors import SrmError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,16 @@ class FetchSession(Protocol):
         ...
 
 
+class ProduceRequest(NamedTuple):
+    """One batch for each of some partitions, and who is told what became of them.
+
+    There is no future for each: what a request costs is paid for every few batches.
+    """
+
+    batches: Sequence[tuple[TopicPartition, memoryview]]
+    answered: Callable[[ProduceAnswer | UnavailableError], None]
+
+
 class Wire(Protocol):
     """The hot path to one cluster.
 
@@ -156,12 +165,10 @@ class Wire(Protocol):
         """Open the connection that :meth:`produce` uses, if it is not open."""
         ...
 
-    def produce(
-        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
-    ) -> list[Future[ProduceAnswer]]:
-        """Send requests of one batch per partition, acks from all in-sync replicas.
+    def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
+        """Send requests, acks from all in-sync replicas, to be carried out in their order.
 
-        They are carried out in the order in which they were given; one future for each.
+        Each is answered by one call, after this one has returned.
         """
         ...
 

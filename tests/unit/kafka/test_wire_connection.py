@@ -106,6 +106,20 @@ def echo(connection: Connection, parts: list[bytes]) -> asyncio.Future[PooledBuf
     return connection.request(ECHO, 0, parts, as_it_is, flexible=False)
 
 
+def told(connection: Connection, least: int) -> asyncio.Future[PooledBuffer]:
+    """Send a request whose answer is known to have some bytes at least."""
+    future: asyncio.Future[PooledBuffer] = asyncio.get_running_loop().create_future()
+
+    def answered(answer: PooledBuffer | UnavailableError) -> None:
+        if isinstance(answer, UnavailableError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    connection.tell(ECHO, 0, [b"x"], as_it_is, answered, least)
+    return future
+
+
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
     """Return two ends, the second one non-blocking."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -165,10 +179,7 @@ def test_answers_are_the_same_however_their_bytes_are_cut(
         theirs, ours = socket.socketpair()
         ours.setblocking(False)
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
-        answers = [
-            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=len(body))
-            for body in bodies
-        ]
+        answers = [told(connection, len(body)) for body in bodies]
         at = 0
         for size in itertools.cycle([*pieces, 5000]):
             if at >= len(stream):
@@ -219,10 +230,7 @@ def test_many_small_answers_are_few_events(monkeypatch: pytest.MonkeyPatch) -> N
         theirs, ours = tcp_pair()
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
         monkeypatch.setattr(Connection, "_receive", counted)
-        answers = [
-            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=36)
-            for _ in range(requests)
-        ]
+        answers = [told(connection, 36) for _ in range(requests)]
         for number in range(1, requests):
             theirs.sendall(struct.pack(">ii", 36, number) + bytes(32))
             await asyncio.sleep(0)
@@ -244,10 +252,7 @@ def test_an_answer_does_not_wait_for_a_later_one_that_is_slow() -> None:
     async def run() -> int:
         theirs, ours = tcp_pair()
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
-        answers = [
-            connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False, least=36)
-            for _ in range(8)
-        ]
+        answers = [told(connection, 36) for _ in range(8)]
         await asyncio.sleep(0.05)  # several looks find nothing
         theirs.sendall(struct.pack(">ii", 36, 1) + bytes(32))
         await asyncio.wait(answers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
@@ -286,6 +291,27 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
     assert isinstance(error, UnavailableError)
     assert "answer" in str(error)
     assert closed
+
+
+def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
+    async def run() -> int:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        seen: list[object] = []
+
+        def fail(answer: object) -> None:
+            seen.append(answer)
+            raise RuntimeError
+
+        connection.tell(ECHO, 0, [b"x"], as_it_is, fail, 36)
+        last = told(connection, 36)
+        theirs.sendall(b"".join(struct.pack(">ii", 36, n) + bytes(32) for n in (1, 2)))
+        await asyncio.wait_for(last, 30)
+        connection.close()
+        theirs.close()
+        return len(seen)
+
+    assert asyncio.run(run()) == 1
 
 
 def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:

@@ -57,6 +57,7 @@ from srm.replication.ports import (
     FetchFrom,
     FetchSession,
     ProduceAnswer,
+    ProduceRequest,
     ProducerId,
 )
 
@@ -163,24 +164,18 @@ class WireCluster:
         """See the port."""
         await self._connection(node, "produce")
 
-    def produce(
-        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
-    ) -> list[asyncio.Future[ProduceAnswer]]:
+    def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
         """See the port."""
         connection = self._brokers.open_connection(node, "produce")
         if connection is None:
-            return [self._failed(f"no connection to {self._alias} node {node}") for _ in requests]
+            loop, text = asyncio.get_running_loop(), f"no connection to {self._alias} node {node}"
+            for _, answered in requests:
+                loop.call_soon(answered, UnavailableError(text))
+            return
         with connection.corked():
-            return [
-                connection.request(
-                    *PRODUCE,
-                    produce_request(batches, self._acks_timeout_ms),
-                    _produced,
-                    flexible=False,
-                    least=least_produced(batches),
-                )
-                for batches in requests
-            ]
+            for batches, answered in requests:
+                parts = produce_request(batches, self._acks_timeout_ms)
+                connection.tell(*PRODUCE, parts, _produced, answered, least_produced(batches))
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
@@ -269,11 +264,6 @@ class WireCluster:
 
         await self._persistently(add)
         await self._persistently(end)
-
-    def _failed(self, reason: str) -> asyncio.Future[Any]:
-        failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        failed.set_exception(UnavailableError(reason))
-        return failed
 
     async def _connection(self, node: int, purpose: str) -> Connection:
         try:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
@@ -35,6 +37,7 @@ from srm.kafka.wire.security_tls import tls_failure
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview
+logger = logging.getLogger(__name__)
 
 _MAX_PARTS: Final = 512
 _MAX_TLS_PARTS: Final = 32
@@ -48,30 +51,35 @@ _SMALL_BYTES: Final = 1 << 14
 """So much is read where an answer begins: most are smaller, and several may have come."""
 _WAKE_BYTES: Final = 1 << 20
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
-
-_HALF: Final = 2
-"""So many answers, half of those that are due, are worth waiting for, rather than for each."""
-_LONGEST_WAIT_S: Final = 0.01
+_WAKE_ANSWERS: Final = 2
+"""Half of the small answers that are due are worth an event, if that is so many at least."""
+_LOOK_EVERY_S: Final = 0.01
+"""So long may answers that are there wait for others of their half."""
 
 _T = TypeVar("_T")
 _Request = tuple["_Answer", int, int, Sequence[Part], bool]
 
 
 class _Answer(NamedTuple):
-    """An answer that is due, and what makes of its bytes what the future is to hold.
+    """An answer that is due, what is made of its bytes, and who gets that.
 
     The broker was asked to wait for ``wait_s`` seconds before it answers, with ``least`` bytes at
-    least.
+    least. ``told`` gets what was made, or the error.
     """
 
-    future: asyncio.Future[Any]
     decode: Callable[[PooledBuffer], Any]
+    told: Callable[[Any], None]
     wait_s: float = 0.0
     least: int = 0
 
-    def fail(self, reason: SrmError | None) -> None:
-        if not self.future.done():
-            self.future.set_exception(UnavailableError(str(reason)))
+
+def _settle(future: asyncio.Future[Any], made: object) -> None:
+    if future.done():
+        return
+    if isinstance(made, UnavailableError):
+        future.set_exception(made)
+    else:
+        future.set_result(made)
 
 
 def as_it_is(body: PooledBuffer) -> PooledBuffer:
@@ -166,17 +174,38 @@ class Connection:
         *,
         flexible: bool,
         wait_s: float = 0.0,
-        least: int = 0,
     ) -> asyncio.Future[_T]:
         """Send one request; the future holds what ``decode`` makes of the answer's bytes.
 
         Those begin with the correlation id. The parts are sent as they are, without a copy: do not
         change them before the answer. Where the request lets the broker wait before it answers,
-        ``wait_s`` says how long; an answer with ``least`` bytes at least may wait for others. The
-        future fails with UnavailableError, whatever ends the connection.
+        ``wait_s`` says how long. The future fails with UnavailableError, whatever ends the
+        connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = _Answer(future, decode, wait_s, least)
+        answer = _Answer(decode, partial(_settle, future), wait_s)
+        self._send_or_hold(answer, api_key, version, body, flexible=flexible)
+        return future
+
+    def tell(
+        self,
+        api_key: int,
+        version: int,
+        body: Sequence[Part],
+        decode: Callable[[PooledBuffer], _T],
+        answered: Callable[[_T | UnavailableError], None],
+        least: int,
+    ) -> None:
+        """Send one request as :meth:`request` does; ``answered`` is called, never before the end.
+
+        The answer has ``least`` bytes at least, and may wait for others.
+        """
+        answer = _Answer(decode, answered, 0.0, least)
+        self._send_or_hold(answer, api_key, version, body, flexible=False)
+
+    def _send_or_hold(
+        self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+    ) -> None:
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
         elif self._loop.time() < self._log_in_at or self.closed:
@@ -184,7 +213,9 @@ class Connection:
         else:
             self._held = deque([(answer, api_key, version, body, flexible)])
             self._login = self._loop.create_task(self._log_in_again())
-        return future
+
+    def _fail(self, answer: _Answer, reason: SrmError | None) -> None:
+        self._loop.call_soon(answer.told, UnavailableError(str(reason)))
 
     @contextlib.contextmanager
     def corked(self) -> Iterator[None]:
@@ -203,11 +234,12 @@ class Connection:
         Raises:
             SrmError: what ended the connection.
         """
-        answer = _Answer(self._loop.create_future(), as_it_is)
+        future: asyncio.Future[PooledBuffer] = self._loop.create_future()
+        answer = _Answer(as_it_is, partial(_settle, future))
         key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
         self._send(answer, key, version, [request.encode()], flexible=flexible)
         try:
-            body = await answer.future
+            body = await future
         except UnavailableError:
             if self._end is not None:
                 raise self._end from None
@@ -230,13 +262,13 @@ class Connection:
         self._sock.close()
         self._outgoing.clear()
         for _, answer in self._waiting:
-            answer.fail(reason)
+            self._fail(answer, reason)
         self._waiting.clear()
         for timer in (self._watch, self._look_at):
             if timer is not None:
                 timer.cancel()
         for held in self._held or ():
-            held[0].fail(reason)
+            self._fail(held[0], reason)
         self._held = None
         if self._login is not None:
             self._login.cancel()
@@ -289,7 +321,7 @@ class Connection:
         self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> None:
         if self.closed:
-            answer.fail(self._end)
+            self._fail(answer, self._end)
             return
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         name = self._client_id
@@ -436,12 +468,12 @@ class Connection:
         half = len(self._waiting) // 2
         if self._body is not None:
             missing = self._body_size - self._got
-        elif half >= _HALF:
+        elif half >= _WAKE_ANSWERS:
             missing = -self._got_small
             for _, answer in islice(self._waiting, half):
                 missing += _SIZE.size + answer.least if answer.least else -_WAKE_BYTES
             if missing > 1 and self._look_at is None:
-                self._look_at = self._loop.call_later(_LONGEST_WAIT_S, self._look)
+                self._look_at = self._loop.call_later(_LOOK_EVERY_S, self._look)
         else:
             missing = 1
         count = min(max(1, missing), _WAKE_BYTES)
@@ -460,14 +492,17 @@ class Connection:
         if correlation_id != expected:
             self._waiting.appendleft((expected, answer))
             self.close(f"answer {correlation_id} came where {expected} was due")
-        elif not answer.future.done():
-            try:
-                made = answer.decode(body)
-            except (struct.error, ValueError, LookupError) as error:
-                answer.fail(UnavailableError(f"{self.where}: unreadable answer: {error!r}"))
-                self.close(f"unreadable answer: {error!r}")
-            else:
-                answer.future.set_result(made)
+            return
+        try:
+            made = answer.decode(body)
+        except (struct.error, ValueError, LookupError) as error:
+            self._waiting.appendleft((expected, answer))
+            self.close(f"unreadable answer: {error!r}")
+            return
+        try:
+            answer.told(made)
+        except Exception:  # it must not leave the answers behind it unread
+            logger.exception("%s: whoever was told failed", self.where)
 
     def _break(self, error: OSError) -> None:
         """Close after an error; a broker tells what it thinks of a certificate in an alert."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -13,7 +12,7 @@ from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.clock import now_s
-from srm.replication.ports import Clock, ProduceAnswer, Produced, Wire
+from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest, Wire
 from srm.replication.slot.partition import PartitionCopy
 
 logger = logging.getLogger(__name__)
@@ -70,20 +69,17 @@ class TargetLink:
     def _pump(self) -> None:
         """Fill the pipeline, with as many requests at once as there is room for."""
         self._pump_due = False
-        requests: list[tuple[Sent, int]] = []
+        requests: list[ProduceRequest] = []
         while self._has_room() and self._ready:
             sent, size = self._next_request()
             if not sent:
                 break
             self._in_flight += 1
             self._in_flight_bytes += size
-            requests.append((sent, size))
-        if not requests:
-            return
-        batches = [[(copy.target, batch.view) for copy, _, batch in sent] for sent, _ in requests]
-        answers = self._wire.produce(self._node, batches)
-        for (sent, size), answer in zip(requests, answers, strict=True):
-            answer.add_done_callback(partial(self._answered, sent, size))
+            batches = [(copy.target, batch.view) for copy, _, batch in sent]
+            requests.append(ProduceRequest(batches, partial(self._answered, sent, size)))
+        if requests:
+            self._wire.produce(self._node, requests)
 
     def _has_room(self) -> bool:
         return (
@@ -120,21 +116,20 @@ class TargetLink:
         self._ready.update(dict.fromkeys(again))
         return sent, size
 
-    def _answered(self, sent: Sent, size: int, answer: Future[ProduceAnswer]) -> None:
+    def _answered(self, sent: Sent, size: int, answer: ProduceAnswer | UnavailableError) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= size
-        error = answer.exception()
-        if error is not None and not isinstance(error, UnavailableError):
-            raise error
-        produce = ProduceAnswer({}) if error is not None else answer.result()
-        if produce.throttle_ms:
-            self._pause(produce.throttle_ms)
+        lost = Produced(codes.NO_ANSWER, -1, "")
+        if isinstance(answer, UnavailableError):
+            lost = Produced(codes.NO_ANSWER, -1, str(answer))
+            answer = ProduceAnswer({})
+        if answer.throttle_ms:
+            self._pause(answer.throttle_ms)
         now_ms = self._now_ms()
-        lost = Produced(codes.NO_ANSWER, -1, str(error))
         for copy, attempt, outgoing in sent:
             if copy.attempt != attempt:
                 continue  # an answer to a claim that was given up: resume has the truth
-            produced = produce.partitions.get(copy.target, lost)
+            produced = answer.partitions.get(copy.target, lost)
             try:
                 self._take_over(copy, outgoing, produced, now_ms)
             except Exception as failure:  # as above

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from srm.domain.topics import TopicPartition
@@ -15,6 +16,7 @@ from srm.replication.ports import (
     FetchFrom,
     FetchSession,
     ProduceAnswer,
+    ProduceRequest,
     ProducerId,
 )
 from srm.testing.simulation.cluster import Partition, SimulatedCluster
@@ -203,11 +205,10 @@ class SimulatedWire:
         """See the port."""
         await self._connected("produce", node)
 
-    def produce(
-        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
-    ) -> list[Future[ProduceAnswer]]:
+    def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
         """See the port."""
-        return [self._produce(node, batches) for batches in requests]
+        for batches, answered in requests:
+            self._produce(node, batches).add_done_callback(partial(_tell, answered))
 
     def _produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
@@ -324,6 +325,15 @@ class SimulatedWire:
             raise UnavailableError(text)
         if error:
             raise SrmError(text)
+
+
+def _tell(
+    answered: Callable[[ProduceAnswer | UnavailableError], None], answer: Future[ProduceAnswer]
+) -> None:
+    try:
+        answered(answer.result())
+    except UnavailableError as error:
+        answered(error)
 
 
 def _give_up(connection: Connection, answer: Future[Any]) -> None:

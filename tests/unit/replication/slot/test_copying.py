@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.batches import Record, encode
+from tests.wires import telling
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
@@ -20,6 +21,7 @@ from srm.replication.ports import (
     FetchFrom,
     ProduceAnswer,
     Produced,
+    ProduceRequest,
     ProducerId,
 )
 from srm.replication.slot import fetching, sending
@@ -65,15 +67,12 @@ class Target:
         self.answers: list[asyncio.Future[ProduceAnswer]] = []
         self.asked = asyncio.Event()
 
-    def produce(
-        self, node: int, requests: Sequence[Sequence[tuple[TopicPartition, memoryview]]]
-    ) -> list[asyncio.Future[ProduceAnswer]]:
+    def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
         del node
         self.asked.set()
-        self.requests += [[partition for partition, _ in batches] for batches in requests]
-        made = [asyncio.get_running_loop().create_future() for _ in requests]
-        self.answers += made
-        return made
+        for batches, answered in requests:
+            self.requests.append([partition for partition, _ in batches])
+            self.answers.append(telling(answered))
 
 
 class Link:

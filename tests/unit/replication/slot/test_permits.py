@@ -13,7 +13,7 @@ from tests.unit.replication.slot.test_copying import batch
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, ProducerId
+from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot import permits
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
@@ -116,9 +116,8 @@ class TargetWire:
         part = FetchedPartition(wanted.topic_id, wanted.partition, 0, 1, 1, 0, (), records)
         return Fetched(0, [part], None)
 
-    def produce(self, node: int, requests: Sequence[object]) -> list[asyncio.Future[ProduceAnswer]]:
-        del node
-        return [asyncio.get_running_loop().create_future() for _ in requests]
+    def produce(self, node: int, requests: object) -> None:
+        """Never answer."""
 
 
 class Reporter:

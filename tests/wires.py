@@ -1,0 +1,50 @@
+"""Produce requests and futures: tests wait for answers where the product is called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from srm.domain.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.replication.ports import ProduceAnswer, ProduceRequest, Wire
+
+Answered = Callable[[ProduceAnswer | UnavailableError], None]
+
+
+def produced(
+    wire: Wire, node: int, *requests: Sequence[tuple[TopicPartition, memoryview]]
+) -> list[asyncio.Future[ProduceAnswer]]:
+    """Send requests; return a future for each."""
+    loop = asyncio.get_running_loop()
+    answers: list[asyncio.Future[ProduceAnswer]] = [loop.create_future() for _ in requests]
+
+    def settle(
+        future: asyncio.Future[ProduceAnswer], answer: ProduceAnswer | UnavailableError
+    ) -> None:
+        if isinstance(answer, UnavailableError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    wire.produce(
+        node,
+        [
+            ProduceRequest(batches, partial(settle, future))
+            for batches, future in zip(requests, answers, strict=True)
+        ],
+    )
+    return answers
+
+
+def telling(answered: Answered) -> asyncio.Future[ProduceAnswer]:
+    """Return a future by which the test answers."""
+
+    def tell(answer: asyncio.Future[ProduceAnswer]) -> None:
+        error = answer.exception()
+        answered(error if isinstance(error, UnavailableError) else answer.result())
+
+    future: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(tell)
+    return future
