@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint spec simulate mutants bench clients lock clean check-java
+.PHONY: help venv demo test lint spec simulate mutants bench clients wheels lock clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,16 @@ lock: venv ## Resolve the requirements files again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	    --custom-compile-command "make lock" --constraint requirements.txt --group dev \
 	    --output-file requirements-dev.txt pyproject.toml
+
+# Zig's name of the target, and the tag of the wheel.
+WHEELS := x86_64-linux-gnu.2.17=manylinux2014_x86_64 aarch64-linux-gnu.2.17=manylinux2014_aarch64 \
+    x86_64-macos=macosx_11_0_x86_64 aarch64-macos=macosx_11_0_arm64 x86_64-windows-gnu=win_amd64
+
+wheels: venv ## Build a wheel for each platform into dist, compiled by Zig (docs/performance.md)
+	@for wheel in $(WHEELS); do \
+	    SRM_NATIVE=$$wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
+	        --wheel-dir dist . || exit 1; \
+	done; ls dist
 
 clean: ## Stop the stack in build/stack, remove everything built but .venv
 	@if [ -x $(BIN)/srm ] && [ -d build/stack ]; then $(BIN)/srm stack down; fi
