@@ -21,7 +21,7 @@ from srm.replication.slot.quota import Quota
 logger = logging.getLogger(__name__)
 
 _PARTITION_BYTES: Final = 1 << 20
-_LONG_WAY_PARTITION_BYTES: Final = 64 << 20
+_LONG_WAY_PARTITION_BYTES: Final = 32 << 20
 _LONG_WAY_S: Final = 0.025
 """Where no poll comes back sooner, full ones are worth larger ones."""
 _RESPONSE_BYTES: Final = 8 << 20
