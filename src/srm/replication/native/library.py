@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import struct
+import threading
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char, c_int16, c_int32, c_int64, c_uint32, c_void_p
 from enum import IntEnum
@@ -101,7 +102,9 @@ class _Compared(Structure):
 
 
 class NativeLibrary:
-    """The functions of one built library. Not thread-safe: its results stand in one place.
+    """The functions of one built library, for any number of threads.
+
+    Results stand in one place until they are taken over, so calls that have some take turns.
 
     Args:
         path: of the library.
@@ -126,6 +129,7 @@ class NativeLibrary:
         library.srm_begin.restype = c_int32
         if (version := library.srm_begin(int(use_instruction))) != _VERSION:
             raise OSError(f"{path} is of version {version}, not {_VERSION}")
+        self._turn = threading.Lock()
         self._outgoing = bytearray(_MOST_OUTGOING * _OUTGOING.size)
         self._stretches = bytearray(_MOST_STRETCHES * _STRETCH.size)
         self._job = _Job(
@@ -159,19 +163,20 @@ class NativeLibrary:
             largest: batches of more bytes are not merged.
             unchecked: the checksums are known to be right.
         """
-        job = self._job
-        setattr(job, "in", _address(batches))
-        job.size, job.wanted, job.limit, job.largest = len(batches), wanted, limit, largest
-        job.room, job.room_size, job.unchecked = _address(room), len(room), unchecked
-        end = self._library.srm_merge(job)
-        outgoing = memoryview(self._outgoing)[: job.n_outs * _OUTGOING.size]
-        stretches = memoryview(self._stretches)[: job.n_stretches * _STRETCH.size]
-        return Merged(
-            end,
-            bool(job.more),
-            list(map(Outgoing._make, _OUTGOING.iter_unpack(outgoing))),
-            list(_STRETCH.iter_unpack(stretches)),
-        )
+        with self._turn:
+            job = self._job
+            setattr(job, "in", _address(batches))
+            job.size, job.wanted, job.limit, job.largest = len(batches), wanted, limit, largest
+            job.room, job.room_size, job.unchecked = _address(room), len(room), unchecked
+            end = self._library.srm_merge(job)
+            outgoing = memoryview(self._outgoing)[: job.n_outs * _OUTGOING.size]
+            stretches = memoryview(self._stretches)[: job.n_stretches * _STRETCH.size]
+            return Merged(
+                end,
+                bool(job.more),
+                list(map(Outgoing._make, _OUTGOING.iter_unpack(outgoing))),
+                list(_STRETCH.iter_unpack(stretches)),
+            )
 
     def rewrite(self, batch: memoryview, producer: int, epoch: int, sequence: int) -> None:
         """Make a batch ours, in place: as :func:`srm.replication.batches.batch.rewrite`."""
@@ -193,16 +198,24 @@ class NativeLibrary:
     def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
         """Begin to compare a batch of ours with batches of the source, all uncompressed."""
         compared = _Compared(_address(ours), len(ours), 0, 0, with_time)
-        return NativeComparison(self._library.srm_compare, compared, ours, self._stretches)
+        return NativeComparison(
+            self._library.srm_compare, compared, ours, self._stretches, self._turn
+        )
 
 
 class NativeComparison:
     """A batch of ours beside batches of the source, one after the other (``compare.c``)."""
 
     def __init__(
-        self, function: Any, compared: _Compared, ours: memoryview, stretches: bytearray
+        self,
+        function: Any,
+        compared: _Compared,
+        ours: memoryview,
+        stretches: bytearray,
+        turn: threading.Lock,
     ) -> None:
         self._function = function
+        self._turn = turn
         self._compared = compared
         self._ours = ours
         self._stretches = stretches
@@ -221,10 +234,13 @@ class NativeComparison:
         """
         room = self._stretches
         most = len(room) // _STRETCH.size
-        found = self._function(self._compared, _address(theirs), len(theirs), _address(room), most)
-        if found < 0:
-            return None
-        return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
+        with self._turn:
+            found = self._function(
+                self._compared, _address(theirs), len(theirs), _address(room), most
+            )
+            if found < 0:
+                return None
+            return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
 
 
 def _address(data: bytearray | memoryview) -> int:

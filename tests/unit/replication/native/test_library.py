@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -244,6 +245,22 @@ def test_what_does_not_fit_into_one_compressed_batch_is_not_lost(
     found = travelled(log, 0, Merging(NativeLibrary(), 10**6))
 
     assert [offset for offset, *_ in sent(found)] == list(range(0, 100, 2))
+
+
+def test_threads_do_not_get_what_others_have_merged() -> None:
+    """Tests run several slots in one process; the product has one in each."""
+    whole = Merging(NativeLibrary(), 10**6)
+
+    def merge(first: int) -> int:
+        records = [
+            [Record(first + o + i, 5, None, b"v" * 200) for i in range(8)] for o in range(0, 800, 8)
+        ]
+        log = b"".join(stored(part) for part in records)
+        wanted = list(range(first, first + 800))
+        return sum([o for o, *_ in sent(travelled(log, 0, whole))] != wanted for _ in range(20))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(merge, (0, 10_000, 20_000, 30_000))) == [0, 0, 0, 0]
 
 
 def test_only_so_many_compressed_batches_are_opened_at_once(
