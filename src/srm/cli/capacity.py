@@ -18,6 +18,8 @@ from srm.domain.capacity import BUSY, CODECS, Capacity, Cores, TopicLoad, capaci
 from srm.engine.capacity import FlowCapacity, flow_capacity
 from srm.errors import UsageError
 
+SMALLEST_BATCH_BYTES: Final = 70
+LARGEST_BATCH_BYTES: Final = 100e6
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|[KMG])B?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}
 _CORES: Final = ("replicator", "source", "target")
@@ -71,6 +73,8 @@ def capacity_of(
     rate of the three: ask at the busiest time of the day, or ask what if with --rate.
     """
     if rate is not None:
+        if config is not None or flow:
+            raise UsageError("--rate asks no cluster: leave --config and --flow out")
         load = _what_if(rate, batch, partitions, codec)
         found = capacity([load])
         emit(found, as_json, lambda console: _render_what_if(console, load, found))
@@ -90,7 +94,10 @@ def _what_if(rate: str, batch: str | None, partitions: int | None, codec: str | 
         raise UsageError("--rate needs --batch and --partitions: what copying costs follows them")
     if codec is not None and codec not in CODECS:
         raise UsageError(f"{codec!r} is no codec: give one of {', '.join(CODECS)}")
-    return TopicLoad(partitions, parse_size(rate) / 1e6, parse_size(batch), codec=codec or "none")
+    size = parse_size(batch)
+    if not SMALLEST_BATCH_BYTES <= size <= LARGEST_BATCH_BYTES:
+        raise UsageError(f"--batch {batch}: no broker has batches of less than 70 B or over 100 MB")
+    return TopicLoad(partitions, parse_size(rate) / 1e6, size, codec=codec or "none")
 
 
 def _render_what_if(console: Console, load: TopicLoad, found: Capacity) -> None:
@@ -165,9 +172,17 @@ def _cells(cores: Cores) -> list[str]:
 def _render_catch_up(console: Console, found: Capacity) -> None:
     if not found.catch_up_megabytes_per_s:
         return
+    if found.busy > 1:
+        console.print(
+            "[bold red]partitions are too few[/bold red]: a slot copies whole ones, and each would "
+            f"be busy {found.busy:.0%} of the time; {found.partitions_needed:,} would do",
+            soft_wrap=True,
+        )
+        return
+    planned = BUSY if found.busy <= BUSY else found.busy
     after = "never" if found.outage_minutes is None else f"in {found.outage_minutes:.1f} minutes"
     console.print(
-        f"{amount(found.slots, 'slot')}, planned to be busy {BUSY:.0%} of the time at the peak\n"
+        f"{amount(found.slots, 'slot')}, planned to be busy {planned:.0%} of the time at the peak\n"
         f"a backlog is copied at {found.catch_up_megabytes_per_s:,.0f} MB/s where each slot has a "
         "core and brokers and lines\n"
         f"keep up; that of an hour {after}, while the traffic goes on",

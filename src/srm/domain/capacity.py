@@ -114,6 +114,8 @@ class Capacity:
             and lines keep up; 0 where there is no traffic to tell by.
         outage_minutes: until the backlog of an outage of an hour is copied, while the traffic goes
             on; None where it never is.
+        busy: share of the time for which each slot is; above 1 the traffic cannot be followed.
+        partitions_needed: as many as would do, as a partition is copied by one slot.
     """
 
     slots: int
@@ -122,6 +124,8 @@ class Capacity:
     total: Cores
     catch_up_megabytes_per_s: float
     outage_minutes: float | None
+    busy: float
+    partitions_needed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,12 @@ def capacity(loads: Sequence[TopicLoad], slots: int | None = None) -> Capacity:
     speed = _catch_up(loads, slots)
     spare = speed - megabytes
     minutes = OUTAGE_MINUTES * megabytes / spare if spare > 0 else None
-    return Capacity(slots, topics, shared, total, speed, minutes if megabytes else 0.0)
+    used = total.replicator - REPLICATOR.always
+    needed = max(partitions, math.ceil(used / BUSY))
+    return Capacity(
+        *(slots, topics, shared, total, speed, minutes if megabytes else 0.0),
+        *(used / slots, needed),
+    )
 
 
 def needed_slots(loads: Sequence[TopicLoad]) -> int:

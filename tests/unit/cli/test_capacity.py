@@ -110,6 +110,27 @@ def test_what_if_asks_no_cluster() -> None:
     assert figures["total"]["replicator"] > figures["shared"]["replicator"]
 
 
+def test_a_plan_that_partitions_are_too_few_for_is_none() -> None:
+    command = (
+        "capacity",
+        "--rate",
+        "50MB",
+        "--batch",
+        "1KB",
+        "--partitions",
+        "1",
+        "--codec",
+        "gzip",
+    )
+    text, data = run(*command), run(*command, "--json")
+
+    assert "partitions are too few" in text.stdout
+    assert "planned" not in text.stdout
+    figures = json.loads(data.stdout)
+    assert figures["busy"] > 1
+    assert figures["partitions_needed"] > 1
+
+
 def test_compression_is_part_of_the_question() -> None:
     result = run(*WHAT_IF, "--codec", "lz4")
 
@@ -122,6 +143,9 @@ def test_compression_is_part_of_the_question() -> None:
         (["--rate", "1MB"], "--rate needs --batch and --partitions"),
         (["--batch", "1KB"], "go with --rate"),
         ([*WHAT_IF[1:], "--codec", "brotli"], "no codec"),
+        ([*WHAT_IF[1:], "--flow", "P->B"], "--rate asks no cluster"),
+        (["--rate", "1MB", "--batch", "60B", "--partitions", "1"], "less than 70 B"),
+        (["--rate", "1MB", "--batch", "1GB", "--partitions", "1"], "over 100 MB"),
         (["--rate", "much", "--batch", "1KB", "--partitions", "1"], "'much' is no size"),
     ],
 )

@@ -25,11 +25,11 @@ LARGEST_MERGED: Final = 1 << 19
 _SMALL_COMPRESSED: Final = 1 << 15
 """Bytes above which a compressed batch is never opened."""
 _OPENED_EACH: Final = 24
-_OPENED_EVER: Final = 4096
+_OPENED_EVER: Final = 1 << 15
 """What a small compressed batch may hold for each of its bytes, and in any case: one with more goes
 as it is, so that nobody can make us open gigabytes."""
-_OPENED_AT_ONCE: Final = 4 << 20
-"""Bytes of compressed batches that are opened of one fetch answer's part; others wait meanwhile."""
+_OPENED_AT_ONCE: Final = 128 << 20
+"""Of all batches of one fetch answer's part together: others wait meanwhile."""
 _ROOMS: Final = 32
 _GROWTH: Final = 4096
 """Room for varints that grow, beside an eighth of all: what does not fit takes another way."""
@@ -72,7 +72,7 @@ class Merging:
                         yield from self._merge_compressed(small, limit)
                         small = []
                     small.append(piece)
-                    to_open -= len(piece.view)
+                    to_open -= _most_opened(piece)
                     continue
                 if small and isinstance(piece, Dropped):  # the marker of a transaction, say
                     small[-1].source_next, small[-1].leader_epoch = piece
@@ -111,7 +111,7 @@ class Merging:
         if len(small) < 2:
             yield from small
             return
-        most = [_OPENED_EVER + _OPENED_EACH * len(batch.view) for batch in small]
+        most = [_most_opened(batch) for batch in small]
         room = self._rooms.take(min(self.limit, sum(most)) + max(most))
         image = memoryview(room.data)
         group: list[BatchToSend] = []
@@ -173,6 +173,10 @@ class Merging:
             view,
             is_merged=True,
         )
+
+
+def _most_opened(batch: BatchToSend) -> int:
+    return _OPENED_EVER + _OPENED_EACH * len(batch.view)
 
 
 def _is_small_compressed(batch: BatchToSend) -> bool:

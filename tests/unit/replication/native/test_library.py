@@ -218,6 +218,19 @@ def test_a_compressed_batch_that_holds_much_more_than_it_seems_is_not_opened(cod
 
 
 @pytest.mark.parametrize("codec", [2, 3, 4])
+def test_batches_of_default_producers_are_merged_however_well_they_compress(codec: int) -> None:
+    """librdkafka fills batch.size, 16 KB, before compression."""
+    one, two = (
+        stored([Record(o + i, 5, None, b"the same again " * 10) for i in range(100)], codec)
+        for o in (0, 100)
+    )
+
+    [merged] = travelled(one + two, 0, Merging(NativeLibrary(), 10**6))
+
+    assert merged.stretches == [(0, 200)]
+
+
+@pytest.mark.parametrize("codec", [2, 3, 4])
 def test_small_compressed_batches_leave_as_one_that_is_compressed_too(codec: int) -> None:
     log = b"".join(
         stored([Record(o + i, 5, b"k", b"some words" * 20) for i in range(4)], codec)
@@ -267,7 +280,8 @@ def test_only_so_many_compressed_batches_are_opened_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = b"".join(stored([Record(o, 5, None, b"words" * 9)], 3) for o in range(100))
-    monkeypatch.setattr(merges, "_OPENED_AT_ONCE", len(log) // 2)
+    each = merges._OPENED_EVER + merges._OPENED_EACH * len(log) // 100
+    monkeypatch.setattr(merges, "_OPENED_AT_ONCE", 50 * each)
 
     found = travelled(log, 0, Merging(NativeLibrary(), 10**6))
 
