@@ -179,7 +179,7 @@ def _render_catch_up(console: Console, found: Capacity) -> None:
             soft_wrap=True,
         )
         return
-    planned = BUSY if found.busy <= BUSY else found.busy
+    planned = max(BUSY, found.busy)
     after = "never" if found.outage_minutes is None else f"in {found.outage_minutes:.1f} minutes"
     console.print(
         f"{amount(found.slots, 'slot')}, planned to be busy {planned:.0%} of the time at the peak\n"

@@ -219,7 +219,7 @@ def test_a_compressed_batch_that_holds_much_more_than_it_seems_is_not_opened(cod
 
 @pytest.mark.parametrize("codec", [2, 3, 4])
 def test_batches_of_default_producers_are_merged_however_well_they_compress(codec: int) -> None:
-    """librdkafka fills batch.size, 16 KB, before compression."""
+    """Librdkafka fills batch.size, 16 KB, before compression."""
     one, two = (
         stored([Record(o + i, 5, None, b"the same again " * 10) for i in range(100)], codec)
         for o in (0, 100)
