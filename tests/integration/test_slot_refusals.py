@@ -126,8 +126,8 @@ def test_records_that_the_target_refuses_are_noted_as_lost_and_the_rest_arrives(
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (1, "offsets 2 to 2 are damaged"),  # opened to be merged
-        (100, "source offset 200: CORRUPT_MESSAGE"),  # passed on as it is
+        (1, "source offset 2: CORRUPT_MESSAGE"),  # not merged with others, and alone after them
+        (100, "source offset 200: CORRUPT_MESSAGE"),
     ],
 )
 def test_what_is_damaged_in_the_sources_log_does_not_arrive_with_a_valid_checksum(
