@@ -8,6 +8,7 @@ from functools import partial
 
 from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
+from srm.kafka.wire.answers import settle
 from srm.replication.ports import ProduceAnswer, ProduceRequest, Wire
 
 Answered = Callable[[ProduceAnswer | UnavailableError], None]
@@ -19,14 +20,6 @@ def produced(
     """Send requests; return a future for each."""
     loop = asyncio.get_running_loop()
     answers: list[asyncio.Future[ProduceAnswer]] = [loop.create_future() for _ in requests]
-
-    def settle(
-        future: asyncio.Future[ProduceAnswer], answer: ProduceAnswer | UnavailableError
-    ) -> None:
-        if isinstance(answer, UnavailableError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
 
     wire.produce(
         node,

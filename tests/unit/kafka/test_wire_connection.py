@@ -12,6 +12,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from tests.certificates import Authority
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.kafka.wire.answers import settle
 from srm.kafka.wire.connection import Connection, as_it_is
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.kafka.wire.security_access import Access
@@ -110,13 +112,7 @@ def told(connection: Connection, least: int) -> asyncio.Future[PooledBuffer]:
     """Send a request whose answer is known to have some bytes at least."""
     future: asyncio.Future[PooledBuffer] = asyncio.get_running_loop().create_future()
 
-    def answered(answer: PooledBuffer | UnavailableError) -> None:
-        if isinstance(answer, UnavailableError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-    connection.tell(ECHO, 0, [b"x"], as_it_is, answered, least)
+    connection.tell(ECHO, 0, [b"x"], as_it_is, partial(settle, future), least)
     return future
 
 

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka.protocol.types import TaggedFields
 
 from srm.errors import ConfigError, SrmError, UnavailableError
+from srm.kafka.wire.answers import Answer, settle
 from srm.kafka.wire.security_access import Access
 from srm.kafka.wire.security_socket import (
     ReadableFirstError,
@@ -57,29 +58,7 @@ _LOOK_EVERY_S: Final = 0.01
 """So long may answers that are there wait for others of their half."""
 
 _T = TypeVar("_T")
-_Request = tuple["_Answer", int, int, Sequence[Part], bool]
-
-
-class _Answer(NamedTuple):
-    """An answer that is due, what is made of its bytes, and who gets that.
-
-    The broker was asked to wait for ``wait_s`` seconds before it answers, with ``least`` bytes at
-    least. ``told`` gets what was made, or the error.
-    """
-
-    decode: Callable[[PooledBuffer], Any]
-    told: Callable[[Any], None]
-    wait_s: float = 0.0
-    least: int = 0
-
-
-def _settle(future: asyncio.Future[Any], made: object) -> None:
-    if future.done():
-        return
-    if isinstance(made, UnavailableError):
-        future.set_exception(made)
-    else:
-        future.set_result(made)
+_Request = tuple[Answer, int, int, Sequence[Part], bool]
 
 
 def as_it_is(body: PooledBuffer) -> PooledBuffer:
@@ -104,7 +83,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._alive_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
-        self._waiting: deque[tuple[int, _Answer]] = deque()
+        self._waiting: deque[tuple[int, Answer]] = deque()
         self._outgoing: deque[memoryview] = deque()
         self._writing = False
         self._watches_writable = False
@@ -183,7 +162,7 @@ class Connection:
         connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = _Answer(decode, partial(_settle, future), wait_s)
+        answer = Answer(decode, partial(settle, future), wait_s)
         self._send_or_hold(answer, api_key, version, body, flexible=flexible)
         return future
 
@@ -200,11 +179,11 @@ class Connection:
 
         The answer has ``least`` bytes at least, and may wait for others.
         """
-        answer = _Answer(decode, answered, 0.0, least)
+        answer = Answer(decode, answered, 0.0, least)
         self._send_or_hold(answer, api_key, version, body, flexible=False)
 
     def _send_or_hold(
-        self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+        self, answer: Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> None:
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
@@ -214,7 +193,7 @@ class Connection:
             self._held = deque([(answer, api_key, version, body, flexible)])
             self._login = self._loop.create_task(self._log_in_again())
 
-    def _fail(self, answer: _Answer, reason: SrmError | None) -> None:
+    def _fail(self, answer: Answer, reason: SrmError | None) -> None:
         self._loop.call_soon(answer.told, UnavailableError(str(reason)))
 
     @contextlib.contextmanager
@@ -235,7 +214,7 @@ class Connection:
             SrmError: what ended the connection.
         """
         future: asyncio.Future[PooledBuffer] = self._loop.create_future()
-        answer = _Answer(as_it_is, partial(_settle, future))
+        answer = Answer(as_it_is, partial(settle, future))
         key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
         self._send(answer, key, version, [request.encode()], flexible=flexible)
         try:
@@ -294,7 +273,7 @@ class Connection:
 
     # ----- giving up
 
-    def _watch_over(self, oldest: _Answer) -> None:
+    def _watch_over(self, oldest: Answer) -> None:
         """Look after the connection again when the answer that is due next would be late."""
         due = self._alive_at + self._timeout_s + oldest.wait_s
         if self._watch is not None:
@@ -318,7 +297,7 @@ class Connection:
     # ----- sending
 
     def _send(
-        self, answer: _Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+        self, answer: Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> None:
         if self.closed:
             self._fail(answer, self._end)
