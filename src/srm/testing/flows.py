@@ -53,7 +53,7 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         data_loss_policy="stop",
         max_bytes_per_second=None,
         merge_bytes=1 << 20,
-        linger_ms=2,
+        linger_ms=5,
         isolation_level="read_committed",
         records=RecordSettings(),
     )

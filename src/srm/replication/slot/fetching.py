@@ -28,8 +28,9 @@ _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
 """Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
 less than the processor's cache, as more only makes the memory cold. From far away two polls."""
-_IDLE_WAIT_MS: Final = 250
-"""Records end a poll at once; so long may a partition that comes anew wait to be in the next."""
+_IDLE_WAIT_MS: Final = 500
+"""As Kafka's consumers wait. Records end a poll at once; so long may a partition that comes anew
+wait to be in the next."""
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours was left out a moment ago: it is to come back soon."""
 _MOMENT_S: Final = 1.0
