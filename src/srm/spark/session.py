@@ -33,11 +33,16 @@ _SETTINGS = {
     "spark.python.daemon.module": WORKER_DAEMON,
 }
 
-# On one machine nobody else has to reach the driver.
+# On one machine nobody else has to reach the driver, and an executor lives as long as it does.
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.heartbeatInterval": "60s",
 }
+
+# Where Python functions are placed nothing is broadcast or shuffled that would have to be cleaned
+# away; who would do so wakes ten times a second.
+_CONTEXT_SETTINGS = {"spark.cleaner.referenceTracking": "false"}
 
 # Settings of a JVM that we start ourselves: it only schedules, records stay in Python workers.
 _JVM_SETTINGS = {
@@ -113,7 +118,8 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
         StackError: the JVM does not start.
     """
     with _start_errors(name):
-        settled = SparkConf().setAppName(name).setAll(_choose(None, conf).items())
+        chosen = {**_CONTEXT_SETTINGS, **_given(), **_choose(None, conf)}
+        settled = SparkConf().setAppName(name).setAll(chosen.items())
         context = SparkContext.getOrCreate(settled)
     _greet(name, context)
     try:
@@ -132,7 +138,12 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
         for converter in INPUT_CONVERTER
         if not isinstance(converter, NumpyScalarConverter | NumpyArrayConverter)
     ]
-    return settings(master, conf or {}, dict(SparkConf().getAll()) if submitted() else None)
+    return settings(master, conf or {}, _given() if submitted() else None)
+
+
+def _given() -> dict[str, str]:
+    """Return what spark-submit was given; without it, nothing."""
+    return dict(SparkConf().getAll())
 
 
 @contextmanager
