@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from bench.cases import CASES, by_surroundings
 
 
