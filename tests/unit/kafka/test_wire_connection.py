@@ -191,46 +191,46 @@ def test_answers_are_the_same_however_their_bytes_are_cut(
     assert asyncio.run(run()) == bodies
 
 
-def test_an_answer_that_comes_in_pieces_is_an_event_per_half_megabyte(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pieces, events = 64, 0
-    broker = Broker(answer_bytes=pieces << 16, piece_bytes=1 << 16, pace=lambda: 0.001)
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """Who looked for what has come, each time."""
+    looked: list[Connection] = []
     receive = Connection._receive
 
     def counted(connection: Connection) -> None:
-        nonlocal events
-        events += 1
+        looked.append(connection)
         receive(connection)
 
+    monkeypatch.setattr(Connection, "_receive", counted)
+    return looked
+
+
+def test_an_answer_that_comes_in_pieces_is_an_event_per_half_megabyte(
+    events: list[Connection],
+) -> None:
+    pieces = 64
+    broker = Broker(answer_bytes=pieces << 16, piece_bytes=1 << 16, pace=lambda: 0.001)
+
     async def run() -> bytes:
-        monkeypatch.setattr(Connection, "_receive", counted)
         async with connected(broker, Security("P")) as connection:
             return digest(await echo(connection, [b"1"]))
 
     assert asyncio.run(run()) == hashlib.sha256(b"1").digest()
-    assert events < pieces // 4
+    assert len(events) < pieces // 4
 
 
-def test_many_small_answers_are_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_answers_are_few_events(events: list[Connection]) -> None:
     """As long as the broker has several to give; none of them waits for one that is late."""
-    requests, events = 64, 0
-    receive = Connection._receive
-
-    def counted(connection: Connection) -> None:
-        nonlocal events
-        events += 1
-        receive(connection)
+    requests = 64
 
     async def run() -> int:
         theirs, ours = tcp_pair()
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
-        monkeypatch.setattr(Connection, "_receive", counted)
         answers = [told(connection, 36) for _ in range(requests)]
         for number in range(1, requests):
             theirs.sendall(struct.pack(">ii", 36, number) + bytes(32))
             await asyncio.sleep(0)
-        seen = events
+        seen = len(events)
         await asyncio.wait_for(asyncio.gather(*answers[:-1]), 30)
         is_due = not answers[-1].done()
         connection.close()

@@ -174,14 +174,19 @@ def test_an_unexpected_offset_is_no_acknowledgement() -> None:
     asyncio.run(scenario())
 
 
+def two_with_a_batch() -> tuple[Link, list[PartitionCopy]]:
+    link, copies = Link(), [copying(0), copying(1)]
+    for copy in copies:
+        copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
+        link.link.data_waits(copy)
+    return link, copies
+
+
 def test_a_batch_that_cannot_be_sent_does_not_keep_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        link, copies = Link(), [copying(0), copying(1)]
-        for copy in copies:
-            copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
-            link.link.data_waits(copy)
+        link, copies = two_with_a_batch()
         monkeypatch.setattr(copies[1], "send_next", None)
         monkeypatch.setattr(sending, "_REQUEST_BYTES", 1)
         await turns()
@@ -196,10 +201,7 @@ def test_what_befalls_one_partition_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        link, copies = Link(), [copying(0), copying(1)]
-        for copy in copies:
-            copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
-            link.link.data_waits(copy)
+        link, copies = two_with_a_batch()
         await turns()
         monkeypatch.setattr(copies[0], "traffic", None)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.seconds import Seconds, own_seconds
 
 from srm.domain import internal_topics
 from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, map_partition
@@ -23,7 +24,6 @@ from srm.domain.replication_records import (
 from srm.domain.replication_state import decode_state
 from srm.domain.slot_records import GROUP_SIZE
 from srm.errors import AuthorizationError, UnavailableError
-from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
 from srm.replication.slot import map_log
 from srm.replication.slot.claim import Claim
@@ -41,18 +41,9 @@ SYNCS = internal_topics.offset_syncs("B"), 0
 ME = Incarnation(2, "me")
 
 
-class Seconds:
-    """Seconds that pass when the test says so."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def seconds() -> Iterator[Seconds]:
-    with clock.using(time := Seconds()):
+    with own_seconds() as time:
         yield time
 
 

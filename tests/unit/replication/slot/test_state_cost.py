@@ -15,6 +15,7 @@ from dataclasses import replace
 import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from tests.seconds import Seconds, own_seconds
 
 from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Run
@@ -24,7 +25,6 @@ from srm.domain.replication_records import (
     MapEnd,
     PartitionPosition,
 )
-from srm.replication import clock
 from srm.replication.ports import Place, ProducerId
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.partition import PartitionCopy
@@ -38,15 +38,6 @@ SLOTS, PARTITIONS, PER_TOPIC = 50, 10_000, 8
 SECONDS = 60
 PATIENCE_BYTES = 1_000_000
 HEADER_BYTES = 61
-
-
-class Seconds:
-    """Seconds that pass when the test says so."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +57,7 @@ def everything_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def seconds() -> Iterator[Seconds]:
-    with clock.using(time := Seconds()):
+    with own_seconds() as time:
         yield time
 
 
