@@ -17,15 +17,17 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 RATE = 1_000_000
 SIZE = 3_000_000
-BROKER_RATE = 220_000
-"""A broker takes the mean of ten seconds: at this rate 3 MB are worth a pause of some seconds."""
+BROKER_RATE = 1_200_000
+BROKER_SIZE = 24_000_000
+"""A broker takes the mean of ten seconds, so 12 MB are free, and 8 MB may be under way by the time
+it asks for a pause: what is left is worth some seconds."""
 
 
-def _copy(lab: CopyLab) -> float:
-    """Copy 3 MB; return the seconds it took once the slot had begun."""
+def _copy(lab: CopyLab, size: int) -> float:
+    """Copy so many bytes; return the seconds it took once the slot had begun."""
     partitions = lab.topic(2)
     producer = lab.producer(**{"batch.size": 20_000})
-    for number in range(SIZE // 1000):
+    for number in range(size // 1000):
         producer.produce(partitions[0].topic, os.urandom(1000), partition=number % 2)
     assert producer.flush(120) == 0
     lab.assign("0", partitions)
@@ -40,7 +42,7 @@ def _copy(lab: CopyLab) -> float:
 def test_a_flow_with_a_limit_copies_no_faster(clusters: Mapping[str, KafkaBroker]) -> None:
     source, target = clusters["P"].bootstrap, clusters["B"].bootstrap
 
-    limited = _copy(CopyLab(source, target, max_bytes_per_second=RATE))
+    limited = _copy(CopyLab(source, target, max_bytes_per_second=RATE), SIZE)
 
     assert limited > SIZE / RATE - 1
 
@@ -69,7 +71,7 @@ def test_a_brokers_quota_slows_the_copy_down_and_harms_nothing(
     lab = CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
 
     with _client_quota(clusters[cluster], quota):
-        seconds = _copy(lab)
+        seconds = _copy(lab, BROKER_SIZE)
 
     assert seconds > 1, "the broker's quota was too high to be felt"
     # A report that is late says that the machine is busy.
