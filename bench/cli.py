@@ -1,10 +1,10 @@
 """Copy cost, latency and footprint of srm beside MirrorMaker 2: same brokers, same data, one run.
 
     make bench                                   short mode, under 3 minutes
-    make bench BENCH_ARGS=--full                 all cases, about 20 minutes
+    make bench BENCH_ARGS=--full                 all cases, about 40 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
-    make bench BENCH_ARGS=--fleet                what a fleet costs, beside MM2 tuned, 12 minutes
+    make bench BENCH_ARGS=--fleet                what a fleet costs, beside MM2 tuned, 16 minutes
     make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
     make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
 

@@ -39,29 +39,29 @@ class Units(NamedTuple):
         return math.fsum(map(mul, self, each))
 
 
-# Two runs of `--fleet` with srm, 10 to 1 000 partitions, on two cores (AMD EPYC, see "Machine" in
-# docs/benchmarks.md) that were not idle otherwise, and the cases 1kb, 1kb-16kb, lz4-16kb and
-# zstd-16kb. Off by 38 % at most for the replicator (zstd: one coefficient for all codecs); for
-# brokers, where little is left of the difference of two measurements, by about as much as the
-# figure itself in the worst cell.
-ROUND_S: Final = 0.0045
-LOOK_S: Final = 0.0
+# A run of `--fleet` with srm, 10 to 10 000 partitions, on two quiet cores (Xeon, see "Machine" in
+# docs/benchmarks.md), and the cases 1kb, 1kb-16kb, lz4-16kb and zstd-16kb; of 10 000 partitions only
+# the batches of 128 KB, as it did not keep up with the others. Off by 32 % at most for the
+# replicator (zstd: one coefficient for all codecs), for brokers, where little is left of the
+# difference of two measurements, by 70 %. A round includes `replicator.linger.ms`.
+ROUND_S: Final = 0.0065
+LOOK_S: Final = 7e-07
 REPLICATOR: Final = Units(
-    megabytes=0.000714,
-    batches=2.33e-06,
-    sent=2.42e-05,
-    opened=0.0105,
-    rounds=0.00054,
-    partitions=3.38e-05,
-    always=0.029,
+    megabytes=0.000801,
+    batches=1.1e-06,
+    sent=2.94e-05,
+    opened=0.0129,
+    rounds=0.000636,
+    partitions=3.61e-05,
+    always=0.0166,
 )
 SOURCE_BROKER: Final = Units(
-    megabytes=0.000696,
-    rounds=8.69e-05,
-    looks=7.93e-07,
+    megabytes=0.000513,
+    rounds=0.0004,
+    looks=7.73e-07,
 )
 TARGET_BROKER: Final = Units(
-    megabytes=0.00123,
-    sent=6.02e-05,
-    rounds=0.000107,
+    megabytes=0.00157,
+    sent=2.94e-05,
+    rounds=0.000138,
 )
