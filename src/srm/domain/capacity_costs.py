@@ -40,10 +40,10 @@ class Units(NamedTuple):
 
 
 # A run of `--fleet` with srm, 10 to 10 000 partitions, on two quiet cores (Xeon, see "Machine" in
-# docs/benchmarks.md), and the cases 1kb, 1kb-16kb, lz4-16kb and zstd-16kb; of 10 000 partitions only
-# the batches of 128 KB, as it did not keep up with the others. Off by 32 % at most for the
-# replicator (zstd: one coefficient for all codecs), for brokers, where little is left of the
-# difference of two measurements, by 70 %. A round includes `replicator.linger.ms`.
+# docs/benchmarks.md), and the cases 1kb, 1kb-16kb, lz4-16kb and zstd-16kb; of 10 000 partitions
+# only the batches of 128 KB, as the brokers did not take enough of the others. Off by 32 % at most
+# for the replicator (zstd: one coefficient for all codecs), for brokers, where little is left of
+# the difference of two measurements, by 70 %. A round includes `replicator.linger.ms`.
 ROUND_S: Final = 0.0065
 LOOK_S: Final = 7e-07
 REPLICATOR: Final = Units(
