@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.batches import Record, marker, stored
 from tests.integration.kafka_tools import run_tool
+from tests.native import needs_native
 
 from srm.replication.batches.batch import batches, seal
 from srm.replication.batches.merging import Merging
@@ -58,6 +59,7 @@ def line(offset: int, record: Record) -> str:
     return " ".join(parts)
 
 
+@needs_native
 @pytest.mark.parametrize("limit", [0, 3000, 1_000_000])
 def test_java_reads_from_merged_batches_what_was_in_the_source(tmp_path: Path, limit: int) -> None:
     log, records = source(random.Random(limit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -126,7 +127,8 @@ def test_records_that_the_target_refuses_are_noted_as_lost_and_the_rest_arrives(
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (1, "source offset 2: CORRUPT_MESSAGE"),  # not merged with others, and alone after them
+        # Alone, so the target finds it; the plain path looks into all that are tiny.
+        (1, "source offset 2: CORRUPT_MESSAGE|records at offsets 2 to 2 are damaged"),
         (100, "source offset 200: CORRUPT_MESSAGE"),
     ],
 )
@@ -147,7 +149,9 @@ def test_what_is_damaged_in_the_sources_log_does_not_arrive_with_a_valid_checksu
     lab.assign("0", [p, other])
 
     with lab.running():
-        eventually(lambda: reason in getattr(lab.status(p), "reason", ""), "the damage is told")
+        eventually(
+            lambda: re.search(reason, getattr(lab.status(p), "reason", "")), "the damage is told"
+        )
         lab.wait_until_copied([other])
 
     assert len(read_log(clusters["B"].bootstrap, p.target_topic, 0)) == 2 * batch

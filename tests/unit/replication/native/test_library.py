@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, content, marker, stored
+from tests.native import CANNOT_BUILD
 
 from srm.errors import IntegrityError
 from srm.replication import codes
@@ -31,7 +31,7 @@ from srm.replication.ports import FetchedPartition, Produced
 HEADER = 61
 APPEND_TIME, TRANSACTIONAL = 0x08, 0x10
 
-if not FILE.exists() and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+if CANNOT_BUILD:
     pytest.skip("there was nothing to build the native library with", allow_module_level=True)
 
 LIBRARIES = [

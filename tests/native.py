@@ -1,0 +1,15 @@
+"""Whether the native library is to be expected here."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from srm.replication.native.library import FILE
+
+HAS_COMPILER = any(map(shutil.which, ("cc", "gcc", "clang")))
+CANNOT_BUILD = not FILE.exists() and not HAS_COMPILER
+needs_native = pytest.mark.skipif(
+    CANNOT_BUILD, reason="there was nothing to build the native library with"
+)
