@@ -342,7 +342,7 @@ FLOW_KEYS: Final = (
         "5",
         "So many milliseconds the replicator waits before it fetches again where a fetch has "
         "brought less than half a megabyte, for more to come, as Kafka's producers do: a trickle "
-        "then costs a third. At 20 brokers have less to do. 0: it fetches at once.",
+        "costs less then. At 20 brokers have less to do, too. 0: it fetches at once.",
         origin="ours",
         attribute="linger_ms",
     ),
