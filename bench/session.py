@@ -16,6 +16,7 @@ from bench.clusters import Gate, Pair
 from bench.data import batch_rounds, copies
 from bench.engines import ENGINES, Route, Running
 from bench.errors import BenchError
+from bench.tree import come_to_rest, cpu_seconds
 from bench.wire import BrokerSocket
 
 WARM: Final = "warm"
@@ -32,6 +33,7 @@ _WARM_S: Final = 180.0
 _APPEAR_S: Final = 90.0
 _QUIET_CORES: Final = 0.25
 _QUIET_S: Final = 15.0
+_LOOK_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,7 @@ class Session:
 
     def settle(self) -> None:
         """Wait a while for the engine to come to rest."""
-        deadline = time.monotonic() + _QUIET_S
-        while time.monotonic() < deadline:
-            began, before = time.monotonic(), self.running.tree.cpu_seconds()
-            time.sleep(0.5)  # what is measured is what was used meanwhile
-            used = self.running.tree.cpu_seconds() - before
-            if used / (time.monotonic() - began) < _QUIET_CORES:
-                return
+        come_to_rest(self.running.tree.cpu_seconds, _QUIET_CORES, _QUIET_S, _LOOK_S)
 
 
 class Meter:
@@ -130,7 +126,7 @@ class Meter:
 
     def _used(self) -> list[float]:
         engine = self._session.running.tree.cpu_seconds()
-        return [engine, *(p.cpu_times().user + p.cpu_times().system for p in self._brokers)]
+        return [engine, *map(cpu_seconds, self._brokers)]
 
     def read(self) -> dict[str, Any]:
         """Return the fields of a result that this fills."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import psutil
 
@@ -42,7 +43,7 @@ class Tree:
                 name = self._seen[key][0] if key in self._seen else kind(process)
             except psutil.Error:
                 continue
-            self._seen[key] = (name, times.user + times.system)
+            self._seen[key] = (name, _seconds(times))
         totals: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self._seen.values():
             totals[name] += seconds
@@ -61,6 +62,34 @@ class Tree:
     def memory(self) -> float:
         """Return megabytes (PSS) of all processes."""
         return sum(self.memory_by_name().values())
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """Return user and system seconds of one process so far."""
+    return _seconds(process.cpu_times())
+
+
+def _seconds(times: Any) -> float:
+    return float(times.user + times.system)
+
+
+def come_to_rest(
+    used_seconds: Callable[[], float], cores: float, limit_s: float, look_s: float
+) -> None:
+    """Wait until less than so many cores are used over a look, or for a while.
+
+    Args:
+        used_seconds: returns CPU seconds so far.
+        cores: what counts as rest.
+        limit_s: how long to wait at most.
+        look_s: seconds over which is looked.
+    """
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        began, before = time.monotonic(), used_seconds()
+        time.sleep(look_s)  # what is measured is what was used meanwhile
+        if (used_seconds() - before) / (time.monotonic() - began) < cores:
+            return
 
 
 def kind(process: psutil.Process) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Final
 
 import psutil
@@ -12,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.clusters import Pair, Site
 from bench.data import Payload, batch_rounds, copies
 from bench.errors import BenchError
+from bench.tree import come_to_rest, cpu_seconds
 
 TOPIC: Final = "warm-broker"
 _PARTITIONS: Final = 4
@@ -23,6 +23,7 @@ _WARMED: Final = (
 _LIMIT_S: Final = 120.0
 _QUIET_CORES: Final = 0.1
 _QUIET_S: Final = 30.0
+_LOOK_S: Final = 1.0
 
 
 def warm_brokers(pair: Pair) -> None:
@@ -39,19 +40,8 @@ def warm_brokers(pair: Pair) -> None:
                 broker.fill(TOPIC, copies(payload, _PARTITIONS, rounds))
             _read(site, rounds * _PARTITIONS * payload.batch_records)
             site.clean(frozenset(site.topics() - {TOPIC}))
-    _settle([psutil.Process(site.broker.pid) for site in sites])
-
-
-def _settle(brokers: Sequence[psutil.Process]) -> None:
-    deadline = time.monotonic() + _QUIET_S
-    used = _QUIET_CORES
-    while used >= _QUIET_CORES and time.monotonic() < deadline:
-        before = [broker.cpu_times() for broker in brokers]
-        time.sleep(1.0)  # what is measured is what was used meanwhile
-        after = [broker.cpu_times() for broker in brokers]
-        used = sum(
-            b.user + b.system - a.user - a.system for a, b in zip(before, after, strict=True)
-        )
+    brokers = [psutil.Process(site.broker.pid) for site in sites]
+    come_to_rest(lambda: sum(map(cpu_seconds, brokers)), _QUIET_CORES, _QUIET_S, _LOOK_S)
 
 
 def _read(site: Site, records: int) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from srm.replication.native.library import FILE
 
-HAS_COMPILER = any(map(shutil.which, ("cc", "gcc", "clang")))
-CANNOT_BUILD = not FILE.exists() and not HAS_COMPILER
+COMPILER = next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+CANNOT_BUILD = not FILE.exists() and COMPILER is None
 needs_native = pytest.mark.skipif(
     CANNOT_BUILD, reason="there was nothing to build the native library with"
 )

@@ -18,8 +18,8 @@ from srm.domain.capacity import BUSY, CODECS, Capacity, Cores, TopicLoad, capaci
 from srm.engine.capacity import FlowCapacity, flow_capacity
 from srm.errors import UsageError
 
-SMALLEST_BATCH_BYTES: Final = 70
-LARGEST_BATCH_BYTES: Final = 100e6
+_SMALLEST_BATCH_BYTES: Final = 70
+_LARGEST_BATCH_BYTES: Final = 100e6
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|[KMG])B?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}
 _CORES: Final = ("replicator", "source", "target")
@@ -95,7 +95,7 @@ def _what_if(rate: str, batch: str | None, partitions: int | None, codec: str | 
     if codec is not None and codec not in CODECS:
         raise UsageError(f"{codec!r} is no codec: give one of {', '.join(CODECS)}")
     size = parse_size(batch)
-    if not SMALLEST_BATCH_BYTES <= size <= LARGEST_BATCH_BYTES:
+    if not _SMALLEST_BATCH_BYTES <= size <= _LARGEST_BATCH_BYTES:
         raise UsageError(f"--batch {batch}: no broker has batches of less than 70 B or over 100 MB")
     return TopicLoad(partitions, parse_size(rate) / 1e6, size, codec=codec or "none")
 

@@ -150,11 +150,16 @@ def capacity(loads: Sequence[TopicLoad], slots: int | None = None) -> Capacity:
     speed = _catch_up(loads, slots)
     spare = speed - megabytes
     minutes = OUTAGE_MINUTES * megabytes / spare if spare > 0 else None
-    used = total.replicator - REPLICATOR.always
-    needed = max(partitions, math.ceil(used / BUSY))
+    used = _of_slots(total)
     return Capacity(
-        *(slots, topics, shared, total, speed, minutes if megabytes else 0.0),
-        *(used / slots, needed),
+        slots,
+        topics,
+        shared,
+        total,
+        catch_up_megabytes_per_s=speed,
+        outage_minutes=minutes if megabytes else 0.0,
+        busy=used / slots,
+        partitions_needed=max(partitions, math.ceil(used / BUSY)),
     )
 
 
@@ -163,7 +168,7 @@ def needed_slots(loads: Sequence[TopicLoad]) -> int:
     most = max(1, sum(load.partitions for load in loads))
     slots = 1
     while slots < most:
-        wanted = math.ceil(_busy(loads, slots) / BUSY)
+        wanted = math.ceil(_of_slots(capacity(loads, slots).total) / BUSY)
         if wanted <= slots:
             break
         slots = min(wanted, most)  # more slots make more rounds, so this may take another look
@@ -222,9 +227,9 @@ def _steady_cores(load: TopicLoad, round_s: float, rounds: float) -> Cores:
     return _cores(_steady(load, round_s, rounds))
 
 
-def _busy(loads: Sequence[TopicLoad], slots: int) -> float:
-    """Return the cores that slots use, all together."""
-    return capacity(loads, slots).total.replicator - REPLICATOR.always
+def _of_slots(total: Cores) -> float:
+    """Return the cores that slots use, all together: the replicator's without the driver's."""
+    return total.replicator - REPLICATOR.always
 
 
 def _catch_up(loads: Sequence[TopicLoad], slots: int) -> float:

@@ -42,7 +42,7 @@ _LOCAL_SETTINGS = {
 
 # Where Python functions are placed nothing is broadcast or shuffled that would have to be cleaned
 # away; who would do so wakes ten times a second.
-_CONTEXT_SETTINGS = {"spark.cleaner.referenceTracking": "false"}
+_CLEANS = "spark.cleaner.referenceTracking"
 
 # Settings of a JVM that we start ourselves: it only schedules, records stay in Python workers.
 _JVM_SETTINGS = {
@@ -118,8 +118,8 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
         StackError: the JVM does not start.
     """
     with _start_errors(name):
-        chosen = {**_CONTEXT_SETTINGS, **_given(), **_choose(None, conf)}
-        settled = SparkConf().setAppName(name).setAll(chosen.items())
+        settled = SparkConf().setAppName(name).setAll(_choose(None, conf).items())
+        settled.setIfMissing(_CLEANS, "false")
         context = SparkContext.getOrCreate(settled)
     _greet(name, context)
     try:
@@ -138,12 +138,7 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
         for converter in INPUT_CONVERTER
         if not isinstance(converter, NumpyScalarConverter | NumpyArrayConverter)
     ]
-    return settings(master, conf or {}, _given() if submitted() else None)
-
-
-def _given() -> dict[str, str]:
-    """Return what spark-submit was given; without it, nothing."""
-    return dict(SparkConf().getAll())
+    return settings(master, conf or {}, dict(SparkConf().getAll()) if submitted() else None)
 
 
 @contextmanager

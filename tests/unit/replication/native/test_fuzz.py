@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.batches import Record, marker, stored
+from tests.native import COMPILER
 
 from srm.replication.native import library
 
@@ -39,11 +39,10 @@ def log(rng: random.Random) -> bytes:
 def test_no_damage_makes_the_library_read_or_write_beyond_what_it_was_given(
     tmp_path: Path,
 ) -> None:
-    compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
+    if COMPILER is None:
         pytest.skip("there is no C compiler")
     program = tmp_path / "fuzz"
-    build = [compiler, "-O1", "-g", f"-I{library.FILE.parent}", str(SOURCE), "-o", str(program)]
+    build = [COMPILER, "-O1", "-g", f"-I{library.FILE.parent}", str(SOURCE), "-o", str(program)]
     made = subprocess.run([*build, *SANITIZERS], capture_output=True, check=False, timeout=120)
     if made.returncode:  # this compiler came without their libraries: the fences are left
         subprocess.run(build, check=True, capture_output=True, timeout=120)
