@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from srm.client.errors import HeldError
@@ -24,6 +23,7 @@ from srm.config.loader import load_config
 from srm.demo.payments import TOPIC, Payment, PaymentStream
 from srm.demo.record import Entry, RecordWriter
 from srm.errors import SrmError
+from srm.signals import on_signals
 
 logger = logging.getLogger(__name__)
 
@@ -136,12 +136,7 @@ def parse(arguments: Sequence[str] | None = None) -> ProducerOptions:
 def stop_on_signals() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set."""
     stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    on_signals(signal.SIGTERM, signal.SIGINT, call=lambda _number: stop.set())
     return stop
 
 

@@ -6,10 +6,10 @@ import logging
 import os
 import signal
 import threading
-from types import FrameType
 from typing import Final
 
 from srm.errors import SrmError
+from srm.signals import on_signals
 from srm.spark.replicator import Replicator
 
 logger = logging.getLogger(__name__)
@@ -29,19 +29,18 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     """
     signalled = False
 
-    def end(number: int, _frame: FrameType | None) -> None:
+    def end(number: int) -> None:
         nonlocal signalled
         if signalled:
             os._exit(128 + number)
-        signalled = True  # before all else: a lock taken here would be waited for by a second call
+        signalled = True
         logger.info("%s: stopping", signal.Signals(number).name)
         replicator.stop()
         timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
         timer.daemon = True
         timer.start()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    on_signals(signal.SIGTERM, signal.SIGINT, call=end)
     replicator.run(until_caught_up=until_caught_up)
     if until_caught_up and (signalled or replicator.asked_to_end):
         raise SrmError("stopped by a signal or on request before everything was copied")

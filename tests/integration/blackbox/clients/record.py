@@ -7,6 +7,7 @@ A line is ``time_ms kind cluster topic partition offset id``, separated by tabs.
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 import time
@@ -38,7 +39,16 @@ class Record:
 
 
 def stop_on_sigterm() -> threading.Event:
-    """Return an event that SIGTERM sets: the client ends in order, as a deployment ends it."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    """Return an event that SIGTERM sets: the client ends in order, as a deployment ends it.
+
+    It is set by a thread: a handler that interrupts ``stop.wait`` would wait for its lock for ever.
+    """
+    stop, arrived = threading.Event(), queue.SimpleQueue[int]()
+
+    def listen() -> None:
+        arrived.get()
+        stop.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda number, _frame: arrived.put(number))
     return stop
