@@ -35,6 +35,7 @@ _SECONDS: Final = 6.0
 _LEAD_IN_S: Final = 1.0
 _IDLE_S: Final = 3.0
 _QUIET_S: Final = 3.0
+_REST_S: Final = 60.0
 _SHORTEST_S: Final = 1.0
 _COPIED_S: Final = 300.0
 _LOOK_S: Final = 0.25
@@ -42,20 +43,27 @@ _LOOK_S: Final = 0.25
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large and long the cells are; ``followed`` are the partitions of each level."""
+    """How large and long the cells are; ``followed`` are the partitions of each level.
+
+    ``rest_s`` is how long it may take until thousands of partitions are claimed, and all is quiet.
+    """
 
     followed: Sequence[int] = PARTITIONS
     seconds: float = _SECONDS
     lead_in_s: float = _LEAD_IN_S
     idle_s: float = _IDLE_S
     quiet_s: float = _QUIET_S
+    rest_s: float = _REST_S
 
     @classmethod
     def of(cls, fraction: float) -> Sizes:
         """Return that fraction of everything, but enough to try it out."""
         return cls(
             [max(1, int(partitions * fraction)) for partitions in PARTITIONS],
-            *(max(_SHORTEST_S, s * fraction) for s in (_SECONDS, _LEAD_IN_S, _IDLE_S, _QUIET_S)),
+            *(
+                max(_SHORTEST_S, s * fraction)
+                for s in (_SECONDS, _LEAD_IN_S, _IDLE_S, _QUIET_S, _REST_S)
+            ),
         )
 
 
@@ -138,7 +146,7 @@ def _wait_for_copies(current: Session, spread: Spread, records: int) -> None:
 
 def _at_rest(current: Session, sizes: Sizes) -> dict[str, float]:
     """Measure what it costs that nothing happens."""
-    current.settle()
+    current.settle(sizes.rest_s)
     time.sleep(sizes.lead_in_s)  # until caches, reports and metadata refreshes have settled
     meter = Meter(current)
     time.sleep(sizes.idle_s)  # the span that is measured

@@ -108,9 +108,9 @@ class Session:
         self.running.check_settings()
         self.settle()
 
-    def settle(self) -> None:
+    def settle(self, limit_s: float = _QUIET_S) -> None:
         """Wait a while for the engine to come to rest."""
-        come_to_rest(self.running.tree.cpu_seconds, _QUIET_CORES, _QUIET_S, _LOOK_S)
+        come_to_rest(self.running.tree.cpu_seconds, _QUIET_CORES, limit_s, _LOOK_S)
 
 
 class Meter:

@@ -6,6 +6,7 @@ session, on SIGTERM too, and by the next session where this one was killed.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections import defaultdict
@@ -54,6 +55,18 @@ def pytest_configure() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end_session)
+
+
+@pytest.fixture(autouse=True)
+def _log_handlers() -> Iterator[None]:
+    """Take away what a command run by a test leaves: a handler that writes to that test's stderr.
+
+    Whatever is logged later would be printed as an error of logging, into another test's output.
+    """
+    root = logging.getLogger()
+    before = root.handlers[:]
+    yield
+    root.handlers[:] = before
 
 
 @pytest.hookimpl(trylast=True)

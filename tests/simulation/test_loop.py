@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -60,6 +61,17 @@ def test_a_process_that_is_killed_ends_where_it_stands() -> None:
         process = Process("victim")
         _run_with(loop, process, seen, process.kill)
         assert seen == [1.0, 2.0]
+
+
+def test_what_was_killed_is_collected_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with simulated(1) as loop:
+        process = Process("victim")
+        _run_with(loop, process, [], process.kill)
+    del loop, process
+
+    gc.collect()
+
+    assert not caplog.records
 
 
 def test_a_process_that_is_asleep_finds_its_timers_due_when_it_wakes_up() -> None:

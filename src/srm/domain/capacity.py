@@ -40,7 +40,7 @@ LARGER_BATCH_BYTES: Final = 16_384
 
 _MERGED_MB: Final = 1.0
 _ANSWER_MB: Final = 8.0
-_MERGED_UP_TO: Final = {"none": 1 << 16, "snappy": 1 << 15, "lz4": 1 << 15, "zstd": 1 << 15}
+_MERGED_UP_TO: Final = {"none": 1 << 19, "snappy": 1 << 15, "lz4": 1 << 15, "zstd": 1 << 15}
 """Bytes up to which batches are merged, by codec: see docs/performance.md."""
 
 
