@@ -37,7 +37,7 @@ simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer;
 mutants: venv ## Take away each safety mechanism in turn: a simulated world has to notice
 	@$(BIN)/python -m tests.mutants
 
-bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all of it)
+bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all cases; --fleet, --scale)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 clients: venv ## Measure how unmodified clients follow an address (root, Debian; CLIENTS_ARGS="--case dns/dead")
@@ -101,7 +101,7 @@ $(BIN)/python:
 NATIVE := $(wildcard src/srm/replication/native/*.[ch])
 
 $(STAMP): requirements-dev.txt pyproject.toml hatch_build.py $(NATIVE) | $(BIN)/python
-	@echo "srm: setting up .venv (about 1.2 GB, the first time a minute or two)"
+	@echo "srm: setting up .venv (about 1.4 GB, the first time a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
 	    -r requirements-dev.txt

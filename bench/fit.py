@@ -3,10 +3,10 @@
     .venv/bin/python -m bench.fit [build/bench ...]
 
 Prints them as they stand in src/srm/domain/capacity_costs.py, with how far the fit is off. Several
-folders are measurements that were repeated. Cells that got less traffic than they were to get, as
-something else was in the way, are left out. Cases
-that copy a backlog (1kb, 1kb-16kb, lz4-16kb, zstd-16kb) take part where they are saved: what it
-costs to open compressed batches is known from those alone.
+folders are measurements that were repeated. Of cells that got less traffic than they were to get,
+as something else was in the way, only what was measured at rest before it counts. Cases that copy a
+backlog (1kb, 1kb-16kb, lz4-16kb, zstd-16kb) take part where they are saved: what it costs to open
+compressed batches is known from those alone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bench.cases import CASES, Case
 from bench.clusters import PROJECT
 from bench.data import templates
 from bench.engines import TASKS
+from bench.errors import BenchError
 from bench.fleet_cost import METHOD, PARTIES, at_rest, is_undisturbed, loaded
 from bench.goals import SRM
 from bench.results import MEGABYTE, Result, load_all
@@ -126,7 +127,8 @@ def rows_of(results: Sequence[Result], party: str, timing: Timing) -> list[Row]:
     rows = []
     rests: dict[int, Row] = {}  # measured once before all sizes of batches
     for result in (r for r in results if r.method == METHOD):
-        rows.append(Row(result.case, steady_work(result, timing), loaded(result)[party]))
+        if is_undisturbed(result):
+            rows.append(Row(result.case, steady_work(result, timing), loaded(result)[party]))
         partitions = result.details["partitions"]
         if party == "replicator":
             rest = Units(partitions=partitions, always=1.0)
@@ -177,14 +179,14 @@ def fit_all(results: Iterable[Result]) -> tuple[Timing, Mapping[str, Fit]]:
     """Return the timing and the coefficients of each party.
 
     Raises:
-        ValueError: no fleet has been measured.
+        BenchError: no fleet has been measured.
     """
     ours = [result for result in results if result.engine == SRM]
-    fleet = [result for result in ours if result.method == METHOD and is_undisturbed(result)]
+    fleet = [result for result in ours if result.method == METHOD]
     backlogs = [result for result in ours if result.case in BACKLOGS]
     if not fleet:
-        raise ValueError("no fleet is measured: make bench BENCH_ARGS=--fleet")
-    timing = fit_timing(fleet)
+        raise BenchError("no fleet is measured: make bench BENCH_ARGS=--fleet")
+    timing = fit_timing([result for result in fleet if is_undisturbed(result)])
     return timing, {
         party: fit(rows_of([*fleet, *backlogs], party, timing), _PAYS_FOR[party])
         for party in PARTIES
@@ -205,7 +207,11 @@ def render(timing: Timing, fits: Mapping[str, Fit]) -> str:
 def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> int:
     """Fit what is saved in folders."""
     folders = [Path(each) for each in arguments] or [PROJECT / "build" / "bench"]
-    say(render(*fit_all(itertools.chain.from_iterable(map(load_all, folders)))))
+    try:
+        say(render(*fit_all(itertools.chain.from_iterable(map(load_all, folders)))))
+    except BenchError as error:
+        sys.stderr.write(f"bench.fit: {error}\n")
+        return 2
     return 0
 
 

@@ -21,7 +21,8 @@ _MAPS: Final = "map"
 
 _INTRODUCTION: Final = (
     "Written by `make bench BENCH_ARGS=--report` from `build/bench/*.json`; "
-    "`make bench BENCH_ARGS=--full` measures all of it.\n"
+    "`make bench BENCH_ARGS=--full` measures it; many topics and what a fleet costs have runs of "
+    "their own, `--scale` and `--fleet`.\n"
 )
 
 Cell = Callable[[Result], str]

@@ -62,7 +62,10 @@ def kafka_cluster(
 
 @contextmanager
 def open_flow(
-    config: Config, flow: Flow, source_patience_s: float | None = None
+    config: Config,
+    flow: Flow,
+    source_patience_s: float | None = None,
+    target_patience_s: float | None = None,
 ) -> Iterator[FlowContext]:
     """Give access to one flow, enabled or not, with the lists of srm-control merged in.
 
@@ -71,36 +74,45 @@ def open_flow(
         flow: the flow.
         source_patience_s: seconds that the source has to answer at all: one that does not is
             asked nothing more. Without it each call takes the time that it takes.
+        target_patience_s: the same of the target; without the lists then, if it does not answer.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
     configured = config.flow(flow)
-    with (
-        kafka_cluster(flow.source, config.cluster_clients(flow.source, flow)) as found,
-        kafka_cluster(flow.target, config.cluster_clients(flow.target, flow)) as target,
-    ):
-        effective = control_lists.effective(configured, control_lists.load(target, flow))
-        source: Cluster = found
-        if source_patience_s is not None and (why := _silence(config, flow, source_patience_s)):
-            source = away_cluster(flow.source, why)
+    with ExitStack() as stack:
+        source, target = (
+            _patiently(config, flow, alias, patience_s, stack)
+            for alias, patience_s in (
+                (flow.source, source_patience_s),
+                (flow.target, target_patience_s),
+            )
+        )
+        if target_patience_s is None:
+            effective = control_lists.effective(configured, control_lists.load(target, flow))
+        else:
+            effective = control_lists.merged_if_known(configured, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
         # A flow that restores has no opposite one.
         yield replace(context, opposite=config.flow_configs.get(flow.reversed))
 
 
-def _silence(config: Config, flow: Flow, patience_s: float) -> str:
-    """Say why a flow's source does not answer in time, nothing where it does."""
-    clients = config.cluster_clients(flow.source, flow)
-    with kafka_cluster(flow.source, clients, patience_s) as probe:
-        try:
-            probe.cluster_id()
-        except UnavailableError as error:
-            return str(error)
-        except SrmError as error:
-            log.debug("%s: %s", flow.source, error)  # whoever asks for more is told
-    return ""
+def _patiently(
+    config: Config, flow: Flow, alias: str, patience_s: float | None, stack: ExitStack
+) -> Cluster:
+    """Give access to one end of a flow; nothing is asked of one that does not answer in time."""
+    clients = config.cluster_clients(alias, flow)
+    if patience_s is not None:
+        with kafka_cluster(alias, clients, patience_s) as probe:
+            try:
+                probe.cluster_id()
+            except UnavailableError as error:
+                servers = clients.admin.get("bootstrap.servers", "")
+                return away_cluster(alias, f"{error} ({alias}.bootstrap.servers = {servers})")
+            except SrmError as error:
+                log.debug("%s: %s", alias, error)  # whoever asks for more is told
+    return stack.enter_context(kafka_cluster(alias, clients))
 
 
 @contextmanager

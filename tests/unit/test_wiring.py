@@ -12,7 +12,7 @@ from srm.domain.restore import restore_flow
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.control_lists import ControlLists
-from srm.errors import ConfigError, UnavailableError
+from srm.errors import ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.testing.fake_cluster import FakeCluster
 from srm.wiring import flow_context, now_ms, open_cluster, open_flow, open_move
@@ -69,6 +69,15 @@ def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
     with open_flow(both, flow) as context:
         assert context.config.flow == flow
         assert context.opposite is None
+
+
+def test_a_target_that_is_not_there_is_waited_for_no_longer_than_was_said(config):
+    with open_flow(config, Flow("P", "B"), 1, 1) as context:
+        with pytest.raises(GivenUpError, match=r"\(P\.bootstrap\.servers = "):
+            context.source.topics()
+        with pytest.raises(GivenUpError, match=r"\(B\.bootstrap\.servers = "):
+            context.target.topics()
+        assert context.config.flow == Flow("P", "B")
 
 
 def test_the_clock_counts_milliseconds_since_the_epoch():

@@ -42,6 +42,7 @@ _MERGED_MB: Final = 1.0
 _ANSWER_MB: Final = 8.0
 _MERGED_UP_TO: Final = {"none": 1 << 19, "snappy": 1 << 15, "lz4": 1 << 15, "zstd": 1 << 15}
 """Bytes up to which batches are merged, by codec: see docs/performance.md."""
+_MEASURED_PARTITIONS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Capacity:
     """What a fleet takes.
 
     Attributes:
-        slots: as many as it is reckoned with.
+        slots: as many as it is reckoned with: each costs its rounds.
         topics: what each topic takes, in the order given.
         shared: what no topic takes for itself: rounds, the driver, its JVM.
         total: the sum of both.
@@ -173,6 +174,23 @@ def needed_slots(loads: Sequence[TopicLoad]) -> int:
             break
         slots = min(wanted, most)  # more slots make more rounds, so this may take another look
     return slots
+
+
+def slots_of(loads: Sequence[TopicLoad], at_least: int) -> int:
+    """Return how many slots there would be: those that are needed, or more where more are meant.
+
+    Args:
+        loads: the traffic.
+        at_least: what ``tasks.max`` is; a slot without a partition is none.
+    """
+    partitions = max(1, sum(load.partitions for load in loads))
+    return max(needed_slots(loads), min(at_least, partitions))
+
+
+def beyond_what_was_measured(loads: Sequence[TopicLoad]) -> bool:
+    """Whether traffic goes to more partitions than two cores could be measured with."""
+    partitions = sum(load.partitions for load in loads if load.batch_bytes)
+    return partitions > _MEASURED_PARTITIONS
 
 
 def saving_of_larger_batches(loads: Sequence[TopicLoad], slots: int) -> Saving | None:

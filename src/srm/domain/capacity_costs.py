@@ -41,27 +41,26 @@ class Units(NamedTuple):
 
 # A run of `--fleet` with srm, 10 to 10 000 partitions, on two quiet cores (Xeon, see "Machine" in
 # docs/benchmarks.md), and the cases 1kb, 1kb-16kb, lz4-16kb and zstd-16kb; of 10 000 partitions
-# only the batches of 128 KB, as the brokers did not take enough of the others. Off by 32 % at most
-# for the replicator (zstd: one coefficient for all codecs), for brokers, where little is left of
-# the difference of two measurements, by 70 %. A round includes `replicator.linger.ms`.
+# only what they cost at rest, as the brokers did not take enough traffic. Off by 32 % at most for
+# the replicator (zstd: one coefficient for all codecs), for brokers, where little is left of the
+# difference of two measurements, by 66 %. A round includes `replicator.linger.ms`.
 ROUND_S: Final = 0.0065
-LOOK_S: Final = 7e-07
+LOOK_S: Final = 0.0
 REPLICATOR: Final = Units(
-    megabytes=0.000801,
-    batches=1.1e-06,
-    sent=2.94e-05,
-    opened=0.0129,
-    rounds=0.000636,
-    partitions=3.61e-05,
-    always=0.0166,
+    megabytes=0.000933,
+    sent=3.19e-05,
+    opened=0.013,
+    rounds=0.00058,
+    partitions=6.9e-06,
+    always=0.0258,
 )
 SOURCE_BROKER: Final = Units(
-    megabytes=0.000513,
-    rounds=0.0004,
-    looks=7.73e-07,
+    megabytes=0.000496,
+    rounds=0.0005,
+    looks=3.03e-07,
 )
 TARGET_BROKER: Final = Units(
-    megabytes=0.00157,
-    sent=2.94e-05,
-    rounds=0.000138,
+    megabytes=0.0017,
+    sent=1.52e-05,
+    rounds=0.00029,
 )

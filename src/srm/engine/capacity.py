@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.amount import amount
@@ -21,13 +21,17 @@ from srm.domain.capacity import (
     Cores,
     Saving,
     TopicLoad,
+    beyond_what_was_measured,
     capacity,
+    needed_slots,
     saving_of_larger_batches,
+    slots_of,
 )
 from srm.domain.topic_traffic import LOOKED_BACK_S, BatchSample, Marks, Span, load_of, rates
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.topic_sync import selected_topics
+from srm.errors import UnavailableError
 
 MOST_SAMPLES: Final = 600
 """Partitions of which batches are read: 150 MB in all."""
@@ -64,7 +68,8 @@ class FlowCapacity:
     Attributes:
         window_s: seconds that the rates called ``now`` are means of.
         topics: those with most traffic first.
-        capacity: of all of them; ``capacity.slots`` is what ``tasks.max`` should be at least.
+        capacity: of all of them, with as many slots as ``tasks_max`` gives, or more if needed.
+        slots_needed: what ``tasks.max`` should be at least.
         tasks_max: what it is.
         saving: what larger batches of one topic would save, where that is worth its while.
     """
@@ -73,9 +78,34 @@ class FlowCapacity:
     window_s: float
     topics: tuple[TopicCapacity, ...]
     capacity: Capacity
+    slots_needed: int
     tasks_max: int
     saving: Saving | None
     advice: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedCapacity:
+    """What copying one topic takes that is described, and need not exist."""
+
+    load: TopicLoad
+    capacity: Capacity
+    slots_needed: int
+    advice: tuple[str, ...]
+
+
+def described_capacity(load: TopicLoad, slots: int = 1) -> DescribedCapacity:
+    """Reckon what a described topic takes; pure.
+
+    Args:
+        load: its traffic.
+        slots: what ``tasks.max`` would be.
+    """
+    loads = [load]
+    cost = capacity(loads, slots_of(loads, slots))
+    saving = _saving(loads, cost)
+    advice = (*_saving_text("the topic", load, saving), *_measured_text(loads))
+    return DescribedCapacity(load, cost, needed_slots(loads), advice)
 
 
 def flow_capacity(context: FlowContext, window_s: float, tell: Tell) -> FlowCapacity:
@@ -119,7 +149,27 @@ def flow_capacity(context: FlowContext, window_s: float, tell: Tell) -> FlowCapa
             of_spans = {span: found[p] for span, found in since.items() if p in found}
             marks[p.topic].append(Marks(starts[p], end, after[p], of_spans))
     counts = {topic.name: topic.partitions for topic in topics}
-    return reckon(context.config.flow, context.config.tasks_max, counts, marks, samples, passed)
+    config = context.config
+    found = reckon(config.flow, config.tasks_max, counts, marks, samples, passed)
+    return replace(found, advice=(*_notes(context, counts), *found.advice))
+
+
+def _notes(context: FlowContext, topics: Collection[str]) -> Iterator[str]:
+    """Say what was left out, and why."""
+    config = context.config
+    source, target = config.flow.source, config.flow.target
+    if all(config.policy.is_heartbeats_topic(topic) for topic in topics):
+        wanted = ", ".join(config.topics)
+        yield (
+            f"no topic of {source} matches topics = {wanted}"
+            if wanted
+            else f"no topic is selected: srm-control topics --source {source} --target {target} "
+            "--add 'TOPIC'"
+        )
+    try:
+        context.target.cluster_id()
+    except UnavailableError as error:
+        yield f"without the lists of srm-control, as {target} does not answer: {error}"
 
 
 def reckon(
@@ -150,37 +200,56 @@ def reckon(
         )
     seen.sort(key=lambda each: (-each[1].megabytes_per_s, each[0]))
     loads = [load for _, load, _, _ in seen]
-    cost = capacity(loads)
+    needed = needed_slots(loads)
+    cost = capacity(loads, slots_of(loads, tasks_max))
     rows = tuple(
         TopicCapacity(topic, load, found, peak, topic in samples, cores)
         for (topic, load, found, peak), cores in zip(seen, cost.topics, strict=True)
     )
-    saving = saving_of_larger_batches(loads, cost.slots)
-    if saving is not None and saving.cores.all < _WORTH_SAVING:
-        saving = None
-    advice = _advice(rows, cost, tasks_max, saving)
-    return FlowCapacity(flow, round(window_s, 3), rows, cost, tasks_max, saving, advice)
-
-
-def _advice(
-    rows: Sequence[TopicCapacity], cost: Capacity, tasks_max: int, saving: Saving | None
-) -> tuple[str, ...]:
-    lines = []
-    if not any(row.load.megabytes_per_s for row in rows):
-        lines.append("no traffic was seen: ask again at a busy time, or give --rate and --batch")
-    elif cost.slots > tasks_max:
-        lines.append(f"tasks.max is {tasks_max}: at this peak {cost.slots} slots are needed")
-    else:
-        lines.append(f"{amount(cost.slots, 'slot')} will do at this peak, tasks.max is {tasks_max}")
+    saving = _saving(loads, cost)
+    advice = [_slots_text(loads, needed, tasks_max)]
     if saving is not None:
         row = rows[saving.index]
-        lines.append(
-            f"{row.topic} has batches of {row.load.batch_bytes / 1000:.1f} KB: of "
-            f"{saving.batch_bytes / 1024:.0f} KB (linger.ms, batch.size of its producers) they "
-            f"would save {saving.cores.all:.2f} cores, {saving.cores.target_brokers:.2f} of them "
-            "on the target's brokers"
-        )
-    return tuple(lines)
+        advice += _saving_text(row.topic, row.load, saving)
+    advice += _measured_text(loads)
+    return FlowCapacity(
+        flow, round(window_s, 3), rows, cost, needed, tasks_max, saving, tuple(advice)
+    )
+
+
+def _saving(loads: Sequence[TopicLoad], cost: Capacity) -> Saving | None:
+    saving = saving_of_larger_batches(loads, cost.slots)
+    return saving if saving is not None and saving.cores.all >= _WORTH_SAVING else None
+
+
+def _slots_text(loads: Sequence[TopicLoad], needed: int, tasks_max: int) -> str:
+    if not any(load.megabytes_per_s for load in loads):
+        return "no traffic was seen: ask again at a busy time, or give --rate and --batch"
+    if needed > tasks_max:
+        return f"tasks.max is {tasks_max}: at this peak {needed} slots are needed"
+    return f"{amount(needed, 'slot')} will do at this peak, tasks.max is {tasks_max}"
+
+
+def _saving_text(topic: str, load: TopicLoad, saving: Saving | None) -> tuple[str, ...]:
+    if saving is None:
+        return ()
+    line = (
+        f"{topic} has batches of {load.batch_bytes / 1000:.1f} KB: of "
+        f"{saving.batch_bytes / 1024:.0f} KB (linger.ms, batch.size of its producers) they "
+        f"would save {saving.cores.all:.2f} cores, {saving.cores.target_brokers:.2f} of them "
+        "on the target's brokers"
+    )
+    return (line,)
+
+
+def _measured_text(loads: Sequence[TopicLoad]) -> tuple[str, ...]:
+    if not beyond_what_was_measured(loads):
+        return ()
+    line = (
+        "traffic to more than 1,000 partitions is beyond what the figures rest on: it may take "
+        "several times as much (docs/capacity.md, What it leaves out)"
+    )
+    return (line,)
 
 
 def _samples(

@@ -10,6 +10,7 @@ import pytest
 from bench.cases import CASES
 from bench.data import records_in
 from bench.engines import TASKS
+from bench.errors import BenchError
 from bench.fit import (
     BACKLOGS,
     Fit,
@@ -117,8 +118,17 @@ def test_a_cell_that_something_else_was_in_the_way_of_is_left_out() -> None:
 
 
 def test_of_another_engine_nothing_is_taken() -> None:
-    with pytest.raises(ValueError, match="no fleet is measured"):
+    with pytest.raises(BenchError, match="no fleet is measured"):
         fit_all([replace(CELLS[0], engine="mm2-tuned")])
+
+
+def test_without_measurements_one_line_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "bench.fit: no fleet is measured: make bench BENCH_ARGS=--fleet\n"
+    )
 
 
 def test_no_coefficient_is_below_nothing() -> None:

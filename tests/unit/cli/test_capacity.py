@@ -22,6 +22,7 @@ from srm.testing.clock import FakeClock
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_maps import FakeMapReader
 
+CORES = ("replicator", "source", "target")
 PROPERTIES = """
 clusters = P, B
 P.bootstrap.servers = localhost:1
@@ -69,8 +70,8 @@ def test_a_flows_topics_are_shown_with_what_they_cost(config: Path, source: Fake
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == (
-        "P->B: 2 topics, watched for 1 s; cores of the replicator and of both sides' brokers at "
-        "each topic's peak"
+        "P->B: 2 topics, watched for 1 s; cores of the replicator with 1 slot and of both sides' "
+        "brokers at each topic's peak"
     )
     assert lines[2].split() == ["pay[eu]", "3", "0.00", "2", "720.1", *lines[2].split()[5:8],
                                 "none", "hour"]  # fmt: skip
@@ -105,9 +106,29 @@ def test_what_if_asks_no_cluster() -> None:
     assert text.exit_code == 0, text.output
     assert text.stdout.startswith("100 MB/s in batches of 1 KB, 1,000 partitions: ")
     assert "a backlog is copied at" in text.stdout
-    figures = json.loads(data.stdout)
-    assert figures["slots"] >= 1
+    found = json.loads(data.stdout)
+    figures = found["capacity"]
+    assert found["load"]["batch_bytes"] == 1000
+    assert figures["slots"] == found["slots_needed"] >= 1
     assert figures["total"]["replicator"] > figures["shared"]["replicator"]
+
+
+def test_more_slots_than_are_needed_are_reckoned_with_where_they_are_meant() -> None:
+    few, many = run(*WHAT_IF), run(*WHAT_IF, "--slots", "30")
+
+    assert few.stdout.splitlines()[0] == many.stdout.splitlines()[0]
+    assert "cores with 30 slots" in many.stdout
+
+
+def test_a_narrow_terminal_gets_the_columns_that_decide(config: Path, source: FakeCluster) -> None:
+    source.produce("pay[eu]", 1, 10)
+    result = CliRunner().invoke(
+        app, ["capacity", "-c", str(config), "--window", "1"], env={"COLUMNS": "80"}
+    )
+
+    header, row = result.stdout.splitlines()[1:3]
+    assert header.split()[3:] == ["partitions", "MB/s", "batch", "KB", *CORES]
+    assert row.split()[0] == "pay[eu]"
 
 
 def test_a_plan_that_partitions_are_too_few_for_is_none() -> None:
@@ -126,7 +147,8 @@ def test_a_plan_that_partitions_are_too_few_for_is_none() -> None:
 
     assert "partitions are too few" in text.stdout
     assert "planned" not in text.stdout
-    figures = json.loads(data.stdout)
+    assert " partitions would do" in text.stdout
+    figures = json.loads(data.stdout)["capacity"]
     assert figures["busy"] > 1
     assert figures["partitions_needed"] > 1
 
@@ -144,6 +166,9 @@ def test_compression_is_part_of_the_question() -> None:
         (["--batch", "1KB"], "go with --rate"),
         ([*WHAT_IF[1:], "--codec", "brotli"], "no codec"),
         ([*WHAT_IF[1:], "--flow", "P->B"], "--rate asks no cluster"),
+        ([*WHAT_IF[1:], "--window", "3"], "--rate asks no cluster"),
+        (["--slots", "3"], "go with --rate"),
+        (["--rate", "much"], "'much' is no size"),
         (["--rate", "1MB", "--batch", "60B", "--partitions", "1"], "less than 70 B"),
         (["--rate", "1MB", "--batch", "1GB", "--partitions", "1"], "over 100 MB"),
         (["--rate", "much", "--batch", "1KB", "--partitions", "1"], "'much' is no size"),

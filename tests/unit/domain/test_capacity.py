@@ -18,8 +18,10 @@ from srm.domain.capacity import (
     round_seconds,
     saving_of_larger_batches,
     sent_per_s,
+    slots_of,
 )
 from srm.domain.capacity_costs import REPLICATOR, SOURCE_BROKER, TARGET_BROKER, Units
+from srm.replication.batches.merging import LARGEST_MERGED, SMALL_COMPRESSED
 
 rates = st.floats(0.001, 2000)
 sizes = st.floats(100, 1_000_000)
@@ -107,6 +109,16 @@ def test_slots_are_as_few_as_keep_each_below_its_share(fleet: list[TopicLoad]) -
     assert slots == 1 or share(slots - 1) > BUSY * (1 - 1e-9)
 
 
+@given(st.lists(loads, min_size=1, max_size=3), st.integers(1, 50))
+def test_slots_that_are_meant_count_even_if_fewer_would_do(
+    fleet: list[TopicLoad], tasks_max: int
+) -> None:
+    slots, partitions = slots_of(fleet, tasks_max), sum(load.partitions for load in fleet)
+
+    assert slots >= needed_slots(fleet)
+    assert slots in {needed_slots(fleet), min(tasks_max, partitions)}
+
+
 @given(loads)
 def test_no_more_batches_are_sent_than_were_made_and_none_is_too_large(load: TopicLoad) -> None:
     sent = sent_per_s(load, round_seconds(load.partitions))
@@ -125,8 +137,9 @@ def test_batches_of_few_partitions_are_merged_and_of_many_they_are_not() -> None
 @pytest.mark.parametrize(
     ("size", "codec", "merged"),
     [
-        (65_536, "none", True), (65_537, "none", False), (32_768, "lz4", True),
-        (32_769, "zstd", False), (1_000, "gzip", False), (1_000, "snappy", True),
+        (LARGEST_MERGED, "none", True), (LARGEST_MERGED + 1, "none", False),
+        (SMALL_COMPRESSED, "lz4", True), (SMALL_COMPRESSED + 1, "zstd", False),
+        (1_000, "gzip", False), (1_000, "snappy", True),
     ],
 )  # fmt: skip
 def test_what_is_merged_is_as_the_replicator_does_it(size: int, codec: str, merged: bool) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 from tests.unit.engine.conftest import TwoSites
 
-from srm.domain.capacity import capacity
+from srm.domain.capacity import TopicLoad, capacity
 from srm.domain.topic_traffic import BatchSample, Marks
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.capacity import FlowCapacity, flow_capacity, reckon
+from srm.engine.capacity import FlowCapacity, described_capacity, flow_capacity, reckon
 from srm.errors import UnavailableError
 
 FLOW = Flow("P", "B")
@@ -68,7 +68,8 @@ def test_the_highest_rate_counts_and_is_named() -> None:
 def test_advice_names_the_slots_that_are_missing_and_batches_that_are_too_small() -> None:
     found = of({"clicks": 200}, {"clicks": marks(200, 200)}, {"clicks": SMALL})
 
-    assert found.capacity.slots > 1
+    assert found.slots_needed > 1
+    assert found.capacity.slots == found.slots_needed
     assert found.advice[0].startswith("tasks.max is 1: at this peak")
     assert found.saving is not None
     assert found.advice[1].startswith("clicks has batches of 1.0 KB")
@@ -79,6 +80,34 @@ def test_advice_says_that_slots_will_do_and_nothing_of_a_saving_that_is_none() -
 
     assert found.advice == ("1 slot will do at this peak, tasks.max is 4",)
     assert found.saving is None
+
+
+def test_what_is_reckoned_with_are_the_slots_that_the_flow_has() -> None:
+    """Each goes its own rounds, so two cost more than one."""
+    one, two = (
+        of({"a": 8}, {"a": marks(500, 8)}, {"a": SMALL}, tasks_max=slots) for slots in (1, 2)
+    )
+
+    assert (one.slots_needed, two.slots_needed) == (1, 1)
+    assert (one.capacity.slots, two.capacity.slots) == (1, 2)
+    assert two.capacity.total.replicator > one.capacity.total.replicator
+
+
+def test_what_goes_beyond_what_was_measured_is_said() -> None:
+    many = of({"a": 5000}, {"a": marks(1, 5000)}, {"a": SMALL})
+    quiet = of({"a": 5000, "b": 1}, {"a": marks(0, 5000), "b": marks(1)}, {"b": SMALL})
+
+    assert any("beyond what the figures rest on" in line for line in many.advice)
+    assert not any("beyond" in line for line in quiet.advice)
+    described = described_capacity(TopicLoad(5000, 20.0, 16_000))
+    assert any("beyond what the figures rest on" in line for line in described.advice)
+
+
+def test_a_described_topic_is_advised_as_a_real_one_is() -> None:
+    found = described_capacity(TopicLoad(200, 40.0, 1000), slots=20)
+
+    assert found.capacity.slots == max(found.slots_needed, 20)
+    assert found.advice[0].startswith("the topic has batches of 1.0 KB")
 
 
 def test_without_traffic_there_is_nothing_to_advise_on() -> None:
@@ -135,3 +164,23 @@ def test_a_source_that_does_not_answer_is_an_error(sites: TwoSites) -> None:
 
     with pytest.raises(UnavailableError):
         flow_capacity(sites.flow("P->B"), 0.01, lambda _text: None)
+
+
+def test_a_flow_without_a_topic_of_its_own_says_which_were_looked_for(sites: TwoSites) -> None:
+    sites.change("P->B", topics=("Orders.*",))
+    found = flow_capacity(sites.flow("P->B"), 0.01, lambda _: None)
+
+    assert found.advice[0] == "no topic of P matches topics = Orders.*"
+
+    sites.change("P->B", topics=())
+    found = flow_capacity(sites.flow("P->B"), 0.01, lambda _: None)
+    assert "no topic is selected: srm-control topics --source P --target B" in found.advice[0]
+
+
+def test_a_target_that_is_not_there_yet_is_done_without(sites: TwoSites) -> None:
+    sites.clusters["B"].fail()
+
+    found = flow_capacity(sites.flow("P->B"), 0.01, lambda _: None)
+
+    assert [row.topic for row in found.topics] == ["Payments"]
+    assert found.advice[0].startswith("without the lists of srm-control, as B does not answer")

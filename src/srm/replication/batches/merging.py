@@ -22,7 +22,7 @@ from srm.replication.native.library import Kind, Merged, NativeLibrary
 LARGEST_MERGED: Final = 1 << 19
 """Bytes above which a batch is sent alone: to copy it costs more than its request."""
 
-_SMALL_COMPRESSED: Final = 1 << 15
+SMALL_COMPRESSED: Final = 1 << 15
 """Bytes above which a compressed batch is never opened."""
 _OPENED_EACH: Final = 24
 _OPENED_EVER: Final = 1 << 15
@@ -180,7 +180,7 @@ def _most_opened(batch: BatchToSend) -> int:
 
 
 def _is_small_compressed(batch: BatchToSend) -> bool:
-    return len(batch.view) <= _SMALL_COMPRESSED and codec_of(batch.view) in MERGED_CODECS
+    return len(batch.view) <= SMALL_COMPRESSED and codec_of(batch.view) in MERGED_CODECS
 
 
 def _taken(
