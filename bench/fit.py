@@ -184,9 +184,10 @@ def fit_all(results: Iterable[Result]) -> tuple[Timing, Mapping[str, Fit]]:
     ours = [result for result in results if result.engine == SRM]
     fleet = [result for result in ours if result.method == METHOD]
     backlogs = [result for result in ours if result.case in BACKLOGS]
-    if not fleet:
+    undisturbed = [result for result in fleet if is_undisturbed(result)]
+    if not undisturbed:
         raise BenchError("no fleet is measured: make bench BENCH_ARGS=--fleet")
-    timing = fit_timing([result for result in fleet if is_undisturbed(result)])
+    timing = fit_timing(undisturbed)
     return timing, {
         party: fit(rows_of([*fleet, *backlogs], party, timing), _PAYS_FOR[party])
         for party in PARTIES

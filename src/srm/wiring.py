@@ -82,13 +82,8 @@ def open_flow(
     """
     configured = config.flow(flow)
     with ExitStack() as stack:
-        source, target = (
-            _patiently(config, flow, alias, patience_s, stack)
-            for alias, patience_s in (
-                (flow.source, source_patience_s),
-                (flow.target, target_patience_s),
-            )
-        )
+        source = _patiently(config, flow, flow.source, source_patience_s, stack)
+        target = _patiently(config, flow, flow.target, target_patience_s, stack)
         if target_patience_s is None:
             effective = control_lists.effective(configured, control_lists.load(target, flow))
         else:

@@ -134,7 +134,7 @@ def _render_described(console: Console, found: DescribedCapacity) -> None:
     table.add_column("")
     for column in _CORES:
         table.add_column(column, justify="right")
-    table.add_row(f"cores with {amount(cost.slots, 'slot')}", *_cells(cost.total))
+    table.add_row(f"cores with {amount(cost.slots, 'slot')}", *_cells(cost.total).values())
     console.print(table)
     _render_catch_up(console, cost)
     for line in found.advice:
@@ -170,16 +170,15 @@ def _table(console: Console, found: FlowCapacity) -> Table:
     for row in cut(found.topics, console):
         cells = _row(row)
         table.add_row(escape(row.topic), *(cells[column] for column in shown))
-    shared, total = _cells(found.capacity.shared), _cells(found.capacity.total)
+    shared = _cells(found.capacity.shared)
     loads = [row.load for row in found.topics]
     sums = {
         "partitions": f"{sum(load.partitions for load in loads):,}",
         "MB/s": f"{sum(load.megabytes_per_s for load in loads):,.2f}",
         "records/s": f"{sum(load.records_per_s for load in loads):,.0f}",
-        **dict(zip(_CORES, total, strict=True)),
+        **_cells(found.capacity.total),
     }
-    shares = dict(zip(_CORES, shared, strict=True))
-    table.add_row("[dim]shared[/dim]", *(shares.get(column, "") for column in shown))
+    table.add_row("[dim]shared[/dim]", *(shared.get(column, "") for column in shown))
     table.add_row("[bold]in all[/bold]", *(sums.get(column, "") for column in shown))
     return table
 
@@ -191,15 +190,15 @@ def _row(row: TopicCapacity) -> dict[str, str]:
         "MB/s": f"{load.megabytes_per_s:,.2f}",
         "records/s": f"{load.records_per_s:,.0f}",
         "batch KB": f"{mark}{load.batch_bytes / 1000:,.1f}" if load.batch_bytes else "-",
-        **dict(zip(_CORES, _cells(row.cores), strict=True)),
+        **_cells(row.cores),
         "codec": load.codec if load.batch_bytes else "-",
         "peak": row.peak if load.records_per_s else "-",
     }
 
 
-def _cells(cores: Cores) -> list[str]:
+def _cells(cores: Cores) -> dict[str, str]:
     figures = cores.replicator, cores.source_brokers, cores.target_brokers
-    return [f"{figure:.2f}" for figure in figures]
+    return {column: f"{figure:.2f}" for column, figure in zip(_CORES, figures, strict=True)}
 
 
 def _render_catch_up(console: Console, found: Capacity) -> None:

@@ -176,15 +176,12 @@ def needed_slots(loads: Sequence[TopicLoad]) -> int:
     return slots
 
 
-def slots_of(loads: Sequence[TopicLoad], at_least: int) -> int:
+def slots_of(loads: Sequence[TopicLoad], needed: int, tasks_max: int) -> int:
     """Return how many slots there would be: those that are needed, or more where more are meant.
 
-    Args:
-        loads: the traffic.
-        at_least: what ``tasks.max`` is; a slot without a partition is none.
+    A slot without a partition is none.
     """
-    partitions = max(1, sum(load.partitions for load in loads))
-    return max(needed_slots(loads), min(at_least, partitions))
+    return max(needed, min(tasks_max, sum(load.partitions for load in loads)))
 
 
 def beyond_what_was_measured(loads: Sequence[TopicLoad]) -> bool:

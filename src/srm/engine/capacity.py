@@ -102,10 +102,8 @@ def described_capacity(load: TopicLoad, slots: int = 1) -> DescribedCapacity:
         slots: what ``tasks.max`` would be.
     """
     loads = [load]
-    cost = capacity(loads, slots_of(loads, slots))
-    saving = _saving(loads, cost)
-    advice = (*_saving_text("the topic", load, saving), *_measured_text(loads))
-    return DescribedCapacity(load, cost, needed_slots(loads), advice)
+    needed, cost, saving = _cost(loads, slots)
+    return DescribedCapacity(load, cost, needed, tuple(_remarks(["the topic"], loads, saving)))
 
 
 def flow_capacity(context: FlowContext, window_s: float, tell: Tell) -> FlowCapacity:
@@ -200,26 +198,26 @@ def reckon(
         )
     seen.sort(key=lambda each: (-each[1].megabytes_per_s, each[0]))
     loads = [load for _, load, _, _ in seen]
-    needed = needed_slots(loads)
-    cost = capacity(loads, slots_of(loads, tasks_max))
+    needed, cost, saving = _cost(loads, tasks_max)
     rows = tuple(
         TopicCapacity(topic, load, found, peak, topic in samples, cores)
         for (topic, load, found, peak), cores in zip(seen, cost.topics, strict=True)
     )
-    saving = _saving(loads, cost)
-    advice = [_slots_text(loads, needed, tasks_max)]
-    if saving is not None:
-        row = rows[saving.index]
-        advice += _saving_text(row.topic, row.load, saving)
-    advice += _measured_text(loads)
-    return FlowCapacity(
-        flow, round(window_s, 3), rows, cost, needed, tasks_max, saving, tuple(advice)
+    advice = (
+        _slots_text(loads, needed, tasks_max),
+        *_remarks([row.topic for row in rows], loads, saving),
     )
+    return FlowCapacity(flow, round(window_s, 3), rows, cost, needed, tasks_max, saving, advice)
 
 
-def _saving(loads: Sequence[TopicLoad], cost: Capacity) -> Saving | None:
+def _cost(loads: Sequence[TopicLoad], tasks_max: int) -> tuple[int, Capacity, Saving | None]:
+    """Return the slots needed, the cost with those there would be, and what is worth saving."""
+    needed = needed_slots(loads)
+    cost = capacity(loads, slots_of(loads, needed, tasks_max))
     saving = saving_of_larger_batches(loads, cost.slots)
-    return saving if saving is not None and saving.cores.all >= _WORTH_SAVING else None
+    if saving is not None and saving.cores.all < _WORTH_SAVING:
+        saving = None
+    return needed, cost, saving
 
 
 def _slots_text(loads: Sequence[TopicLoad], needed: int, tasks_max: int) -> str:
@@ -230,26 +228,23 @@ def _slots_text(loads: Sequence[TopicLoad], needed: int, tasks_max: int) -> str:
     return f"{amount(needed, 'slot')} will do at this peak, tasks.max is {tasks_max}"
 
 
-def _saving_text(topic: str, load: TopicLoad, saving: Saving | None) -> tuple[str, ...]:
-    if saving is None:
-        return ()
-    line = (
-        f"{topic} has batches of {load.batch_bytes / 1000:.1f} KB: of "
-        f"{saving.batch_bytes / 1024:.0f} KB (linger.ms, batch.size of its producers) they "
-        f"would save {saving.cores.all:.2f} cores, {saving.cores.target_brokers:.2f} of them "
-        "on the target's brokers"
-    )
-    return (line,)
-
-
-def _measured_text(loads: Sequence[TopicLoad]) -> tuple[str, ...]:
-    if not beyond_what_was_measured(loads):
-        return ()
-    line = (
-        "traffic to more than 1,000 partitions is beyond what the figures rest on: it may take "
-        "several times as much (docs/capacity.md, What it leaves out)"
-    )
-    return (line,)
+def _remarks(
+    topics: Sequence[str], loads: Sequence[TopicLoad], saving: Saving | None
+) -> Iterator[str]:
+    """Say what larger batches would save, and what the figures do not rest on."""
+    if saving is not None:
+        yield (
+            f"{topics[saving.index]} has batches of "
+            f"{loads[saving.index].batch_bytes / 1000:.1f} KB: of "
+            f"{saving.batch_bytes / 1024:.0f} KB (linger.ms, batch.size of its producers) they "
+            f"would save {saving.cores.all:.2f} cores, {saving.cores.target_brokers:.2f} of them "
+            "on the target's brokers"
+        )
+    if beyond_what_was_measured(loads):
+        yield (
+            "traffic to more than 1,000 partitions is beyond what the figures rest on: it may take "
+            "several times as much (docs/capacity.md, What it leaves out)"
+        )
 
 
 def _samples(

@@ -122,6 +122,11 @@ def test_of_another_engine_nothing_is_taken() -> None:
         fit_all([replace(CELLS[0], engine="mm2-tuned")])
 
 
+def test_cells_that_something_was_in_the_way_of_are_no_measurement_of_a_fleet() -> None:
+    with pytest.raises(BenchError, match="no fleet is measured"):
+        fit_all([replace(CELLS[0], megabytes_per_second=1.0)])
+
+
 def test_without_measurements_one_line_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
