@@ -249,21 +249,43 @@ def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
     return tuple(joined[subject] for subject in sorted(joined))
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which windows are kept; both are epoch milliseconds.
+
+    All that ended at ``all_ms`` or later. Of those before, what is enough for a chart: the ones
+    that begin at a full multiple of their length, so that they touch and do not overlap. None that
+    ended before ``expire_ms``.
+    """
+
+    expire_ms: int
+    all_ms: int
+
+    def keeps(self, start_ms: int, end_ms: int) -> bool:
+        """Whether a window is kept."""
+        if end_ms >= self.all_ms:
+            return True
+        return end_ms >= self.expire_ms and start_ms % (end_ms - start_ms) == 0
+
+
 def changes(
-    stored: Mapping[bytes, bytes], computed: Iterable[WindowMetric], flow: Flow, expire_ms: int
+    stored: Mapping[bytes, bytes],
+    computed: Iterable[WindowMetric],
+    flow: Flow,
+    keeping: Keeping,
 ) -> dict[bytes, bytes | None]:
     """Decide what to write so that the stored windows say what was computed.
 
-    Windows that are stored already with the same content are left out; those of the flow that
-    ended before ``expire_ms`` (epoch milliseconds) become tombstones.
+    Windows that are stored already with the same content are left out; those of the flow that are
+    not kept any more become tombstones.
     """
-    wanted = {w.key(): w.value() for w in computed if w.end_ms >= expire_ms}
+    wanted = {w.key(): w.value() for w in computed if keeping.keeps(w.start_ms, w.end_ms)}
     written: dict[bytes, bytes | None] = {
         key: value for key, value in wanted.items() if stored.get(key) != value
     }
     for key in stored.keys() - wanted.keys():
-        source, target, *_, end_ms = json.loads(key)
-        if Flow(source, target) == flow and end_ms < expire_ms:
+        source, target, *_, start_ms, end_ms = json.loads(key)
+        if Flow(source, target) == flow and not keeping.keeps(start_ms, end_ms):
             written[key] = None
     return written
 

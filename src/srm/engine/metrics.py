@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from srm.domain import internal_topics
-from srm.domain.metrics import WindowMetric, changes, latest
+from srm.domain.metrics import Keeping, WindowMetric, changes, latest
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster
 from srm.errors import UsageError
@@ -14,12 +14,20 @@ from srm.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Size and slide of the windows, how far back to compute, how long to keep; milliseconds."""
+    """Size and slide of the windows, how far back to compute, how long to keep; milliseconds.
+
+    For ``keep_all_ms`` all are kept, after that those that touch each other (:class:`.Keeping`).
+    """
 
     window_ms: int = 60_000
     slide_ms: int = 10_000
     look_back_ms: int = 900_000
     keep_ms: int = 7_200_000
+    keep_all_ms: int = 900_000
+
+    def keeping(self, now_ms: int) -> Keeping:
+        """Return which windows are kept at a time."""
+        return Keeping(now_ms - self.keep_ms, now_ms - self.keep_all_ms)
 
     def __post_init__(self) -> None:
         """Refuse windows that cannot be cut into slides."""
@@ -70,15 +78,15 @@ def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBou
 
 
 def store(
-    cluster: Cluster, flow: Flow, computed: Iterable[WindowMetric], expire_ms: int
+    cluster: Cluster, flow: Flow, computed: Iterable[WindowMetric], keeping: Keeping
 ) -> tuple[int, int]:
-    """Write what differs from the stored windows, drop what ended before ``expire_ms``.
+    """Write what differs from the stored windows, drop what is not kept any more.
 
     Returns:
         How many windows were written and how many dropped.
     """
     table = cluster.compacted(internal_topics.METRICS_WINDOWS)
-    written = changes(table.read(), computed, flow, expire_ms)
+    written = changes(table.read(), computed, flow, keeping)
     if written:
         table.write(written)
     dropped = sum(value is None for value in written.values())

@@ -58,7 +58,7 @@ def aggregate(
         internal_topics.METRICS_WINDOWS,
         replication_factor=context.config.internal_replication_factor,
     )
-    written, expired = store(context.target, flow, complete, now_ms - spec.keep_ms)
+    written, expired = store(context.target, flow, complete, spec.keeping(now_ms))
     counted = seen.get if ranges else {"raw": 0, "malformed": 0}
     if counted["malformed"]:
         logger.warning("%s holds %d records that are no metrics", topic, counted["malformed"])

@@ -12,6 +12,7 @@ from tests.old_records import old_raw_metric
 
 from srm.domain.metrics import (
     METRICS_PER_RECORD,
+    Keeping,
     RawMetric,
     Statistics,
     WindowMetric,
@@ -155,7 +156,7 @@ def test_only_changed_windows_are_written_and_old_ones_of_the_flow_become_tombst
     )
     stored = {w.key(): w.value() for w in (same, old, foreign)} | {changed.key(): b"{}"}
 
-    written = changes(stored, [same, changed, new], FLOW, expire_ms=100_000)
+    written = changes(stored, [same, changed, new], FLOW, Keeping(100_000, 100_000))
 
     assert written == {
         changed.key(): changed.value(),
@@ -168,4 +169,4 @@ def test_computing_the_same_windows_again_writes_nothing():
     windows = [window(100), window(110)]
     stored = {w.key(): w.value() for w in windows}
 
-    assert changes(stored, windows, FLOW, expire_ms=0) == {}
+    assert changes(stored, windows, FLOW, Keeping(0, 0)) == {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from srm.domain import internal_topics
-from srm.domain.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Keeping, Statistics, WindowMetric
 from srm.domain.topics import Flow
 from srm.engine.metrics import (
     WindowBounds,
@@ -22,6 +22,7 @@ from srm.testing.fake_cluster import FakeCluster
 
 FLOW = Flow("P", "B")
 STATS = Statistics(1.0, 2.0, 3.0, 2)
+EVERYTHING = Keeping(0, 0)
 
 
 def window(start_ms: int, topic: str = "pay") -> WindowMetric:
@@ -59,21 +60,35 @@ def test_windows_that_cannot_be_cut_into_slides_are_refused(changes):
 def test_storing_the_same_windows_again_writes_nothing(cluster):
     windows = [window(0), window(10_000)]
 
-    assert store(cluster, FLOW, windows, expire_ms=0) == (2, 0)
-    assert store(cluster, FLOW, windows, expire_ms=0) == (0, 0)
+    assert store(cluster, FLOW, windows, EVERYTHING) == (2, 0)
+    assert store(cluster, FLOW, windows, EVERYTHING) == (0, 0)
     assert stored_windows(cluster) == tuple(windows)
 
 
 def test_windows_that_ended_too_long_ago_are_dropped(cluster):
-    store(cluster, FLOW, [window(0), window(10_000)], expire_ms=0)
+    store(cluster, FLOW, [window(0), window(10_000)], EVERYTHING)
 
-    assert store(cluster, FLOW, [window(10_000)], expire_ms=60_001) == (0, 1)
+    assert store(cluster, FLOW, [window(10_000)], Keeping(60_001, 60_001)) == (0, 1)
     assert stored_windows(cluster) == (window(10_000),)
+
+
+def test_after_a_quarter_of_an_hour_only_windows_are_kept_that_touch(cluster):
+    minutes = [window(start) for start in range(0, 180_000, 10_000)]
+    store(cluster, FLOW, minutes, EVERYTHING)
+
+    store(cluster, FLOW, [], WindowSpec().keeping(now_ms=120_000 + 900_000))
+
+    assert [w.start_ms for w in stored_windows(cluster)] == [
+        *(0, 60_000),
+        *range(70_000, 180_000, 10_000),
+    ]
 
 
 def test_stored_windows_are_chosen_by_flow_and_topic(cluster):
     other_flow = replace(window(20_000), source="Q")
-    store(cluster, FLOW, [window(0), window(10_000), window(10_000, "other"), other_flow], 0)
+    store(
+        cluster, FLOW, [window(0), window(10_000), window(10_000, "other"), other_flow], EVERYTHING
+    )
 
     assert latest_windows(cluster, FLOW) == (window(10_000, "other"), window(10_000))
     assert stored_windows(cluster, topic="pay") == (window(0), window(10_000), other_flow)

@@ -1,0 +1,99 @@
+"""Windows say the same of the same raw metrics, whatever their order and however they are cut."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.raw_metrics import raw_metrics
+
+from srm.domain.metrics import RawMetric, WindowMetric
+from srm.domain.topics import Flow
+from srm.domain.windows import LONGEST_INTERVAL_MS, Windows
+
+FLOW = Flow("P", "B")
+TICK = 10_000
+RAW = RawMetric(12_000, 4_000, "P", "B", "pay", "P.pay", 0, 10, 1001, 1, 9, 40, 10, 7)
+
+
+def windows(*metrics: RawMetric, window_ms: int = 20_000) -> list[WindowMetric]:
+    found = Windows(FLOW, window_ms, TICK)
+    found.add(metrics)
+    return list(found.between(-LONGEST_INTERVAL_MS, 10**15))
+
+
+def test_bytes_of_an_interval_are_shared_over_the_ticks_it_touches() -> None:
+    of_tick = {w.start_ms: w.bytes for w in windows(RAW, window_ms=TICK) if w.level == "topic"}
+
+    assert of_tick == {0: 500, 10_000: 501}
+
+
+def test_the_newest_lag_of_each_partition_counts() -> None:
+    later = replace(RAW, time_ms=13_000, lag_records=3)
+    other = replace(RAW, partition=1, lag_records=100)
+
+    [window] = [
+        w
+        for w in windows(later, RAW, other, window_ms=TICK)
+        if (w.level, w.start_ms) == ("topic", 10_000)
+    ]
+
+    assert window.replication_records_lag.sum == 103
+
+
+def test_what_nobody_can_have_measured_is_left_out() -> None:
+    assert not windows(replace(RAW, interval_ms=0))
+    assert not windows(replace(RAW, interval_ms=LONGEST_INTERVAL_MS + 1))
+    assert not windows(replace(RAW, source="Q"))
+
+
+@given(st.lists(raw_metrics(), max_size=30), st.randoms(use_true_random=False), st.integers(0, 30))
+def test_neither_order_nor_the_moment_of_reading_changes_a_window(
+    metrics: list[RawMetric], shuffle: random.Random, cut: int
+) -> None:
+    late = list(metrics)
+    shuffle.shuffle(late)
+    found = Windows(FLOW, 20_000, TICK)
+    found.add(late[:cut])
+    list(found.between(0, 10**15))
+    found.add(late[cut:])
+
+    assert list(found.between(-LONGEST_INTERVAL_MS, 10**15)) == windows(*metrics)
+
+
+@given(st.lists(raw_metrics(), max_size=30))
+def test_no_byte_is_lost_or_counted_twice(metrics: list[RawMetric]) -> None:
+    found = windows(*metrics, window_ms=TICK)
+
+    for level in ("topic", "cluster"):
+        assert sum(w.bytes for w in found if w.level == level) == sum(m.bytes for m in metrics)
+
+
+@given(st.lists(raw_metrics(), max_size=30), st.integers(0, 200_000))
+def test_what_is_forgotten_changes_no_window_that_begins_later(
+    metrics: list[RawMetric], before_ms: int
+) -> None:
+    found = Windows(FLOW, 20_000, TICK)
+    found.add(metrics)
+    found.forget(before_ms)
+
+    wanted = [w for w in windows(*metrics) if w.start_ms >= before_ms]
+    assert list(found.between(before_ms, 10**15)) == wanted
+
+
+@given(st.lists(raw_metrics(), max_size=30), st.lists(st.integers(0, 230_000), max_size=5))
+def test_what_is_taken_bit_by_bit_is_in_the_end_what_is_computed_at_once(
+    metrics: list[RawMetric], looks: list[int]
+) -> None:
+    found, taken = Windows(FLOW, 20_000, TICK), dict[bytes, WindowMetric]()
+    for look, cut in enumerate(sorted(looks)):
+        found.add(metrics[look :: len(looks)])
+        taken |= {window.key(): window for window in found.take(0, cut)}
+    if not looks:
+        found.add(metrics)
+    taken |= {window.key(): window for window in found.take(0, 10**15)}
+
+    assert taken == {w.key(): w for w in found.between(0, 10**15)}
+    assert found.take(0, 10**15) == []
