@@ -130,9 +130,9 @@ def flow_status(context: FlowContext) -> FlowStatus:
         found = _status_of_both(context)
     except UnavailableError as error:
         found = _status_of_target(context, str(error))
-        return found if pause is None else _given_up(found, pause)
+        return found if pause is None else given_up(found, pause)
     if pause is not None:
-        return _given_up(found, pause)
+        return given_up(found, pause)
     try:
         standing = read_standing(context)[0]
     except SrmError as error:
@@ -153,7 +153,7 @@ def _without_checkpoint(
         )
 
 
-def _given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
+def given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
     """Say of a flow that is paused what ends that: what its source's death costs is no question."""
     flow = found.flow
     hint = (
@@ -170,9 +170,9 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     config, now_ms = context.config, context.now_ms()
     standing, found = read_standing(context)
     flow, policy = config.flow, config.policy
-    copies = _partitions(found.target.topics, sorted({p.topic for p in found.copies.values()}))
+    copies = partitions_of(found.target.topics, sorted({p.topic for p in found.copies.values()}))
     copy_starts = context.target.log_starts(copies) if copies else {}
-    driver, errors = _driver(context, now_ms)
+    driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(found.maps.reports, now_ms)
     positions = {original: found.maps.get(original).position for original in found.copies}
     ends = {original: at.source_end for original, at in positions.items() if at is not None}
@@ -229,14 +229,14 @@ def _status_of_both(context: FlowContext) -> FlowStatus:
     source_topics = context.source.topics()
     selected = selected_topics(source_topics, config)
     maps = context.maps.load(selected, {})  # the positions: the maps themselves are not read
-    ends = context.source.log_ends(_partitions(source_topics, selected)) if selected else {}
+    ends = context.source.log_ends(partitions_of(source_topics, selected)) if selected else {}
     unknown = [p for p in ends if maps.get(p).position is None]
     source_starts = context.source.log_starts(unknown) if unknown else {}
     target_topics = context.target.topics()
     remotes = [config.policy.format_remote_topic(config.flow.source, name) for name in selected]
-    copies = _partitions(target_topics, [name for name in remotes if name in target_topics])
+    copies = partitions_of(target_topics, [name for name in remotes if name in target_topics])
     copy_starts = context.target.log_starts(copies) if copies else {}
-    driver, errors = _driver(context, now_ms)
+    driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(maps.reports, now_ms)
     is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
     topics = tuple(
@@ -379,9 +379,10 @@ def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
     return f"no replicator is running: srm replicate --flow '{flow}'"
 
 
-def _partitions(
+def partitions_of(
     topics: Mapping[str, TopicDescription], names: Sequence[str]
 ) -> list[TopicPartition]:
+    """Return all partitions of some topics."""
     return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
 
 
@@ -405,7 +406,8 @@ def _topic_state(
     return "copying" if is_alive else "waiting"
 
 
-def _driver(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
+def driver_status(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
+    """Say who drives a flow, and what cannot be read of that; None: nobody ever did."""
     records = state_topic(context).read_commands()
     value = records.get(DRIVER_KEY)
     if value is None:

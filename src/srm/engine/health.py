@@ -1,0 +1,125 @@
+"""Is a flow well, and if not, what is to be done: one answer for the CLI, DAGs, REST and pages.
+
+=========  =====================================================================================
+state      meaning
+=========  =====================================================================================
+RUNNING    somebody copies, and nothing is in the way
+DEGRADED   somebody copies, but not everything, or something else is wrong
+STOPPED    nothing is copied that should be
+PAUSED     nothing is copied because somebody decided so
+IDLE       there is nothing to copy: no topic is selected
+OFF        the configuration has switched it off
+=========  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from srm.domain.amount import amount, some
+from srm.engine.status import DriverStatus, FlowStatus, TopicStatus
+
+State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is not as it should be, and the one thing to do about it, if there is one."""
+
+    text: str
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a flow or topic, with what keeps it from running; the worst comes first."""
+
+    state: State
+    reasons: tuple[Reason, ...] = ()
+
+
+def topic_health(topic: TopicStatus) -> Health:
+    """Judge one topic."""
+    if topic.state in {"copying", "caught-up"}:
+        return Health("RUNNING", (Reason(topic.reason),) if topic.reason else ())
+    if topic.state == "stopped":
+        return Health("STOPPED", (Reason(topic.reason or "stopped"),))
+    text = topic.reason or _waiting(topic)
+    return Health("DEGRADED", (Reason(text),))
+
+
+def flow_health(found: FlowStatus) -> Health:
+    """Judge a flow."""
+    if not found.enabled:
+        return Health("OFF", (Reason("switched off", f"set {found.flow}.enabled = true"),))
+    if found.pause is not None:
+        return Health(
+            "PAUSED", (Reason(found.pause.reason, f"srm return status --flow '{found.flow}'"),)
+        )
+    down = tuple(_down(found))
+    if down:
+        return Health("STOPPED", (*down, *_troubles(found)))
+    if not found.topics:
+        return Health("IDLE", (Reason("no topic is selected"),))
+    troubles = tuple(_troubles(found))
+    if troubles and all(topic.state == "stopped" for topic in found.topics):
+        return Health("STOPPED", troubles)
+    return Health("DEGRADED" if troubles else "RUNNING", troubles)
+
+
+def _down(found: FlowStatus) -> Iterator[Reason]:
+    """Say why nobody copies; slots that are heard of do, with or without a driver."""
+    driver = found.driver
+    if any(slot.alive for slot in found.slots) and not (driver and driver.ended):
+        return
+    if driver is None:
+        yield Reason("no replicator was ever seen", f"srm replicate --flow '{found.flow}'")
+    elif not driver.alive:
+        yield _ended(found, driver)
+    elif found.slots:
+        yield Reason("the replicator has no slot that is alive", "see the log of srm_replication")
+
+
+def _ended(found: FlowStatus, driver: DriverStatus) -> Reason:
+    ago = f"{driver.age_ms / 1000:.0f} s ago"
+    if driver.request is not None and driver.request.action == "stop":
+        return Reason(
+            f"{driver.request.by} has stopped the replicator, {ago}",
+            f"srm replicator restart --flow '{found.flow}'",
+        )
+    word = "ended" if driver.ended else "was last heard of"
+    return Reason(
+        f"the replicator on {driver.host} {word} {ago}", f"srm replicate --flow '{found.flow}'"
+    )
+
+
+def _troubles(found: FlowStatus) -> Iterator[Reason]:
+    flow = found.flow
+    if found.source_error:
+        yield Reason(
+            f"{flow.source} does not answer: {found.source_error}",
+            f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
+        )
+    for state, means in (("stopped", "stopped"), ("not-created", "not created yet")):
+        names = [topic.topic for topic in found.topics if topic.state == state]
+        if names:
+            yield Reason(f"{amount(len(names), 'topic')} {means}: {some(names)}")
+    silent = [slot.slot for slot in found.slots if not slot.alive]
+    if silent and len(silent) < len(found.slots):
+        yield Reason(f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}")
+    if found.standing is not None and found.standing.proof is not None:
+        wrong = sorted({one.group for one in found.standing.proof.disproved})
+        if wrong:
+            yield Reason(f"a checkpoint was proven wrong and is not emitted: {some(wrong)}")
+    for name, error in found.errors.items():
+        yield Reason(f"{name}: {error}")
+
+
+def _waiting(topic: TopicStatus) -> str:
+    if topic.state == "not-created":
+        return "the copy is not created yet"
+    if topic.reported < topic.partitions:
+        return f"{topic.reported} of {topic.partitions} partitions are copied by somebody"
+    return "nobody copies it now"

@@ -1,0 +1,183 @@
+"""One look at a flow for whoever shows it: what its target knows, and how far its source has gone.
+
+Unlike :func:`.flow_status` it makes no request for each group, so it can be repeated every few
+seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from srm.domain.move.plan import GroupPlan
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.replication_records import PartitionStatus
+from srm.domain.topics import TopicPartition
+from srm.engine.health import Health, flow_health
+from srm.engine.move.salvage import Salvage
+from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
+from srm.engine.standing import read_standing
+from srm.engine.status import (
+    FlowStatus,
+    driver_status,
+    given_up,
+    partitions_of,
+    slot_statuses,
+    topic_status,
+)
+from srm.engine.supervision import standing_pause
+from srm.engine.topic_sync import selected_topics
+from srm.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition: where its copy is, what state it is in and why, and what people must know.
+
+    ``source_next``, ``target_next`` are None where nobody has told a position. ``lag`` are source
+    offsets still to copy. ``since_ms`` is when the state began, 0: not known.
+    """
+
+    topic: str
+    partition: int
+    state: str
+    source_next: int | None
+    source_end: int | None
+    target_next: int | None
+    lag: int
+    since_ms: int = 0
+    reason: str = ""
+    notes: tuple[PartitionNotes, ...] = ()
+
+
+@dataclass(frozen=True)
+class FlowView:
+    """A flow at one moment: its status and health, its partitions and what is known of groups.
+
+    ``heard_ms`` is when the source last answered a slot, epoch milliseconds; 0: never, or unknown.
+    """
+
+    status: FlowStatus
+    health: Health
+    partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
+    salvage: Salvage | None = None
+    heard_ms: int = 0
+
+    @property
+    def groups(self) -> tuple[GroupPlan, ...]:
+        """Where each group would go on, were the source given up now."""
+        return self.salvage.plans if self.salvage is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What the source says now, or why it says nothing."""
+
+    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    error: str = ""
+
+
+def observe(context: FlowContext) -> FlowView:
+    """Look at a flow once; a source that does not answer leaves what the target knows.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    config, now_ms = context.config, context.now_ms()
+    pause = standing_pause(context)
+    standing, known = read_standing(context)
+    source = _ask_source(context, known)
+    maps = known.maps
+    driver, errors = driver_status(context, now_ms)
+    slots = slot_statuses(maps.reports, now_ms)
+    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
+    copies = partitions_of(known.target.topics, sorted({p.topic for p in known.copies.values()}))
+    starts = context.target.log_starts(copies) if copies else {}
+    ends = _ends(source, maps, source.topics)
+    topics = tuple(
+        topic_status(
+            topic,
+            config.policy.format_remote_topic(config.flow.source, name),
+            known.target.topics,
+            maps,
+            ends,
+            {},
+            starts,
+            is_alive=is_alive and not source.error,
+        )
+        for name, topic in sorted(source.topics.items())
+    )
+    status = FlowStatus(
+        flow=config.flow,
+        enabled=config.enabled,
+        time_ms=now_ms,
+        driver=driver,
+        slots=slots,
+        topics=topics,
+        remaining=sum(topic.remaining for topic in topics),
+        errors=errors,
+        standing=standing,
+        source_error=source.error,
+    )
+    if pause is not None:
+        status = given_up(status, pause)
+    return FlowView(
+        status,
+        flow_health(status),
+        {name: tuple(_partitions(topic, maps, ends)) for name, topic in source.topics.items()},
+        known,
+        max((report.source_heard_ms for report in maps.reports), default=0),
+    )
+
+
+def _ask_source(context: FlowContext, known: Salvage) -> _Source:
+    """Ask how far the source is; of one that does not answer the copies say which topics it had."""
+    try:
+        found = context.source.topics()
+        selected = {name: found[name] for name in selected_topics(found, context.config)}
+        wanted = partitions_of(selected, sorted(selected))
+        return _Source(selected, context.source.log_ends(wanted) if wanted else {})
+    except UnavailableError as error:
+        counts: dict[str, int] = {}
+        for original in known.copies:
+            counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
+        topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
+        return _Source(topics, {}, str(error))
+
+
+def _ends(
+    source: _Source, maps: FlowMaps, topics: Mapping[str, TopicDescription]
+) -> Mapping[TopicPartition, int]:
+    """Return the ends of the source's logs: those it says, else those it said last."""
+    if not source.error:
+        return source.ends
+    positions = {place: maps.get(place).position for place in partitions_of(topics, sorted(topics))}
+    return {place: at.source_end for place, at in positions.items() if at is not None}
+
+
+def _partitions(
+    topic: TopicDescription, maps: FlowMaps, ends: Mapping[TopicPartition, int]
+) -> Iterator[PartitionView]:
+    for number in range(topic.partitions):
+        place = TopicPartition(topic.name, number)
+        at, end = maps.get(place).position, ends.get(place)
+        status = (maps.statuses or {}).get(place)
+        yield PartitionView(
+            topic.name,
+            number,
+            _state(status, told=at is not None),
+            at.source_next if at else None,
+            end,
+            at.target_next if at else None,
+            max(0, (end or 0) - (at.source_next if at else 0)),
+            status.time_ms if status else 0,
+            maps.errors.get(place) or (status.reason if status else ""),
+            maps.notes.get(place, ()),
+        )
+
+
+def _state(status: PartitionStatus | None, *, told: bool) -> str:
+    if status is not None:
+        return status.state
+    return "copying" if told else "unknown"

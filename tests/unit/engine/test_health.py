@@ -1,0 +1,105 @@
+"""One answer to whether a flow is well: its state, and why, with the one thing to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srm.domain.pause import Pause
+from srm.domain.replication_records import DriverRequest
+from srm.domain.topics import Flow
+from srm.engine.health import flow_health, topic_health
+from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
+
+DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
+SLOTS = (SlotStatus("0", 1, 2, 500, alive=True), SlotStatus("1", 1, 2, 500, alive=True))
+TOPIC = TopicStatus("Payments", "P.Payments", 2, 2, 100, 0, "caught-up")
+WELL = FlowStatus(
+    Flow("P", "B"), enabled=True, time_ms=1, driver=DRIVER, slots=SLOTS, topics=(TOPIC,)
+)
+
+
+def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
+    health = flow_health(WELL)
+
+    assert (health.state, health.reasons) == ("RUNNING", ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "text"),
+    [
+        (replace(WELL, enabled=False), "OFF", "switched off"),
+        (replace(WELL, pause=Pause("m", "ada", "moved away", 1)), "PAUSED", "moved away"),
+        (replace(WELL, driver=None, slots=()), "STOPPED", "no replicator was ever seen"),
+        (
+            replace(
+                WELL,
+                driver=replace(DRIVER, alive=False, age_ms=90_000),
+                slots=tuple(replace(slot, alive=False) for slot in SLOTS),
+            ),
+            "STOPPED",
+            "the replicator on host-7 was last heard of 90 s ago",
+        ),
+        (replace(WELL, topics=()), "IDLE", "no topic is selected"),
+        (
+            replace(WELL, topics=(TOPIC, replace(TOPIC, topic="T", state="stopped"))),
+            "DEGRADED",
+            "1 topic stopped: T",
+        ),
+        (replace(WELL, topics=(replace(TOPIC, state="stopped"),)), "STOPPED", "1 topic stopped"),
+        (
+            replace(WELL, slots=(SLOTS[0], replace(SLOTS[1], alive=False))),
+            "DEGRADED",
+            "1 slot of 2 silent: 1",
+        ),
+        (replace(WELL, source_error="no answer"), "DEGRADED", "P does not answer: no answer"),
+        (replace(WELL, errors={"group g": "no right"}), "DEGRADED", "group g: no right"),
+    ],
+)
+def test_what_is_wrong_decides_the_state_and_is_said(
+    changed: FlowStatus, state: str, text: str
+) -> None:
+    health = flow_health(changed)
+
+    assert health.state == state
+    assert health.reasons[0].text.startswith(text)
+
+
+def test_whoever_has_stopped_the_replicator_is_named_with_the_way_back() -> None:
+    request = DriverRequest("r", "stop", "ada@ops", 1)
+    driver = replace(DRIVER, alive=False, ended=True, request=request)
+
+    [reason] = flow_health(replace(WELL, driver=driver)).reasons
+
+    assert reason.text.startswith("ada@ops has stopped the replicator")
+    assert reason.action == "srm replicator restart --flow 'P->B'"
+
+
+def test_slots_that_are_heard_of_copy_even_while_their_driver_is_away() -> None:
+    assert flow_health(replace(WELL, driver=replace(DRIVER, alive=False))).state == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("topic", "state", "text"),
+    [
+        (replace(TOPIC, state="stopped", reason="0: gone"), "STOPPED", "0: gone"),
+        (replace(TOPIC, state="not-created"), "DEGRADED", "the copy is not created yet"),
+        (
+            replace(TOPIC, state="waiting", reported=1),
+            "DEGRADED",
+            "1 of 2 partitions are copied by somebody",
+        ),
+        (replace(TOPIC, state="waiting", remaining=5), "DEGRADED", "nobody copies it now"),
+    ],
+)
+def test_a_topic_says_why_it_is_not_copied(topic: TopicStatus, state: str, text: str) -> None:
+    health = topic_health(topic)
+
+    assert (health.state, health.reasons[0].text) == (state, text)
+
+
+def test_a_topic_that_lost_something_on_its_way_runs_and_still_says_so() -> None:
+    health = topic_health(replace(TOPIC, reason="0: 5 records were lost"))
+
+    assert (health.state, health.reasons[0].text) == ("RUNNING", "0: 5 records were lost")

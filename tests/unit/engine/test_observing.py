@@ -1,0 +1,53 @@
+"""One look at a flow says where partitions and groups stand, without a request for each group."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.engine.test_standing import running
+
+from srm.engine.checkpoints import emit
+from srm.engine.observing import observe
+
+
+@pytest.fixture
+def world() -> CopiedTopic:
+    """Ten copied records, three that are not; audit has two to read of what is copied."""
+    made = CopiedTopic()
+    made.write(*(b"%d" % number for number in range(10)))
+    made.copy()
+    made.write(b"10", b"11", b"12")
+    made.commit("audit", 8)
+    running(made)
+    emit(made.forward)
+    return made
+
+
+def test_partitions_stand_where_their_slots_say_and_lag_behind_what_the_source_says(
+    world: CopiedTopic,
+) -> None:
+    world.write(b"13")
+
+    [partition] = observe(world.forward).partitions["Topic"]
+
+    assert (partition.source_next, partition.source_end, partition.lag) == (10, 14, 4)
+
+
+def test_groups_stand_where_their_checkpoints_say(world: CopiedTopic) -> None:
+    view = observe(world.forward)
+
+    [group] = view.groups
+    assert (group.group, group.lag) == ("audit", 2)
+    assert view.heard_ms == world.clock()
+
+
+def test_a_source_that_does_not_answer_leaves_what_the_target_knows(world: CopiedTopic) -> None:
+    world.p.fail()
+
+    view = observe(world.forward)
+
+    [topic] = view.status.topics
+    assert (topic.topic, topic.remaining, topic.state) == ("Topic", 3, "waiting")
+    assert view.status.source_error
+    assert [group.group for group in view.groups] == ["audit"]
+    assert any("P does not answer" in reason.text for reason in view.health.reasons)
