@@ -11,6 +11,7 @@ from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
+    CompactedTopic,
     GroupDescription,
     OpenTransaction,
     Place,
@@ -28,6 +29,7 @@ from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
 from srm.kafka.compacted import KafkaCompactedTopic
 from srm.kafka.control_writer import KafkaControlWriter
+from srm.kafka.live_tables import LiveTables
 
 
 class KafkaCluster:
@@ -42,6 +44,7 @@ class KafkaCluster:
         consumer_props: the same for consumers.
         producer_props: the same for producers.
         timeout_s: seconds that each call may take.
+        follow: keep the compacted topics that are read in memory, seconds fresh.
     """
 
     def __init__(
@@ -51,8 +54,11 @@ class KafkaCluster:
         consumer_props: Mapping[str, str],
         producer_props: Mapping[str, str],
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        follow: bool = False,
     ) -> None:
         self._clients = Clients(alias, admin_props, consumer_props, producer_props, timeout_s)
+        self._tables = LiveTables(self._clients) if follow else None
         self._id: str | None = None
 
     def __enter__(self) -> Self:
@@ -68,6 +74,8 @@ class KafkaCluster:
 
     def close(self) -> None:
         """Close all clients."""
+        if self._tables is not None:
+            self._tables.close()
         self._clients.close()
 
     @property
@@ -221,8 +229,10 @@ class KafkaCluster:
         """Join a group and read the first record of each partition from its committed offset."""
         return member_calls.read_first(self._clients, group, partitions, limit_s)
 
-    def compacted(self, topic: str, partition: int = 0) -> KafkaCompactedTopic:
+    def compacted(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Give access to one partition of a compacted topic."""
+        if self._tables is not None:
+            return self._tables.table(topic, partition)
         return KafkaCompactedTopic(self._clients, topic, partition)
 
     def control_writer(self, transactional_id: str) -> KafkaControlWriter:

@@ -1,0 +1,73 @@
+"""Tables in memory follow their topics: what is written is seen soon, what is gone is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.waiting import eventually
+
+from srm.engine.compacted import ensure_compacted
+from srm.kafka.cluster import KafkaCluster
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def following(props: dict[str, str]) -> Iterator[KafkaCluster]:
+    with KafkaCluster("P", props, props, props, follow=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def state_topic(cluster, unique) -> str:
+    ensure_compacted(cluster, unique, partitions=2)
+    return unique
+
+
+def test_what_was_there_is_read_first_and_what_comes_is_seen(
+    cluster, following, state_topic
+) -> None:
+    written, table = cluster.compacted(state_topic), following.compacted(state_topic)
+    written.write({b"a": b"1", b"b": b"1"})
+    assert table.read() == {b"a": b"1", b"b": b"1"}
+
+    written.write({b"a": None, b"b": b"2", b"c": b"3"})
+
+    eventually(lambda: list(table.read().items()) == [(b"b", b"2"), (b"c", b"3")], "it is seen")
+
+
+def test_a_table_that_is_read_later_is_followed_from_then_on(
+    cluster, following, state_topic
+) -> None:
+    assert following.compacted(state_topic, 0).read() == {}
+    cluster.compacted(state_topic, 1).write({b"k": b"v"})
+
+    assert following.compacted(state_topic, 1).read() == {b"k": b"v"}
+
+
+def test_a_topic_that_does_not_exist_reads_empty_until_it_does(cluster, following, unique) -> None:
+    table = following.compacted(unique)
+    assert table.read() == {}
+
+    ensure_compacted(cluster, unique)
+    cluster.compacted(unique).write({b"k": b"v"})
+
+    eventually(lambda: table.read() == {b"k": b"v"}, "it is seen")
+
+
+def test_a_topic_that_was_made_anew_shows_only_what_it_has_now(
+    cluster, following, state_topic, props
+) -> None:
+    cluster.compacted(state_topic).write({b"old": b"1", b"older": b"1"})
+    table = following.compacted(state_topic)
+    assert table.read().keys() == {b"old", b"older"}
+
+    admin = AdminClient(props)
+    admin.delete_topics([state_topic])[state_topic].result()
+    eventually(lambda: table.read() == {}, "what is gone is not shown")
+    ensure_compacted(cluster, state_topic, partitions=2)
+    cluster.compacted(state_topic).write({b"new": b"2"})
+
+    eventually(lambda: table.read() == {b"new": b"2"}, "only what it has now")
