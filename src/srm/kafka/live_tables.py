@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.engine.ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
+from srm.kafka import topics as topic_calls
 from srm.kafka.clients import ClientLog, Clients, is_stranded, reader_props
 from srm.kafka.compacted import KafkaCompactedTopic
 from srm.kafka.errors import kafka_errors
@@ -25,6 +26,8 @@ _POLL_S: Final = 0.5
 _LOOK_S: Final = 10.0
 _SILENCE_S: Final = 20.0
 _AGAIN_S: Final = 1.0
+_TOMBSTONES_S: Final = 3600.0
+"""After so long without the cluster everything is read again: tombstones may be gone by then."""
 _Place = tuple[str, int]
 _logger = logging.getLogger(__name__)
 
@@ -71,27 +74,47 @@ class LiveTable:
 
 
 class _Rows:
-    """What was read of one partition."""
+    """What was read of one partition.
+
+    Read again from its first record on, it replaces what was known only when its end is reached.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Stamped] = {}
-        self.next = 0
-        self.assigned = False
+        self.topic_id = ""
         self.complete = threading.Event()
         self.error: SrmError | None = None
+        self._read: dict[bytes, Stamped] = {}
 
-    def take(self, message: Message) -> bool:
-        """Apply a record; return whether it changed anything."""
-        if message.offset() < self.next:
-            self.rows.clear()  # the topic was made anew
+    def begin(self, topic_id: str) -> None:
+        """Take records from the first one on."""
+        self._read = {}
+        self.topic_id, self.error = topic_id, None
+
+    def take(self, message: Message) -> None:
+        """Apply a record."""
         key, value = message.key(), message.value()
         if key is None:
-            return False
-        self.rows.pop(key, None)  # written again, a row moves to the end, as in the log
+            return
+        self._read.pop(key, None)  # written again, a row moves to the end, as in the log
         if value is not None:
             kind, time_ms = message.timestamp()
-            self.rows[key] = Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
-        return True
+            self._read[key] = Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
+
+    def end(self) -> None:
+        """Show what was read: from here on each record as it comes."""
+        self.rows, self.error = self._read, None
+        self.complete.set()
+
+    def gone(self) -> None:
+        """The partition does not exist: it reads empty."""
+        self.rows, self.topic_id, self.error = {}, "", None
+        self.complete.set()
+
+    def fail(self, error: SrmError) -> None:
+        """Say why it cannot be read."""
+        self.error = error
+        self.complete.set()
 
 
 class LiveTables:
@@ -112,8 +135,7 @@ class LiveTables:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._version = 0
-        self._heard = 0.0
-        self._cluster_id: str | None = None
+        self._heard = self._looked = 0.0
 
     @property
     def version(self) -> int:
@@ -184,62 +206,58 @@ class LiveTables:
 
     def _read(self, consumer: Consumer) -> None:
         """Follow until the consumer is of no more use."""
-        self._heard, look_at = time.monotonic(), 0.0
+        self._heard = self._looked = time.monotonic()
+        look_at = 0.0
         while not self._closed.is_set():
             if self._wake.is_set() or time.monotonic() >= look_at:
                 self._wake.clear()
                 look_at = time.monotonic() + _LOOK_S
                 self._look(consumer)
             for message in drain(consumer, _POLL_S):
-                self._take(consumer, message)
-            if time.monotonic() - self._heard > _SILENCE_S:
-                self._heard = time.monotonic()
+                self._take(message)
+            now = time.monotonic()
+            if now - self._looked > _TOMBSTONES_S:
+                return
+            if now - self._heard > _SILENCE_S:
+                self._heard = now
                 if is_stranded(consumer, next(iter(self._tables))[0]):
                     return
 
     def _look(self, consumer: Consumer) -> None:
-        """Assign what exists and is not read yet; a topic that does not exist reads empty."""
+        """Assign what exists and is not read yet, drop what is gone or was made anew."""
         with self._lock:
-            waiting = {place: rows for place, rows in self._tables.items() if not rows.assigned}
-        if not waiting:
-            return
+            tables = dict(self._tables)
         try:
-            with kafka_errors(self._clients.where("listing topics")):
-                found = consumer.list_topics(timeout=self._clients.timeout_s)
+            found = topic_calls.describe(self._clients, {topic for topic, _ in tables})
         except SrmError as error:
-            self._fail(list(waiting), error)
+            self._fail([place for place, rows in tables.items() if not rows.topic_id], error)
             return
-        self._check_identity(found.cluster_id)
-        begin = []
-        for (topic, partition), rows in waiting.items():
-            known = found.topics.get(topic)
-            if known is not None and partition in known.partitions:
-                begin.append(KafkaTopicPartition(topic, partition, OFFSET_BEGINNING))
-                rows.assigned, rows.error = True, None
-            else:
-                rows.error = None
-                rows.complete.set()
-        if begin:
-            consumer.incremental_assign(begin)
-
-    def _check_identity(self, cluster_id: str | None) -> None:
-        """Drop everything if another cluster has taken the address."""
-        if self._cluster_id is not None and cluster_id != self._cluster_id:
+        self._looked = time.monotonic()
+        for (topic, partition), rows in tables.items():
+            known = found.get(topic)
+            topic_id = known.topic_id if known is not None and partition < known.partitions else ""
+            if topic_id == rows.topic_id and topic_id:
+                continue
+            place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
             with self._lock:
-                for rows in self._tables.values():
-                    rows.rows.clear()
-                    rows.next = 0
-                self._version += 1
-        self._cluster_id = cluster_id
+                if rows.topic_id:
+                    consumer.incremental_unassign([place])
+                    self._version += 1
+                if topic_id:
+                    rows.begin(topic_id)
+                else:
+                    rows.gone()
+            if topic_id:
+                consumer.incremental_assign([place])
 
-    def _take(self, consumer: Consumer, message: Message) -> None:
+    def _take(self, message: Message) -> None:
         place = (message.topic(), message.partition())
         rows = self._tables.get(place)
         if rows is None:
             return
         error = message.error()
         if error is not None and error.code() in UNKNOWN_TOPIC_CODES:
-            self._drop(consumer, place, rows)
+            self._wake.set()
             return
         try:
             position = position_after(message, self._clients.where(f"following {place[0]}"))
@@ -250,27 +268,18 @@ class LiveTables:
             return
         self._heard = time.monotonic()
         with self._lock:
-            if error is None and rows.take(message):
+            if error is None:
+                rows.take(message)
                 self._version += 1
-            rows.next = position
-        if error is not None:  # the end of the partition
-            rows.error = None
-            rows.complete.set()
-
-    def _drop(self, consumer: Consumer, place: _Place, rows: _Rows) -> None:
-        consumer.incremental_unassign([KafkaTopicPartition(*place)])
-        with self._lock:
-            rows.rows.clear()
-            rows.next, rows.assigned = 0, False
-            self._version += 1
+            else:  # the end of the partition
+                rows.end()
 
     def _fail(self, places: Collection[_Place], error: SrmError) -> None:
-        for place in places:
-            rows = self._tables[place]
-            rows.error = error
-            rows.complete.set()
+        with self._lock:
+            for place in places:
+                self._tables[place].fail(error)
 
     def _forget_assignment(self) -> None:
         with self._lock:
             for rows in self._tables.values():
-                rows.assigned = False
+                rows.topic_id = ""
