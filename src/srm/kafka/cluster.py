@@ -29,7 +29,7 @@ from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
 from srm.kafka.compacted import KafkaCompactedTopic
 from srm.kafka.control_writer import KafkaControlWriter
-from srm.kafka.live_tables import LiveTables
+from srm.kafka.live_tables import LiveTables, Sink
 
 
 class KafkaCluster:
@@ -82,6 +82,16 @@ class KafkaCluster:
     def alias(self) -> str:
         """Alias in the configuration."""
         return self._clients.alias
+
+    def follow(self, topic: str, sink: Sink) -> None:
+        """Read a compacted topic of one partition into a sink from now on.
+
+        Raises:
+            RuntimeError: the cluster was not opened to follow.
+        """
+        if self._tables is None:
+            raise RuntimeError(f"{self.alias} was not opened to follow topics")
+        self._tables.follow(topic, sink)
 
     def cluster_id(self) -> str:
         """Kafka's own id of the cluster."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, cast
 
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -32,6 +32,76 @@ _Place = tuple[str, int]
 _logger = logging.getLogger(__name__)
 
 
+class Sink(Protocol):
+    """Takes the records of one partition of a compacted topic, each as it comes.
+
+    Read again from its first record on, what was read before is replaced when the end is reached.
+    Called by one thread; what others read of it has to stand for itself.
+    """
+
+    def begin(self) -> None:
+        """Expect records from the first one on."""
+        ...
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        """Apply a record; None: the key is deleted."""
+        ...
+
+    def end(self) -> None:
+        """Show what was taken since the beginning, and from here on each record at once."""
+        ...
+
+
+class _Rows:
+    """Keeps the latest row of each key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Stamped] = {}
+        self.changes = 0
+        self.history: tuple[int, dict[bytes, tuple[Stamped, ...]]] | None = None
+        self._read: dict[bytes, Stamped] = {}
+
+    def begin(self) -> None:
+        self._read = {}
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        self._read.pop(key, None)  # written again, a row moves to the end, as in the log
+        if row is not None:
+            self._read[key] = row
+        self.changes += 1
+
+    def end(self) -> None:
+        self.rows = self._read
+
+
+class _Followed:
+    """One partition that is read: of which topic, into what, and whether its end was reached."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.topic_id = ""
+        self.complete = threading.Event()
+        self.error: SrmError | None = None
+
+    def begin(self, topic_id: str) -> None:
+        """Read from the first record on; without an id there is nothing to read."""
+        self.topic_id, self.error = topic_id, None
+        self.sink.begin()
+        if not topic_id:
+            self.end()
+
+    def end(self) -> None:
+        """The end was reached."""
+        self.error = None
+        self.sink.end()
+        self.complete.set()
+
+    def fail(self, error: SrmError) -> None:
+        """Say why it cannot be read."""
+        self.error = error
+        self.complete.set()
+
+
 class LiveTable:
     """One partition of a compacted topic in memory (implements the engine's CompactedTopic).
 
@@ -54,11 +124,16 @@ class LiveTable:
 
     def read_stamped(self) -> dict[bytes, Stamped]:
         """Return what :meth:`read` returns, with timestamps."""
-        return self._tables.rows(self._place)
+        with self._tables.reading(self._place) as rows:
+            return dict(rows.rows)
 
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
-        """Read all values from the topic itself."""
-        return self._topic.read_history()
+        """Read all values from the topic itself, if anything was written since that was asked."""
+        with self._tables.reading(self._place) as rows:
+            changes, known = rows.changes, rows.history
+        if known is None or known[0] != changes:
+            known = rows.history = (changes, self._topic.read_history())
+        return known[1]
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
         """Show all records of the topic itself."""
@@ -71,50 +146,6 @@ class LiveTable:
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Write to the topic; the table shows it when it comes back."""
         return self._topic.write(records)
-
-
-class _Rows:
-    """What was read of one partition.
-
-    Read again from its first record on, it replaces what was known only when its end is reached.
-    """
-
-    def __init__(self) -> None:
-        self.rows: dict[bytes, Stamped] = {}
-        self.topic_id = ""
-        self.complete = threading.Event()
-        self.error: SrmError | None = None
-        self._read: dict[bytes, Stamped] = {}
-
-    def begin(self, topic_id: str) -> None:
-        """Take records from the first one on."""
-        self._read = {}
-        self.topic_id, self.error = topic_id, None
-
-    def take(self, message: Message) -> None:
-        """Apply a record."""
-        key, value = message.key(), message.value()
-        if key is None:
-            return
-        self._read.pop(key, None)  # written again, a row moves to the end, as in the log
-        if value is not None:
-            kind, time_ms = message.timestamp()
-            self._read[key] = Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
-
-    def end(self) -> None:
-        """Show what was read: from here on each record as it comes."""
-        self.rows, self.error = self._read, None
-        self.complete.set()
-
-    def gone(self) -> None:
-        """The partition does not exist: it reads empty."""
-        self.rows, self.topic_id, self.error = {}, "", None
-        self.complete.set()
-
-    def fail(self, error: SrmError) -> None:
-        """Say why it cannot be read."""
-        self.error = error
-        self.complete.set()
 
 
 class LiveTables:
@@ -130,17 +161,11 @@ class LiveTables:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._lock = threading.Lock()
-        self._tables: dict[_Place, _Rows] = {}
+        self._followed: dict[_Place, _Followed] = {}
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._version = 0
         self._heard = self._looked = 0.0
-
-    @property
-    def version(self) -> int:
-        """Number of changes seen so far: who has seen it knows whether there is news."""
-        return self._version
 
     def table(self, topic: str, partition: int = 0) -> LiveTable:
         """Give access to one partition; it is followed from its first read on."""
@@ -148,25 +173,33 @@ class LiveTables:
             self, KafkaCompactedTopic(self._clients, topic, partition), (topic, partition)
         )
 
-    def rows(self, place: _Place) -> dict[bytes, Stamped]:
-        """Return the rows of a partition, and follow it from now on.
+    def follow(self, topic: str, sink: Sink, partition: int = 0) -> None:
+        """Read a partition into something of the caller's own, from now on."""
+        with self._lock:
+            self._followed[topic, partition] = _Followed(sink)
+            self._begin()
+        self._wake.set()
+
+    @contextmanager
+    def reading(self, place: _Place) -> Iterator[_Rows]:
+        """Give the rows of a partition, which is followed from now on, while nobody changes them.
 
         Raises:
             SrmError: the cluster refuses the read, or it was not read to its end in time.
         """
         with self._lock:
-            found = self._tables.get(place)
+            found = self._followed.get(place)
             if found is None:
-                found = self._tables[place] = _Rows()
+                found = self._followed[place] = _Followed(_Rows())
                 self._begin()
-        self._wake.set()
+                self._wake.set()
         if not found.complete.wait(self._clients.timeout_s):
             where = self._clients.where(f"following {place[0]}-{place[1]}")
             raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
         if found.error is not None:
             raise found.error
         with self._lock:
-            return dict(found.rows)
+            yield cast("_Rows", found.sink)
 
     def close(self) -> None:
         """End the thread; what was read stays readable."""
@@ -201,7 +234,7 @@ class LiveTables:
             with kafka_errors(self._clients.where("creating a consumer")):
                 return Consumer(props, logger=ClientLog())
         except SrmError as error:
-            self._fail(list(self._tables), error)
+            self._fail(list(self._followed), error)
             return None
 
     def _read(self, consumer: Consumer) -> None:
@@ -220,40 +253,37 @@ class LiveTables:
                 return
             if now - self._heard > _SILENCE_S:
                 self._heard = now
-                if is_stranded(consumer, next(iter(self._tables))[0]):
+                if is_stranded(consumer, next(iter(self._followed))[0]):
                     return
 
     def _look(self, consumer: Consumer) -> None:
         """Assign what exists and is not read yet, drop what is gone or was made anew."""
         with self._lock:
-            tables = dict(self._tables)
+            followed = dict(self._followed)
         try:
-            found = topic_calls.describe(self._clients, {topic for topic, _ in tables})
+            found = topic_calls.describe(self._clients, {topic for topic, _ in followed})
         except SrmError as error:
-            self._fail([place for place, rows in tables.items() if not rows.topic_id], error)
+            self._fail([place for place, one in followed.items() if not one.topic_id], error)
             return
         self._looked = time.monotonic()
-        for (topic, partition), rows in tables.items():
+        for (topic, partition), one in followed.items():
             known = found.get(topic)
             topic_id = known.topic_id if known is not None and partition < known.partitions else ""
-            if topic_id == rows.topic_id and topic_id:
+            is_same = topic_id == one.topic_id and (topic_id or one.complete.is_set())
+            if is_same and one.error is None:
                 continue
             place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
             with self._lock:
-                if rows.topic_id:
+                if one.topic_id:
                     consumer.incremental_unassign([place])
-                    self._version += 1
-                if topic_id:
-                    rows.begin(topic_id)
-                else:
-                    rows.gone()
+                one.begin(topic_id)
             if topic_id:
                 consumer.incremental_assign([place])
 
     def _take(self, message: Message) -> None:
         place = (message.topic(), message.partition())
-        rows = self._tables.get(place)
-        if rows is None:
+        one = self._followed.get(place)
+        if one is None:
             return
         error = message.error()
         if error is not None and error.code() in UNKNOWN_TOPIC_CODES:
@@ -268,18 +298,25 @@ class LiveTables:
             return
         self._heard = time.monotonic()
         with self._lock:
-            if error is None:
-                rows.take(message)
-                self._version += 1
-            else:  # the end of the partition
-                rows.end()
+            if error is not None:
+                one.end()
+            elif (key := message.key()) is not None:
+                one.sink.take(key, _row(message))
 
     def _fail(self, places: Collection[_Place], error: SrmError) -> None:
         with self._lock:
             for place in places:
-                self._tables[place].fail(error)
+                self._followed[place].fail(error)
 
     def _forget_assignment(self) -> None:
         with self._lock:
-            for rows in self._tables.values():
-                rows.topic_id = ""
+            for one in self._followed.values():
+                one.topic_id = ""
+
+
+def _row(message: Message) -> Stamped | None:
+    value = message.value()
+    if value is None:
+        return None
+    kind, time_ms = message.timestamp()
+    return Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
