@@ -60,6 +60,13 @@ def kafka_cluster(
     return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer, timeout_s)
 
 
+def following_cluster(alias: str, clients: ClusterClients, timeout_s: float) -> KafkaCluster:
+    """Return a cluster whose compacted topics are kept in memory from their first read on."""
+    return KafkaCluster(
+        alias, clients.admin, clients.consumer, clients.producer, timeout_s, follow=True
+    )
+
+
 @contextmanager
 def open_flow(
     config: Config,

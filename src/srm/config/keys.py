@@ -14,6 +14,7 @@ from typing import Final
 from srm.config.airflow_keys import AIRFLOW_KEYS
 from srm.config.config_key import ConfigKey, Origin
 from srm.config.move_keys import MOVE_KEYS
+from srm.config.service_keys import SERVICE_KEYS
 from srm.domain.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
 
 DEFAULT_POLICY: Final = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
@@ -44,6 +45,7 @@ FILE_KEYS: Final = (
         origin="ours",
         scope="file",
     ),
+    *SERVICE_KEYS,
 )
 
 FLOW_KEYS: Final = (

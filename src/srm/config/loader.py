@@ -33,6 +33,8 @@ from srm.config.providers import resolve_references
 from srm.config.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret, shown
 from srm.config.security import translate_security
+from srm.config.service import ServiceSettings
+from srm.config.service_keys import SERVICE_KEYS
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.filters import split_patterns
 from srm.domain.move.redirects import ROUTING_ALONE, in_order
@@ -45,7 +47,9 @@ CONFIG_VARIABLE: Final = "SRM_CONFIG"
 DEFAULT_FILE: Final = "srm.properties"
 CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
-_RESERVED: Final = frozenset({"workers", "connectors", "consumer", "producer", "admin", "stack"})
+_RESERVED: Final = frozenset(
+    {"workers", "connectors", "consumer", "producer", "admin", "stack", "service"}
+)
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
 
@@ -153,6 +157,7 @@ def build_config(file: SettingsFile) -> Config:
             if client != clients[alias, kind]
         },
         report_key=_report_key(file),
+        service=_service(file),
         sha256=settings_sha256(file),
     )
 
@@ -167,6 +172,16 @@ def settings_sha256(file: SettingsFile) -> str:
         for setting in file.settings
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _service(file: SettingsFile) -> ServiceSettings:
+    found: dict[str, Any] = {key.attribute: _value(file, key, None) for key in SERVICE_KEYS}
+    if unknown := sorted({*found["targets"]} - {*file.clusters}):
+        raise ConfigError(
+            f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
+            f"{', '.join(file.clusters)}"
+        )
+    return ServiceSettings(**found)
 
 
 def _report_key(file: SettingsFile) -> ReportKey:
@@ -213,7 +228,7 @@ def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
     return clusters
 
 
-def _value(file: SettingsFile, key: ConfigKey, flow: Flow) -> Value | None:
+def _value(file: SettingsFile, key: ConfigKey, flow: Flow | None) -> Value | None:
     resolved = resolve_key(key, flow, file.settings)
     if resolved.value is None:
         return None

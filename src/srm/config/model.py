@@ -12,6 +12,7 @@ from typing import Literal
 
 from srm.config.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
+from srm.config.service import ServiceSettings
 from srm.domain.move.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
@@ -112,8 +113,9 @@ class Config:
     ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
-    ``report_key`` is what reports of moves are signed with; ``sha256`` identifies what the file
-    says, see :func:`srm.config.loader.settings_sha256`.
+    ``report_key`` is what reports of moves are signed with, ``service`` are the settings of the SRM
+    service; ``sha256`` identifies what the file says, see
+    :func:`srm.config.loader.settings_sha256`.
     """
 
     path: str
@@ -126,6 +128,7 @@ class Config:
         default_factory=dict
     )
     report_key: ReportKey = field(default_factory=ReportKey)
+    service: ServiceSettings = field(default_factory=ServiceSettings)
     sha256: str = ""
 
     @property

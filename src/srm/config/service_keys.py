@@ -1,0 +1,59 @@
+"""Keys of the SRM service; they stand without a prefix."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from srm.config.config_key import ConfigKey
+
+SERVICE_KEYS: Final = (
+    ConfigKey(
+        "service.host",
+        "string",
+        "127.0.0.1",
+        "Address that `srm-service` listens on; `0.0.0.0` for all. One that others reach asks for "
+        "authentication (docs/service.md).",
+        origin="ours",
+        scope="file",
+        attribute="host",
+    ),
+    ConfigKey(
+        "service.port",
+        "number",
+        "6670",
+        "Port that `srm-service` listens on; 0: any that is free.",
+        origin="ours",
+        scope="file",
+        attribute="port",
+    ),
+    ConfigKey(
+        "service.root.path",
+        "string",
+        "",
+        "Path under which a proxy in front of it shows the service, such as `/srm`.",
+        origin="ours",
+        scope="file",
+        attribute="root_path",
+    ),
+    ConfigKey(
+        "service.targets",
+        "list",
+        "",
+        "Aliases of the clusters whose incoming flows the service watches; default: the targets "
+        "of all enabled flows.",
+        origin="ours",
+        scope="file",
+        attribute="targets",
+        synonyms=("streams.replication.manager.service.target.cluster",),
+    ),
+    ConfigKey(
+        "service.refresh.seconds",
+        "seconds",
+        "5",
+        "How often the service looks at its clusters, at most: it takes longer pauses where a look "
+        "costs much.",
+        origin="ours",
+        scope="file",
+        attribute="refresh",
+    ),
+)

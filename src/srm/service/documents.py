@@ -1,0 +1,347 @@
+"""What the REST API says: the shapes of its answers. Times are epoch milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from srm.domain.topics import Flow
+from srm.engine.health import Reason
+from srm.engine.health import State as HealthState
+from srm.service.series import Measured
+
+State = HealthState | Literal["UNKNOWN"]
+"""That of a flow; UNKNOWN: it could not be looked at yet."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[_T]):
+    """A part of a list: ``total`` counts what matches, ``offset`` is the first of ``items``.
+
+    ``missing`` says of which targets nothing is in it, and why: then the answer is partial.
+    """
+
+    items: tuple[_T, ...]
+    total: int
+    offset: int
+    missing: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicator:
+    """Who copies a flow; ``heartbeat_ms`` is its last sign of life."""
+
+    application_id: str
+    host: str
+    heartbeat_ms: int
+    alive: bool
+    slots: int
+    slots_alive: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastLine:
+    """What it would cost if the source died now, in one line and the figures behind it.
+
+    ``records_lost`` were not copied when the source last answered, ``records_lost_at_most`` adds
+    what it may have taken since; None: it cannot be known. ``records_read_again`` at most.
+    """
+
+    line: str
+    made_ms: int
+    records_lost: int
+    records_lost_at_most: int | None
+    seconds_lost: float | None
+    records_read_again: int
+    groups: int
+    groups_unseen: int
+    groups_proven: int | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSummary:
+    """One flow: is it well, how far behind is it, what would its source's death cost.
+
+    ``looked_ms`` is when this was seen, ``heard_ms`` when the source last answered a slot (0: not
+    known), ``lag`` the source offsets still to copy; ``error`` says why the latest look failed.
+    ``groups`` are those with a checkpoint. ``measured`` is the newest window of the whole flow.
+    """
+
+    flow: str
+    source: str
+    target: str
+    state: State
+    reasons: tuple[Reason, ...]
+    looked_ms: int
+    heard_ms: int
+    topics: int
+    partitions: int
+    groups: int
+    lag: int
+    replicator: Replicator | None = None
+    measured: Measured | None = None
+    forecast: ForecastLine | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic of a flow; ``groups`` are those that have a checkpoint in it."""
+
+    topic: str
+    remote_topic: str
+    state: State
+    reasons: tuple[Reason, ...]
+    partitions: int
+    reported: int
+    groups: tuple[str, ...]
+    copied: int
+    lag: int
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition: what is next to read on the source and to write on the target, and its state.
+
+    ``source_end`` is the end of the source's log, None where it could not be asked. ``since_ms`` is
+    when the state began, 0: not known. ``notes`` are losses and what was strange.
+    """
+
+    topic: str
+    partition: int
+    state: str
+    source_next: int | None
+    source_end: int | None
+    target_next: int | None
+    lag: int
+    since_ms: int
+    reason: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group of a flow, by its checkpoints: where it would go on now without its source.
+
+    ``checkpoint_ms`` is as of when its place is known. ``records_read_again`` at most,
+    ``records_skipped`` are those the target holds no more. ``followers`` are clients that follow
+    routes on the target. ``can_move`` is None where no checkpoint says; ``reason`` says why not.
+    """
+
+    group: str
+    partitions: int
+    checkpoint_ms: int | None
+    records_read_again: int
+    records_skipped: int
+    followers: int
+    can_move: bool | None
+    reason: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """Where one group stood on the source, and would go on on the target, in one partition.
+
+    ``committed`` is next to read on the source (None: not known), ``resume`` on the target.
+    """
+
+    topic: str
+    partition: int
+    direction: str
+    committed: int | None
+    target_topic: str
+    resume: int | None
+    target_committed: int | None
+    records_read_again: int
+    records_skipped: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """A group with its partitions."""
+
+    row: GroupRow
+    positions: tuple[PositionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A checkpoint as it is on the target."""
+
+    group: str
+    topic: str
+    partition: int
+    remote_topic: str
+    upstream_offset: int | None
+    downstream_offset: int
+    checkpoint_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a flow and that people must know of.
+
+    ``kind`` is ``loss``, ``strange``, ``re-created``, ``decision``, ``stopped``, ``waiting``,
+    ``paused``, ``replicator``, ``drill`` or ``move``.
+    """
+
+    time_ms: int
+    kind: str
+    flow: str
+    topic: str
+    partition: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTopic:
+    """A topic and its copy."""
+
+    source: str
+    target: str
+    topic: str
+    remote_topic: str
+    partitions: int
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that copies it."""
+        return Flow(self.source, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One window of one metric, for a chart."""
+
+    start_ms: int
+    end_ms: int
+    min: float
+    max: float
+    avg: float
+    sum: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """The windows of one metric of a flow, or of one topic in it, by time; windows may overlap."""
+
+    source: str
+    target: str
+    topic: str
+    remote_topic: str
+    metric: str
+    unit: str
+    windows: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRow:
+    """One move: what was wanted, how far it is, what it cost.
+
+    ``rpo_records`` and the others are None until its report says them; ``ok`` is that of the
+    report, None before there is one. ``ended`` says that nothing more happens.
+    """
+
+    move_id: str
+    operation: str
+    mode: str
+    source: str
+    target: str
+    created_ms: int
+    step: str
+    ended: bool
+    ok: bool | None
+    topics: int
+    groups: int
+    rpo_records: int | None
+    rpo_seconds: float | None
+    rto_seconds: float | None
+    re_read: int | None
+    problems: tuple[str, ...]
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that a move has reached, and when (by the clock of whoever ran it)."""
+
+    step: str
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDetail:
+    """A move with its steps, the plan's summary and who is held now."""
+
+    row: MoveRow
+    summary: str
+    steps: tuple[Step, ...]
+    group_names: tuple[str, ...]
+    blocking: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRow:
+    """One rehearsal of a failover."""
+
+    drill_id: str
+    flow: str
+    state: str
+    time_ms: int
+    ok: bool
+    groups: int
+    proven: int
+    rto_seconds: float
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """A Kafka cluster by its id: its alias, and the flows into and out of it that are watched.
+
+    ``measured`` are the newest windows of those flows, by flow.
+    """
+
+    cluster_id: str
+    alias: str
+    incoming: tuple[str, ...]
+    outgoing: tuple[str, ...]
+    looked_ms: int
+    measured: dict[str, Measured]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error, as ``application/problem+json`` (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHealth:
+    """When a target was last looked at (0: not yet), and why that failed, if it did."""
+
+    target: str
+    looked_ms: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceHealth:
+    """Whether the service has seen all its targets."""
+
+    ready: bool
+    targets: tuple[TargetHealth, ...]

@@ -1,0 +1,84 @@
+"""What happened to a flow that people must know of, newest first; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from srm.domain.amount import amount
+from srm.domain.drill import Drill
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.topics import Flow
+from srm.engine.observing import FlowView
+from srm.service.documents import Event
+from srm.service.looks import FlowLook, MoveLook
+
+_TOLD_STATES = frozenset({"stopped", "waiting"})
+
+
+def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
+    """Gather the events of one flow: of its partitions, its replicator, moves and drills."""
+    flow = look.flow
+    found = [
+        *(() if look.view is None else _of_view(str(flow), look.view)),
+        *_of_moves(flow, moves),
+        *_of_drills(str(flow), drills),
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.time_ms, one.topic, one.partition or 0)))
+
+
+def _of_view(flow: str, view: FlowView) -> Iterator[Event]:
+    for partitions in view.partitions.values():
+        for one in partitions:
+            for note in one.notes:
+                for kind, text in _of_note(note):
+                    yield Event(note.time_ms, kind, flow, one.topic, one.partition, text)
+            if one.state in _TOLD_STATES and one.since_ms:
+                text = one.reason or one.state
+                yield Event(one.since_ms, one.state, flow, one.topic, one.partition, text)
+    yield from _of_replicator(flow, view)
+
+
+def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:
+    if note.decision:
+        yield "decision", note.text
+    elif note.lost:
+        yield "loss", note.text
+    if note.strange:
+        yield "strange", note.strange
+    if note.begins is not None:
+        text = f"the topic was created again: its copy begins at target offset {note.begins}"
+        yield "re-created", text
+
+
+def _of_replicator(flow: str, view: FlowView) -> Iterator[Event]:
+    status = view.status
+    if status.pause is not None:
+        text = f"paused by {status.pause.by}: {status.pause.reason}"
+        yield Event(status.pause.time_ms, "paused", flow, "", None, text)
+    driver = status.driver
+    if driver is not None and not driver.alive:
+        word = "ended" if driver.ended else "was last heard of"
+        text = f"the replicator on {driver.host} {word}"
+        yield Event(status.time_ms - driver.age_ms, "replicator", flow, "", None, text)
+
+
+def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
+    for look in moves:
+        request = look.plan.request
+        if request.flow not in {flow, flow.reversed}:
+            continue
+        times = {"planned": look.plan.created_ms, **look.progress.times_ms}
+        for step, time_ms in times.items():
+            text = (
+                f"{request.operation} {request.flow} of {amount(len(look.plan.groups), 'group')}: "
+                f"{step} ({look.plan.move_id})"
+            )
+            yield Event(time_ms, "move", str(flow), "", None, text)
+
+
+def _of_drills(flow: str, drills: Iterable[Drill]) -> Iterator[Event]:
+    for drill in drills:
+        if drill.flow == flow:
+            result = f"{drill.proven} of {amount(len(drill.groups), 'group')} proven"
+            text = f"drill {drill.drill_id} {drill.state}: {result}"
+            yield Event(drill.time_ms, "drill", flow, "", None, text)

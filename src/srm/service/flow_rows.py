@@ -1,0 +1,250 @@
+"""From one look at a flow to the rows that the REST API and the pages show; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from srm.domain.move.plan import GroupPlan, position_problem
+from srm.domain.move.positions import PartitionMove
+from srm.domain.proof_records import FlowProof
+from srm.engine.health import Reason, topic_health
+from srm.engine.move.salvage import Salvage
+from srm.engine.observing import FlowView, PartitionView
+from srm.engine.standing import Standing
+from srm.service.documents import (
+    CheckpointRow,
+    FlowSummary,
+    ForecastLine,
+    GroupDetail,
+    GroupRow,
+    PartitionRow,
+    PositionRow,
+    RemoteTopic,
+    Replicator,
+    State,
+    TopicRow,
+)
+from srm.service.looks import FlowLook
+
+_FLOW = ""
+
+
+def summary(look: FlowLook) -> FlowSummary:
+    """Sum up a flow."""
+    flow, view = look.flow, look.view
+    if view is None:
+        reasons = (Reason(look.error),) if look.error else (Reason("not looked at yet"),)
+        return FlowSummary(
+            *(str(flow), flow.source, flow.target, "UNKNOWN", reasons),
+            *(0, 0, 0, 0, 0, 0),
+            error=look.error,
+        )
+    status = view.status
+    state: State = view.health.state
+    return FlowSummary(
+        str(flow),
+        flow.source,
+        flow.target,
+        state,
+        view.health.reasons,
+        look.looked_ms,
+        view.heard_ms,
+        len(status.topics),
+        sum(topic.partitions for topic in status.topics),
+        len(view.groups),
+        status.remaining,
+        _replicator(view),
+        look.measured.get(_FLOW),
+        None if status.standing is None else forecast_line(status.standing),
+        look.error,
+    )
+
+
+def _replicator(view: FlowView) -> Replicator | None:
+    driver = view.status.driver
+    if driver is None:
+        return None
+    return Replicator(
+        driver.application_id or driver.driver,
+        driver.host,
+        view.status.time_ms - driver.age_ms,
+        driver.alive,
+        len(view.status.slots),
+        sum(slot.alive for slot in view.status.slots),
+    )
+
+
+def forecast_line(standing: Standing) -> ForecastLine:
+    """Sum up the forecast of a flow."""
+    forecast, proof = standing.forecast, standing.proof
+    return ForecastLine(
+        standing.line,
+        forecast.made_ms,
+        forecast.not_copied,
+        forecast.at_most,
+        forecast.seconds,
+        forecast.re_read,
+        len(forecast.groups),
+        len(forecast.unseen),
+        None if proof is None else proof.proven,
+        tuple(line for topic in forecast.topics for line in topic.unknown),
+    )
+
+
+def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
+    """Describe the topics of a flow, in order of their names."""
+    view = look.view
+    if view is None:
+        return ()
+    groups = _groups_by_topic(view)
+    return tuple(
+        TopicRow(
+            topic.topic,
+            topic.remote_topic,
+            (health := topic_health(topic)).state,
+            health.reasons,
+            topic.partitions,
+            topic.reported,
+            tuple(sorted(groups.get(topic.topic, ()))),
+            topic.copied,
+            topic.remaining,
+            look.measured.get(topic.topic),
+        )
+        for topic in view.status.topics
+    )
+
+
+def _groups_by_topic(view: FlowView) -> dict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for plan in view.groups:
+        for position in plan.positions:
+            if position.direction == "forward":
+                found[position.topic].add(plan.group)
+    return found
+
+
+def partition_rows(view: FlowView, topic: str) -> tuple[PartitionRow, ...]:
+    """Describe the partitions of a topic, in order."""
+    return tuple(_partition_row(one) for one in view.partitions.get(topic, ()))
+
+
+def _partition_row(one: PartitionView) -> PartitionRow:
+    notes = tuple(note.text for note in one.notes if note.text)
+    return PartitionRow(
+        one.topic,
+        one.partition,
+        one.state,
+        one.source_next,
+        one.source_end,
+        one.target_next,
+        one.lag,
+        one.since_ms,
+        one.reason,
+        notes,
+    )
+
+
+def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
+    """Describe the groups of a flow, in order of their names."""
+    view = look.view
+    if view is None or view.salvage is None:
+        return ()
+    salvage = view.salvage
+    return tuple(_group_row(plan, salvage) for plan in salvage.plans)
+
+
+def _group_row(plan: GroupPlan, salvage: Salvage) -> GroupRow:
+    problems = list(_problems(plan, salvage))
+    return GroupRow(
+        plan.group,
+        len(plan.positions),
+        salvage.checkpoint_ms.get(plan.group),
+        plan.lag,
+        plan.skipped,
+        salvage.followers(plan.group),
+        None if not plan.positions else not problems,
+        "no checkpoint: auto.offset.reset would decide"
+        if not plan.positions
+        else problems[0]
+        if problems
+        else "",
+        _proof(plan.group, salvage.proof),
+    )
+
+
+def _problems(plan: GroupPlan, salvage: Salvage) -> Iterator[str]:
+    for position in plan.positions:
+        problem = position_problem(plan.group, position, salvage.request)
+        if problem is not None:
+            yield problem
+
+
+def _proof(group: str, proof: FlowProof | None) -> str:
+    if proof is None:
+        return "not proven yet"
+    wrong = [one.evidence for one in proof.disproved if one.group == group]
+    if wrong:
+        return f"wrong: {wrong[0]}"
+    if group in proof.unproven:
+        return f"not proven: {proof.unproven[group]}"
+    return "" if proof.confirms(group) else "not confirmed by the last emission"
+
+
+def group_detail(look: FlowLook, group: str) -> GroupDetail | None:
+    """Describe one group with its partitions, None where no checkpoint names it."""
+    view = look.view
+    if view is None or view.salvage is None:
+        return None
+    for plan in view.salvage.plans:
+        if plan.group == group:
+            positions = tuple(_position_row(one) for one in plan.positions)
+            return GroupDetail(_group_row(plan, view.salvage), positions)
+    return None
+
+
+def _position_row(one: PartitionMove) -> PositionRow:
+    return PositionRow(
+        one.topic,
+        one.partition,
+        one.direction,
+        one.committed,
+        one.target_topic,
+        one.resume,
+        one.target_committed,
+        one.lag,
+        one.skipped,
+        one.state,
+        one.reason,
+    )
+
+
+def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
+    """List the checkpoints of a flow by group, topic and partition."""
+    view = look.view
+    if view is None or view.salvage is None:
+        return
+    for group in view.salvage.groups:
+        for place in view.salvage.seen.get(group, ()):
+            yield CheckpointRow(
+                group,
+                place.upstream.topic,
+                place.upstream.partition,
+                place.downstream.topic,
+                place.upstream_offset,
+                place.downstream_offset,
+                view.salvage.checkpoint_ms.get(group),
+            )
+
+
+def remote_topics(look: FlowLook) -> Iterator[RemoteTopic]:
+    """List the topics whose copies exist."""
+    for topic in topic_rows(look):
+        if topic.reported or topic.copied:
+            yield RemoteTopic(
+                look.flow.source,
+                look.flow.target,
+                topic.topic,
+                topic.remote_topic,
+                topic.partitions,
+            )

@@ -1,0 +1,63 @@
+"""From moves and drills as a cluster keeps them to the rows that the REST API shows; pure."""
+
+from __future__ import annotations
+
+from srm.domain.drill import Drill
+from srm.service.documents import DrillRow, MoveDetail, MoveRow, Step
+from srm.service.looks import MoveLook
+
+_ENDED = frozenset({"reported", "released"})
+
+
+def move_row(look: MoveLook) -> MoveRow:
+    """Describe a move in one row."""
+    plan, report = look.plan, look.report.report if look.report else None
+    request = plan.request
+    return MoveRow(
+        plan.move_id,
+        request.operation,
+        request.mode,
+        request.source,
+        request.target,
+        plan.created_ms,
+        look.progress.step,
+        look.progress.step in _ENDED,
+        None if report is None else report.ok,
+        len(plan.topics),
+        len(plan.groups),
+        None if report is None else report.rpo_records,
+        None if report is None else report.rpo_seconds,
+        None if report is None else report.rto_seconds,
+        None if report is None else sum(group.re_read for group in report.groups.values()),
+        () if report is None else report.problems,
+        look.report is not None and look.report.signed.signature is not None,
+    )
+
+
+def move_detail(look: MoveLook) -> MoveDetail:
+    """Describe a move with its steps."""
+    times = {"planned": look.plan.created_ms, **look.progress.times_ms}
+    steps = tuple(Step(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
+    return MoveDetail(
+        move_row(look),
+        look.plan.summary(),
+        steps,
+        look.plan.group_names,
+        look.plan.blocking,
+        look.plan.warnings,
+    )
+
+
+def drill_row(drill: Drill) -> DrillRow:
+    """Describe a drill in one row."""
+    return DrillRow(
+        drill.drill_id,
+        drill.flow,
+        drill.state,
+        drill.time_ms,
+        drill.ok,
+        len(drill.groups),
+        drill.proven,
+        drill.rto_seconds,
+        drill.all_problems,
+    )

@@ -1,0 +1,167 @@
+"""``/v2/flows``: flows, their topics, partitions, groups, checkpoints and events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from srm.errors import NotFoundError
+from srm.service import flow_rows
+from srm.service.answering import (
+    PROBLEMS,
+    Limit,
+    Offset,
+    Search,
+    answer,
+    containing,
+    page,
+)
+from srm.service.asking import FlowDep, ViewsDep
+from srm.service.documents import (
+    CheckpointRow,
+    Event,
+    FlowSummary,
+    GroupDetail,
+    GroupRow,
+    Page,
+    PartitionRow,
+    TopicRow,
+)
+
+router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
+
+Topic = Annotated[str, Path(description="Name on either side.", examples=["orders"])]
+Group = Annotated[str, Path(description="Name of a consumer group.", examples=["billing"])]
+Sort = Literal["topic", "lag", "byte-rate", "replication-latency-ms"]
+Order = Annotated[Literal["asc", "desc"], Query(description="desc: the largest first.")]
+
+
+@router.get("", response_model=Page[FlowSummary], summary="All flows")
+async def flows(
+    request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
+) -> Response:
+    """Tell of each flow whether it is well, how far behind it is and what a disaster would cost."""
+    return answer(request, page(views.flows(), offset, limit), Page[FlowSummary])
+
+
+@router.get("/{source}/{target}", response_model=FlowSummary, summary="One flow")
+async def flow(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
+    """Tell of a flow what the list tells."""
+    return answer(request, flow_rows.summary(views.look(flow)))
+
+
+@router.get("/{source}/{target}/topics", response_model=Page[TopicRow], summary="Its topics")
+async def topics(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    search: Search = "",
+    state: Annotated[str, Query(description="Only those in this state.")] = "",
+    sort: Sort = "topic",
+    order: Order = "asc",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List the topics of a flow with state, lag and the newest window of each metric."""
+    found = containing(views.topics(flow), search, lambda t: t.topic, lambda t: t.remote_topic)
+    if state:
+        found = [row for row in found if row.state == state.upper()]
+    found.sort(key=lambda row: _rank(row, sort), reverse=order == "desc")
+    return answer(request, page(found, offset, limit), Page[TopicRow])
+
+
+def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
+    if sort == "topic":
+        return 0.0, row.topic
+    if sort == "lag":
+        return row.lag, row.topic
+    return (row.measured.figures(sort).avg if row.measured else 0.0), row.topic
+
+
+@router.get("/{source}/{target}/topics/{topic}", response_model=TopicRow, summary="One topic")
+async def topic(request: Request, views: ViewsDep, flow: FlowDep, topic: Topic) -> Response:
+    """Tell of a topic what the list tells."""
+    return answer(request, views.topic(flow, topic))
+
+
+@router.get(
+    "/{source}/{target}/topics/{topic}/partitions",
+    response_model=Page[PartitionRow],
+    summary="Its partitions",
+)
+async def partitions(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    topic: Topic,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List the partitions of a topic: positions on both sides, lag, state since when, and why."""
+    name, view = views.topic(flow, topic).topic, views.look(flow).view
+    rows = () if view is None else flow_rows.partition_rows(view, name)
+    return answer(request, page(rows, offset, limit), Page[PartitionRow])
+
+
+@router.get("/{source}/{target}/groups", response_model=Page[GroupRow], summary="Its groups")
+async def groups(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    search: Search = "",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List the groups with a checkpoint: what they would read again, and whether they can move."""
+    found = containing(views.groups(flow), search, lambda row: row.group)
+    return answer(request, page(found, offset, limit), Page[GroupRow])
+
+
+@router.get(
+    "/{source}/{target}/groups/{group:path}", response_model=GroupDetail, summary="One group"
+)
+async def group(request: Request, views: ViewsDep, flow: FlowDep, group: Group) -> Response:
+    """Tell where a group stood on the source and would go on on the target, by partition."""
+    found = flow_rows.group_detail(views.look(flow), group)
+    if found is None:
+        raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
+    return answer(request, found)
+
+
+@router.get(
+    "/{source}/{target}/checkpoints", response_model=Page[CheckpointRow], summary="Checkpoints"
+)
+async def checkpoints(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    group: Annotated[str, Query(description="Only those of this group.")] = "",
+    topic: Annotated[str, Query(description="Only those in this source topic.")] = "",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List the checkpoints as they are on the target."""
+    found = [
+        row
+        for row in flow_rows.checkpoint_rows(views.look(flow))
+        if group in {"", row.group} and topic in {"", row.topic}
+    ]
+    return answer(request, page(found, offset, limit), Page[CheckpointRow])
+
+
+@router.get("/{source}/{target}/events", response_model=Page[Event], summary="Events")
+async def events(
+    request: Request, views: ViewsDep, flow: FlowDep, offset: Offset = 0, limit: Limit = 100
+) -> Response:
+    """List losses, re-created topics, stops, decisions, moves and drills, the newest first."""
+    return answer(request, page(views.events(flow), offset, limit), Page[Event])
+
+
+@router.get("/{source}/{target}/forecast", summary="What it would cost if the source died now")
+async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
+    """Tell the standing forecast in full: by topic and group, with what is not known."""
+    view = views.look(flow).view
+    if view is None or view.status.standing is None:
+        raise NotFoundError(f"there is no forecast of {flow}: it is paused, or not looked at yet")
+    return answer(request, view.status.standing.forecast)

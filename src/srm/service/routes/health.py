@@ -1,0 +1,22 @@
+"""``/health``: is the service itself alive, and has it seen its clusters."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from srm.service.answering import answer
+from srm.service.asking import ViewsDep
+from srm.service.documents import ServiceHealth, TargetHealth
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/health", response_model=ServiceHealth, summary="The service itself")
+async def health(request: Request, views: ViewsDep) -> Response:
+    """Answer 200 as soon as every target was looked at, 503 before that."""
+    targets = tuple(TargetHealth(look.alias, look.looked_ms, look.error) for look in views.targets)
+    ready = all(target.looked_ms for target in targets)
+    answered = answer(request, ServiceHealth(ready, targets))
+    if not ready:
+        answered.status_code = 503
+    return answered

@@ -1,0 +1,116 @@
+"""SRM's metrics routes: ``/v2/topic-metrics``, ``/v2/cluster-metrics``, ``/v2/cluster-info``.
+
+The paths of topic metrics and of cluster info are those of Cloudera's SRM Service, verbatim; its
+answers are not published in full, so the shapes are our own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from srm.domain.topics import Flow
+from srm.errors import NotFoundError
+from srm.service.answering import PROBLEMS, answer
+from srm.service.asking import FlowDep, Metric, Source, Target, ViewsDep, time_range
+from srm.service.documents import ClusterInfo, MetricSeries
+from srm.service.views import Views
+from srm.wiring import now_ms
+
+router = APIRouter(prefix="/v2", tags=["metrics"], responses=PROBLEMS)
+
+_MOST_MS = 1 << 53
+Since = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=_MOST_MS,
+        description="Begin, epoch ms; default: two hours before the end.",
+    ),
+]
+Until = Annotated[int | None, Query(ge=0, le=_MOST_MS, description="End; default: now.")]
+Upstream = Annotated[str, Path(description="Topic on the source.", examples=["orders"])]
+Downstream = Annotated[str, Path(description="Topic on the target.", examples=["P.orders"])]
+
+
+@router.get(
+    "/cluster-info/{kafka_cluster_id}", response_model=ClusterInfo, summary="One Kafka cluster"
+)
+async def cluster_info(request: Request, views: ViewsDep, kafka_cluster_id: str) -> Response:
+    """Tell which flows touch a cluster, by Kafka's id of it (or its alias)."""
+    return answer(request, views.cluster(kafka_cluster_id))
+
+
+@router.get(
+    "/topic-metrics/{source}/{target}/{upstream_topic}/{metric}",
+    response_model=MetricSeries,
+    summary="One metric of a topic, by its name on the source",
+)
+async def topic_metrics(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    upstream_topic: Upstream,
+    metric: Metric,
+    from_ms: Since = None,
+    to_ms: Until = None,
+) -> Response:
+    """Return the windows of a metric, by default of two hours."""
+    times = time_range(now_ms(), from_ms, to_ms)
+    return answer(request, views.metric(flow, upstream_topic, metric, *times))
+
+
+@router.get(
+    "/topic-metrics/{target}/{downstream_topic}/{metric}",
+    response_model=MetricSeries,
+    summary="One metric of a topic, by its name on the target",
+)
+async def downstream_topic_metrics(
+    request: Request,
+    views: ViewsDep,
+    target: Target,
+    downstream_topic: Downstream,
+    metric: Metric,
+    from_ms: Since = None,
+    to_ms: Until = None,
+) -> Response:
+    """Return the windows of a metric; of copies that keep their name this does not know whose."""
+    times = time_range(now_ms(), from_ms, to_ms)
+    flow = _flow_of_copy(views, target, downstream_topic)
+    return answer(request, views.metric(flow, downstream_topic, metric, *times))
+
+
+def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
+    found = [
+        look.flow
+        for look in views.looks()
+        if look.flow.target == target and look.config.policy.topic_source(copy) == look.flow.source
+    ]
+    if not found:
+        raise NotFoundError(
+            f"topic {copy!r} on {target} does not say by its name which flow has written it: "
+            f"ask /v2/topic-metrics/SOURCE/{target}/TOPIC/METRIC"
+        )
+    return found[0]
+
+
+@router.get(
+    "/cluster-metrics/{source}/{target}/{metric}",
+    response_model=MetricSeries,
+    summary="One metric of a whole flow",
+)
+async def cluster_metrics(
+    request: Request,
+    views: ViewsDep,
+    source: Source,
+    target: Target,
+    metric: Metric,
+    from_ms: Since = None,
+    to_ms: Until = None,
+) -> Response:
+    """Return the windows of a metric of all topics of a flow together."""
+    flow = Flow.parse(f"{source}->{target}")
+    times = time_range(now_ms(), from_ms, to_ms)
+    views.look(flow)
+    return answer(request, views.metric(flow, "", metric, *times))

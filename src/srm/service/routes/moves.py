@@ -1,0 +1,51 @@
+"""``/v2/moves`` and ``/v2/drills``: moves under way and past, their reports, rehearsals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from srm.domain.move.report import MoveReport
+from srm.errors import NotFoundError
+from srm.service.answering import PROBLEMS, Limit, Offset, answer, page
+from srm.service.asking import ViewsDep
+from srm.service.documents import DrillRow, MoveDetail, MoveRow, Page
+
+router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
+
+
+@router.get("/moves", response_model=Page[MoveRow], summary="All moves, the newest first")
+async def moves(
+    request: Request,
+    views: ViewsDep,
+    which: Annotated[Literal["all", "running", "ended"], Query(description="Which moves.")] = "all",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List moves with their step, what was lost (RPO) and how long it took (RTO)."""
+    rows = [row for row in views.moves() if which == "all" or row.ended == (which == "ended")]
+    return answer(request, page(rows, offset, limit), Page[MoveRow])
+
+
+@router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
+async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
+    """Tell of a move its steps and when they were reached."""
+    return answer(request, views.move_detail(move_id))
+
+
+@router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Its report")
+async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
+    """Return the report of a move, as it was kept (docs/report.md)."""
+    found = views.move(move_id).report
+    if found is None:
+        raise NotFoundError(f"move {move_id!r} has no report yet")
+    return answer(request, found.report)
+
+
+@router.get("/drills", response_model=Page[DrillRow], summary="All drills, the newest first")
+async def drills(
+    request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
+) -> Response:
+    """List rehearsals of failovers with what they proved."""
+    return answer(request, page(views.drills(), offset, limit), Page[DrillRow])

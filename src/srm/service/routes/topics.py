@@ -1,0 +1,73 @@
+"""``/v2/remote-topics`` and SRM's first version of it, ``/remote-topics``."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from srm.service.answering import PROBLEMS, Limit, Offset, Search, answer, containing, page
+from srm.service.asking import Metric, ViewsDep, time_range
+from srm.service.documents import MetricSeries, Page, RemoteTopic
+from srm.wiring import now_ms
+
+router = APIRouter(responses=PROBLEMS)
+
+
+@router.get(
+    "/v2/remote-topics",
+    response_model=Page[RemoteTopic],
+    tags=["topics"],
+    summary="Topics that have copies",
+)
+@router.get(
+    "/remote-topics",
+    response_model=Page[RemoteTopic],
+    tags=["v1"],
+    summary="Topics that have copies",
+)
+async def remote_topics(
+    request: Request,
+    views: ViewsDep,
+    search: Search = "",
+    source: str = "",
+    target: str = "",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List the topics of all flows with the names of their copies."""
+    found = [
+        row
+        for row in containing(
+            views.remote_topics(), search, lambda row: row.topic, lambda row: row.remote_topic
+        )
+        if source in {"", row.source} and target in {"", row.target}
+    ]
+    return answer(request, page(found, offset, limit), Page[RemoteTopic])
+
+
+@router.get(
+    "/cluster-metrics/{cluster}/{metric}",
+    response_model=list[MetricSeries],
+    tags=["v1"],
+    summary="One metric of all flows from a cluster",
+)
+async def cluster_metrics(
+    request: Request, views: ViewsDep, cluster: str, metric: Metric
+) -> Response:
+    """Return the windows of two hours of each flow that has the cluster as its source."""
+    times = time_range(now_ms(), None, None)
+    flows = [look.flow for look in views.looks() if look.flow.source == cluster]
+    return answer(request, [views.metric(flow, "", metric, *times) for flow in flows])
+
+
+@router.get(
+    "/topic-metrics/{topic}/{metric}",
+    response_model=list[MetricSeries],
+    tags=["v1"],
+    summary="One metric of a topic, by its name on the target",
+)
+async def topic_metrics(request: Request, views: ViewsDep, topic: str, metric: Metric) -> Response:
+    """Return the windows of two hours of each copy that has this name."""
+    times = time_range(now_ms(), None, None)
+    flows = [row for row in views.remote_topics() if topic == row.remote_topic]
+    series = [views.metric(row.flow, row.topic, metric, *times) for row in flows]
+    return answer(request, series)

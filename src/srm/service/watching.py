@@ -1,0 +1,187 @@
+"""Looks at a target cluster again and again, in a thread, and keeps what it saw last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from srm.config.model import Config, FlowConfig
+from srm.domain import internal_topics
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.revisions import report_key
+from srm.domain.topics import Flow
+from srm.engine import control_lists
+from srm.engine.away import away_cluster
+from srm.engine.drill.leftovers import read_drills
+from srm.engine.move.control import ControlTables, decoded, read_report
+from srm.engine.move.store import furthest
+from srm.engine.observing import observe
+from srm.engine.ports import Cluster, FlowContext
+from srm.errors import SrmError
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.map_reader import KafkaMapReader
+from srm.service.looks import FlowLook, MoveLook, TargetLook
+from srm.service.series import Series
+from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
+
+_SOURCE_S: Final = 5.0
+_SOURCE_AGAIN_S: Final = 30.0
+_SHARE: Final = 0.04
+"""Part of a core that looking may take: where a look costs more, the pauses get longer."""
+_TARGET_S: Final = 10.0
+_logger = logging.getLogger(__name__)
+
+
+class TargetWatch:
+    """Keeps one cluster, and the flows into it, in view.
+
+    Args:
+        config: the configuration.
+        alias: the cluster.
+        flows: the flows into it that are watched.
+    """
+
+    def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
+        self.alias = alias
+        self.series = Series()
+        self._config = config
+        self._flows = flows
+        self._period_s = config.service.refresh.total_seconds()
+        self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
+        self._looked = threading.Event()
+        self._closed = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def look(self) -> TargetLook:
+        """What was seen last."""
+        return self._look
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first look; tell whether there was one."""
+        return self._looked.wait(timeout_s)
+
+    def refresh(self) -> None:
+        """Look at once."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            target = stack.enter_context(
+                following_cluster(self.alias, self._config.cluster_clients(self.alias), _TARGET_S)
+            )
+            target.follow(internal_topics.METRICS_WINDOWS, self.series)
+            flows = [_Flow(self._config, flow, target, stack) for flow in self._flows]
+            while not self._closed.is_set():
+                began, spent = time.monotonic(), time.thread_time()
+                self._look = self._looks(target, flows)
+                self._looked.set()
+                spent = time.thread_time() - spent
+                pause_s = max(self._period_s - (time.monotonic() - began), spent / _SHARE - spent)
+                self._wake.wait(max(0.0, pause_s))
+                self._wake.clear()
+
+    def _looks(self, target: KafkaCluster, flows: list[_Flow]) -> TargetLook:
+        looked_ms = now_ms()
+        looks = {flow.flow: flow.next_look(self.series) for flow in flows}
+        found = replace(self._look, flows=looks, looked_ms=looked_ms, error="")
+        try:
+            tables = ControlTables.read_moves(target)
+            return replace(
+                found,
+                cluster_id=found.cluster_id or target.cluster_id(),
+                moves=_moves(tables),
+                drills=read_drills(target),
+            )
+        except SrmError as error:
+            return replace(found, error=str(error))
+
+
+class _Flow:
+    """One flow, with what is kept open from look to look."""
+
+    def __init__(self, config: Config, flow: Flow, target: KafkaCluster, stack: ExitStack) -> None:
+        self.flow = flow
+        self._config = config
+        self._target = target
+        clients = config.cluster_clients(flow.source, flow)
+        self._source = stack.enter_context(kafka_cluster(flow.source, clients, _SOURCE_S))
+        self._away_until = 0.0
+        self._away_error = ""
+        self._maps = KafkaMapReader(target, self._source, flow)
+        self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
+        self._last = FlowLook(flow, config.flow(flow))
+
+    def next_look(self, series: Series) -> FlowLook:
+        """Look; what cannot be seen now stays as it was, with the reason."""
+        try:
+            self._last = self._seen()
+        except SrmError as error:
+            self._last = replace(self._last, error=str(error))
+        self._last = replace(self._last, measured=series.latest(self.flow))
+        return self._last
+
+    def _seen(self) -> FlowLook:
+        lists = control_lists.load(self._target, self.flow)
+        config = control_lists.effective(self._config.flow(self.flow), lists)
+        looked_ms = now_ms()
+        view = observe(self._context(config))
+        if view.status.source_error and not self._is_away():
+            self._away_until = time.monotonic() + _SOURCE_AGAIN_S
+            self._away_error = view.status.source_error
+        return FlowLook(self.flow, config, view, looked_ms)
+
+    def _context(self, config: FlowConfig) -> FlowContext:
+        """Join the clusters; a source that did not answer is left in peace for a while."""
+        away = self._is_away()
+        source: Cluster = away_cluster(self.flow.source, self._away_error) if away else self._source
+        clients = self._config.cluster_clients(self.flow.target, self.flow)
+        context = flow_context(config, source, self._target, clients)
+        return replace(
+            context,
+            maps=self._away_maps if away else self._maps,
+            opposite=self._config.flow_configs.get(self.flow.reversed),
+        )
+
+    def _is_away(self) -> bool:
+        return time.monotonic() < self._away_until
+
+
+def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
+    plans = [
+        plan
+        for key, value in tables.documents.items()
+        if key.startswith("plan:") and (plan := decoded(value, MovePlan.decode)) is not None
+    ]
+    return tuple(
+        MoveLook(
+            plan,
+            furthest([tables], plan.move_id),
+            read_report(tables.documents.get(report_key(plan.move_id))),
+        )
+        for plan in sorted(plans, key=lambda plan: (plan.created_ms, plan.move_id))
+    )
+
+
+def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:
+    """Return the flows that a service watches by their target, enabled or once enabled."""
+    aliases = config.service.targets or tuple(sorted({flow.target for flow in config.flows}))
+    return {
+        alias: tuple(flow for flow in config.flows if flow.target == alias) for alias in aliases
+    }
