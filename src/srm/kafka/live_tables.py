@@ -21,8 +21,10 @@ from srm.kafka.errors import kafka_errors
 from srm.kafka.polling import drain, position_after
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
-_FETCH_WAIT_MS: Final = 500
+_FETCH_WAIT_MS: Final = 200
 _POLL_S: Final = 0.5
+_READING_POLL_S: Final = 0.05
+"""While somebody waits for the end of a partition, others that he will ask for are begun soon."""
 _LOOK_S: Final = 10.0
 _SILENCE_S: Final = 20.0
 _AGAIN_S: Final = 1.0
@@ -149,7 +151,7 @@ class LiveTable:
 
 
 class LiveTables:
-    """Follows partitions of one cluster from the first time that somebody reads them.
+    """Follows partitions of one cluster from the first time that somebody asks for them.
 
     One consumer and one thread for all of them. A cluster that does not answer leaves what was
     read; the table of a topic that was deleted is empty.
@@ -168,7 +170,10 @@ class LiveTables:
         self._heard = self._looked = 0.0
 
     def table(self, topic: str, partition: int = 0) -> LiveTable:
-        """Give access to one partition; it is followed from its first read on."""
+        """Give access to one partition; it is followed from now on."""
+        with self._lock:
+            if (topic, partition) not in self._followed:
+                self._expect((topic, partition), _Rows())
         return LiveTable(
             self, KafkaCompactedTopic(self._clients, topic, partition), (topic, partition)
         )
@@ -176,23 +181,16 @@ class LiveTables:
     def follow(self, topic: str, sink: Sink, partition: int = 0) -> None:
         """Read a partition into something of the caller's own, from now on."""
         with self._lock:
-            self._followed[topic, partition] = _Followed(sink)
-            self._begin()
-        self._wake.set()
+            self._expect((topic, partition), sink)
 
     @contextmanager
     def reading(self, place: _Place) -> Iterator[_Rows]:
-        """Give the rows of a partition, which is followed from now on, while nobody changes them.
+        """Give the rows of a partition while nobody changes them.
 
         Raises:
             SrmError: the cluster refuses the read, or it was not read to its end in time.
         """
-        with self._lock:
-            found = self._followed.get(place)
-            if found is None:
-                found = self._followed[place] = _Followed(_Rows())
-                self._begin()
-                self._wake.set()
+        found = self._followed[place]
         if not found.complete.wait(self._clients.timeout_s):
             where = self._clients.where(f"following {place[0]}-{place[1]}")
             raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
@@ -208,7 +206,9 @@ class LiveTables:
         if self._thread is not None:
             self._thread.join()
 
-    def _begin(self) -> None:
+    def _expect(self, place: _Place, sink: Sink) -> None:
+        self._followed[place] = _Followed(sink)
+        self._wake.set()
         if self._thread is None:
             name = f"srm-tables-{self._clients.alias}"
             self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
@@ -246,7 +246,8 @@ class LiveTables:
                 self._wake.clear()
                 look_at = time.monotonic() + _LOOK_S
                 self._look(consumer)
-            for message in drain(consumer, _POLL_S):
+            is_reading = not all(one.complete.is_set() for one in [*self._followed.values()])
+            for message in drain(consumer, _READING_POLL_S if is_reading else _POLL_S):
                 self._take(message)
             now = time.monotonic()
             if now - self._looked > _TOMBSTONES_S:

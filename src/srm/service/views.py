@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
-from srm.errors import NotFoundError
+from srm.engine.observing import FlowView
+from srm.errors import NotFoundError, UnavailableError
 from srm.service import flow_rows, move_rows
 from srm.service.documents import (
     ClusterInfo,
@@ -55,7 +56,7 @@ class Views:
         self._rows: dict[object, tuple[FlowLook, tuple[object, ...]]] = {}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look; called again it changes nothing."""
         for watch in self._watches.values():
             watch.start()
 
@@ -103,13 +104,25 @@ class Views:
         """Sum up all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())
 
+    def seen(self, flow: Flow) -> tuple[FlowLook, FlowView]:
+        """Return the latest look at a flow that saw something.
+
+        Raises:
+            NotFoundError: it is not watched here.
+            UnavailableError: it was never seen since the service was started.
+        """
+        look = self.look(flow)
+        if look.view is None:
+            raise UnavailableError(f"flow {flow}: {look.error or 'not looked at yet; retry'}")
+        return look, look.view
+
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
-        """Describe the topics of a flow."""
-        return self._kept("topics", self.look(flow), flow_rows.topic_rows)
+        """Describe the topics of a flow; errors as :meth:`seen`."""
+        return self._kept("topics", self.seen(flow)[0], flow_rows.topic_rows)
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
-        """Describe the groups of a flow."""
-        return self._kept("groups", self.look(flow), flow_rows.group_rows)
+        """Describe the groups of a flow; errors as :meth:`seen`."""
+        return self._kept("groups", self.seen(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
         """Describe a topic by the name it has on either side.

@@ -13,6 +13,7 @@ from srm.config.model import Config, FlowConfig
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.revisions import report_key
+from srm.domain.replication_records import STATE_PARTITIONS
 from srm.domain.topics import Flow
 from srm.engine import control_lists
 from srm.engine.away import away_cluster
@@ -52,14 +53,17 @@ class TargetWatch:
         self._flows = flows
         self._period_s = config.service.refresh.total_seconds()
         self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
+        self._lock = threading.Lock()
         self._looked = threading.Event()
         self._closed = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to look; called again it changes nothing."""
+        with self._lock:
+            if self._thread.ident is None:
+                self._thread.start()
 
     def close(self) -> None:
         """End the thread."""
@@ -87,6 +91,8 @@ class TargetWatch:
                 following_cluster(self.alias, self._config.cluster_clients(self.alias), _TARGET_S)
             )
             target.follow(internal_topics.METRICS_WINDOWS, self.series)
+            for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
+                target.compacted(topic)  # all are read at the same time
             flows = [_Flow(self._config, flow, target, stack) for flow in self._flows]
             while not self._closed.is_set():
                 began, spent = time.monotonic(), time.thread_time()
@@ -127,6 +133,14 @@ class _Flow:
         self._maps = KafkaMapReader(target, self._source, flow)
         self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
         self._last = FlowLook(flow, config.flow(flow))
+        separator = config.flow(flow).policy.separator
+        for topic in (
+            internal_topics.control(flow.source),
+            internal_topics.checkpoints(flow.source, separator),
+        ):
+            target.compacted(topic)
+        for partition in range(STATE_PARTITIONS):
+            target.compacted(internal_topics.replication(flow.source), partition)
 
     def next_look(self, series: Series) -> FlowLook:
         """Look; what cannot be seen now stays as it was, with the reason."""

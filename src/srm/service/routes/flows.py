@@ -99,8 +99,7 @@ async def partitions(
     limit: Limit = 100,
 ) -> Response:
     """List the partitions of a topic: positions on both sides, lag, state since when, and why."""
-    name, view = views.topic(flow, topic).topic, views.look(flow).view
-    rows = () if view is None else flow_rows.partition_rows(view, name)
+    rows = flow_rows.partition_rows(views.seen(flow)[1], views.topic(flow, topic).topic)
     return answer(request, page(rows, offset, limit), Page[PartitionRow])
 
 
@@ -123,7 +122,7 @@ async def groups(
 )
 async def group(request: Request, views: ViewsDep, flow: FlowDep, group: Group) -> Response:
     """Tell where a group stood on the source and would go on on the target, by partition."""
-    found = flow_rows.group_detail(views.look(flow), group)
+    found = flow_rows.group_detail(views.seen(flow)[0], group)
     if found is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
     return answer(request, found)
@@ -144,7 +143,7 @@ async def checkpoints(
     """List the checkpoints as they are on the target."""
     found = [
         row
-        for row in flow_rows.checkpoint_rows(views.look(flow))
+        for row in flow_rows.checkpoint_rows(views.seen(flow)[0])
         if group in {"", row.group} and topic in {"", row.topic}
     ]
     return answer(request, page(found, offset, limit), Page[CheckpointRow])
@@ -161,7 +160,7 @@ async def events(
 @router.get("/{source}/{target}/forecast", summary="What it would cost if the source died now")
 async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
     """Tell the standing forecast in full: by topic and group, with what is not known."""
-    view = views.look(flow).view
-    if view is None or view.status.standing is None:
-        raise NotFoundError(f"there is no forecast of {flow}: it is paused, or not looked at yet")
-    return answer(request, view.status.standing.forecast)
+    standing = views.seen(flow)[1].status.standing
+    if standing is None:
+        raise NotFoundError(f"there is no forecast of {flow}: it is paused")
+    return answer(request, standing.forecast)
