@@ -146,6 +146,7 @@ def _invite(console: Console, kept: StackStatus) -> None:
     here = Path.cwd()
     shown = home.relative_to(here) if home.is_relative_to(here) else home
     console.print(
+        f"\n{kept.service_url}: flows, groups and moves of this stack, live\n"
         f"\nEverything is still running. Open {kept.airflow_url} (no login) and\n"
         "  - choose Dags, srm_failover, Trigger: leave the form as it is for a failover P->B;\n"
         "    for the way back choose failback, from cluster B to cluster P\n"

@@ -78,6 +78,8 @@ def _render_up(console: Console, status: StackStatus) -> None:
     if status.already_running:
         console.print("The stack is running already.")
     table = Table.grid(padding=(0, 3, 0, 0))
+    if status.service_url is not None:
+        table.add_row("SRM", f"{status.service_url} (pages, REST API)")
     for alias, address in status.bootstrap.items():
         table.add_row(f"Kafka {alias}", address)
     if status.airflow_url is not None:

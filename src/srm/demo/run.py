@@ -135,6 +135,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
         # Made anew: it takes over the ports that the first start has chosen.
         world.stack = Stack(StackOptions(home=world.home))
         _up(world)
+        display.say(f"{world.stack.service.url}: flows, groups and moves, live")
         display.say(f"{world.stack.airflow.url} (no login)")
     with AirflowApi(world.stack.airflow.url) as api:
         scenario.put_off_aggregation(api)

@@ -16,10 +16,11 @@ from srm.stack.ports import free_port
 
 @dataclass(frozen=True)
 class StackState:
-    """What a stack remembers: the port of its Airflow, and whether Airflow belongs to it."""
+    """What a stack remembers: its ports, and whether Airflow and the SRM service belong to it."""
 
     airflow_port: int
     with_airflow: bool = False
+    service_port: int = 0
 
 
 class StackHome:
@@ -67,10 +68,11 @@ class StackHome:
             raise NotFoundError(f"there is no stack in {self.path}: start one with 'srm stack up'")
 
     def state(self) -> StackState:
-        """Return the remembered state; a new folder gets a free port for Airflow."""
-        if self._state_file.exists():
-            return StackState(**json.loads(self._state_file.read_text(encoding="utf-8")))
-        return StackState(free_port())
+        """Return the remembered state; what has no port yet gets a free one."""
+        if not self._state_file.exists():
+            return StackState(free_port(), service_port=free_port())
+        state = StackState(**json.loads(self._state_file.read_text(encoding="utf-8")))
+        return state if state.service_port else replace(state, service_port=free_port())
 
     def remember(self, state: StackState, *, with_airflow: bool) -> None:
         """Write the state down; Airflow, once part of the stack, stays part of it."""

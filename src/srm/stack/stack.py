@@ -1,4 +1,4 @@
-"""The embedded stack: two Kafka clusters, Airflow, Spark; started, found again and stopped.
+"""The embedded stack: Kafka clusters, Airflow, Spark, SRM service; started, found again, stopped.
 
 All state is in one folder, and every process carries that folder in its environment: a later
 command finds by it what an earlier one started, also what a component detached from its process
@@ -23,6 +23,8 @@ from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
 from srm.stack.kafka import KafkaBroker
 from srm.stack.process import HOME_MARK, end_processes, marked_processes
+from srm.stack.service import NAME as SERVICE
+from srm.stack.service import EmbeddedService
 from srm.stack.spark import check_spark
 
 logger = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class StackStatus:
     config: str
     bootstrap: dict[str, str]
     airflow_url: str | None
+    service_url: str | None
     logs: str
     components: tuple[ComponentStatus, ...]
     already_running: bool = False
@@ -99,6 +102,9 @@ class Stack:
             self._state.airflow_port,
             self.home.config,
             mark,
+        )
+        self.service = EmbeddedService(
+            self.home.path, self._state.service_port, self.home.config, mark
         )
 
     @property
@@ -171,13 +177,14 @@ class Stack:
     def _start(self, report: OnProgress) -> None:
         before = self._running()
         cancelled = threading.Event()
-        with ThreadPoolExecutor(len(ALIASES) + 1) as pool:
+        with ThreadPoolExecutor(len(ALIASES) + 2) as pool:
             futures: list[Future[None]] = [
                 pool.submit(self._start_broker, broker, report, cancelled)
                 for broker in self.brokers.values()
             ]
             if self._state.with_airflow:
                 futures.append(pool.submit(self._start_airflow, report, cancelled))
+                futures.append(pool.submit(self._start_service, report, cancelled))
             try:
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
                 for future in done:
@@ -212,11 +219,23 @@ class Stack:
         self.airflow.start()
         self.airflow.wait_ready(lambda name: report(f"Airflow {name}", "ready"))
 
+    def _start_service(self, report: OnProgress, cancelled: threading.Event) -> None:
+        if not self.service.process.running:
+            report(SERVICE, "starting")
+        if cancelled.is_set():
+            return
+        self.service.start()
+        self.service.wait_ready()
+        report(SERVICE, "ready")
+
     def _stop(self, names: set[str], report: OnProgress, *, detached: bool) -> None:
         """Stop the named components, clients of the clusters first."""
         stopping = {name for name in COMPONENTS if f"Airflow {name}" in names}
         for name in stopping:
             report(f"Airflow {name}", "stopping")
+        if SERVICE in names:
+            report(SERVICE, "stopping")
+            self.service.stop()
         self.airflow.stop(stopping)
         if detached:
             brokers = {broker.pid for broker in self.brokers.values()}
@@ -233,19 +252,20 @@ class Stack:
         airflow = {
             f"Airflow {n}" for n, process in self.airflow.processes.items() if process.running
         }
-        return kafka | airflow
+        return kafka | airflow | ({SERVICE} if self.service.process.running else set())
 
     def _status(self) -> StackStatus:
         with_airflow = self._state.with_airflow
         components = tuple(self._broker_status(broker) for broker in self.brokers.values())
         if with_airflow:
-            components += self._airflow_statuses()
+            components += (*self._airflow_statuses(), self._service_status())
         return StackStatus(
             home=str(self.home.path),
             ready=all(component.state == "ready" for component in components),
             config=str(self.config_path),
             bootstrap=self._addresses(),
             airflow_url=self.airflow.url if with_airflow else None,
+            service_url=self.service.url if with_airflow else None,
             logs=str(self.home.logs),
             components=components,
         )
@@ -258,6 +278,11 @@ class Stack:
         pid = broker.pid
         state = _state(running=pid is not None, ready=broker.ready)
         return ComponentStatus(name, state, broker.bootstrap, pid, log)
+
+    def _service_status(self) -> ComponentStatus:
+        process = self.service.process
+        state = _state(running=process.running, ready=self.service.ready)
+        return ComponentStatus(SERVICE, state, self.service.url, process.pid, str(process.log))
 
     def _airflow_statuses(self) -> tuple[ComponentStatus, ...]:
         health = self.airflow.health()

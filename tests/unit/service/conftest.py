@@ -1,0 +1,38 @@
+"""One flow with ten copied records, three that are not, and a group, seen by the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.service_views import look_at, still_views
+from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.engine.test_standing import running
+
+from srm.engine.checkpoints import emit
+from srm.service.app import create_app
+from srm.service.views import Views
+
+
+@pytest.fixture
+def world() -> CopiedTopic:
+    made = CopiedTopic()
+    made.write(*(b"%d" % number for number in range(10)))
+    made.copy()
+    made.write(b"10", b"11", b"12")
+    made.commit("audit", 8)
+    running(made)
+    emit(made.forward)
+    return made
+
+
+@pytest.fixture
+def views(world: CopiedTopic) -> Views:
+    return still_views(look_at(world.forward))
+
+
+@pytest.fixture
+def client(views: Views) -> Iterator[TestClient]:
+    with TestClient(create_app(views), raise_server_exceptions=False) as opened:
+        yield opened

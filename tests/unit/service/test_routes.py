@@ -1,0 +1,198 @@
+"""The REST API tells what was seen, in parts, with news only, and errors as problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.service_views import StillWatch, config_of, look_at, still_views
+from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.service.test_series import window
+
+from srm.service.app import create_app
+from srm.service.looks import FlowLook
+from srm.service.views import Views
+from srm.testing.flows import P_TO_B, flow_config
+
+
+def watch(views: Views) -> StillWatch:
+    return views._watches["B"]  # type: ignore[return-value]
+
+
+def test_a_flow_says_how_it_is_and_what_a_disaster_would_cost(client: TestClient) -> None:
+    [flow] = client.get("/v2/flows").json()["items"]
+
+    assert (flow["flow"], flow["state"], flow["lag"]) == ("P->B", "RUNNING", 3)
+    assert (flow["topics"], flow["partitions"], flow["groups"]) == (1, 1, 1)
+    assert flow["forecast"]["records_lost"] == 3
+    assert flow["forecast"]["line"].startswith("if P died now")
+    assert client.get("/v2/flows/P/B").json() == flow
+
+
+def test_topics_partitions_and_groups_are_told_by_either_name(client: TestClient) -> None:
+    [topic] = client.get("/v2/flows/P/B/topics").json()["items"]
+    [partition] = client.get("/v2/flows/P/B/topics/P.Topic/partitions").json()["items"]
+    group = client.get("/v2/flows/P/B/groups/audit").json()
+
+    assert (topic["topic"], topic["remote_topic"], topic["lag"]) == ("Topic", "P.Topic", 3)
+    assert topic["groups"] == ["audit"]
+    assert client.get("/v2/flows/P/B/topics/Topic").json() == topic
+    assert (partition["source_next"], partition["source_end"]) == (10, 13)
+    assert (group["row"]["records_read_again"], group["row"]["can_move"]) == (2, True)
+    [position] = group["positions"]
+    assert (position["committed"], position["target_topic"], position["resume"]) == (
+        8,
+        "P.Topic",
+        8,
+    )
+    [checkpoint] = client.get("/v2/flows/P/B/checkpoints?group=audit").json()["items"]
+    assert (checkpoint["upstream_offset"], checkpoint["downstream_offset"]) == (8, 8)
+
+
+def test_losses_are_events(world: CopiedTopic) -> None:
+    world.lose()
+    client = TestClient(create_app(still_views(look_at(world.forward))))
+
+    [event] = client.get("/v2/flows/P/B/events").json()["items"]
+
+    assert (event["kind"], event["topic"], event["partition"]) == ("loss", "Topic", 0)
+    assert "refused" in event["text"]
+
+
+def test_metrics_are_told_by_the_paths_of_srm(client: TestClient, views: Views) -> None:
+    watch(views).add(window(0, "Topic"), window(60, "Topic"), window(0, ""))
+
+    times = "from_ms=0&to_ms=900001"
+    by_source = client.get(f"/v2/topic-metrics/P/B/Topic/byte-rate?{times}").json()
+    by_target = client.get(f"/v2/topic-metrics/B/P.Topic/byte-rate?{times}").json()
+    whole = client.get(f"/v2/cluster-metrics/P/B/replication-records-lag?{times}").json()
+
+    assert [point["start_ms"] for point in by_source["windows"]] == [0, 60_000]
+    assert by_source["unit"] == "bytes per second"
+    assert by_target == by_source
+    assert [point["avg"] for point in whole["windows"]] == [2]
+    assert client.get("/v2/flows/P/B").json()["measured"]["records"] == 1
+
+
+def test_a_copy_that_keeps_its_name_does_not_say_whose_it_is(client: TestClient) -> None:
+    answer = client.get("/v2/topic-metrics/B/Topic/byte-rate")
+
+    assert answer.status_code == 404
+    assert "/v2/topic-metrics/SOURCE/B/TOPIC/METRIC" in answer.json()["detail"]
+
+
+def test_the_first_version_of_remote_topics_is_still_there(client: TestClient) -> None:
+    found = client.get("/remote-topics").json()
+
+    assert found == client.get("/v2/remote-topics").json()
+    assert found["items"] == [
+        {
+            "source": "P",
+            "target": "B",
+            "topic": "Topic",
+            "remote_topic": "P.Topic",
+            "partitions": 1,
+        }
+    ]
+
+
+def test_a_cluster_is_found_by_kafkas_id_and_by_its_alias(client: TestClient) -> None:
+    by_id = client.get("/v2/cluster-info/id-of-B").json()
+
+    assert (by_id["alias"], by_id["incoming"]) == ("B", ["P->B"])
+    assert client.get("/v2/cluster-info/B").json() == by_id
+    assert client.get("/v2/cluster-info/X").status_code == 404
+
+
+def test_who_has_an_answer_already_gets_none(client: TestClient) -> None:
+    first = client.get("/v2/flows/P/B/topics")
+    again = client.get("/v2/flows/P/B/topics", headers={"If-None-Match": first.headers["ETag"]})
+
+    assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/v2/flows/P/B/topics", headers={"If-None-Match": '"other"'})
+    assert other.content == first.content
+
+
+def test_lists_come_in_parts_that_match_a_search(world: CopiedTopic) -> None:
+    look = look_at(world.forward)
+    assert look.view is not None
+    [topic] = look.view.status.topics
+    topics = tuple(
+        replace(topic, topic=f"t{n}", remote_topic=f"P.t{n}", remaining=n) for n in range(30)
+    )
+    view = replace(look.view, status=replace(look.view.status, topics=topics))
+    client = TestClient(create_app(still_views(replace(look, view=view))))
+
+    part = client.get("/v2/flows/P/B/topics?search=T1&offset=2&limit=3").json()
+    assert [row["topic"] for row in part["items"]] == ["t11", "t12", "t13"]
+    assert (part["total"], part["offset"]) == (11, 2)
+    worst = client.get("/v2/flows/P/B/topics?sort=lag&order=desc&limit=2").json()
+    assert [row["topic"] for row in worst["items"]] == ["t29", "t28"]
+    assert client.get("/v2/flows/P/B/topics?state=stopped").json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/v2/flows/P/X", 404, "cluster 'X' is not watched here, only B"),
+        ("/v2/flows/X/B", 404, "flow X->B is not watched here; flows: P->B"),
+        ("/v2/flows/P/P", 400, "P"),
+        ("/v2/flows/P/B/topics/none", 404, "'none' is not copied by P->B"),
+        ("/v2/flows/P/B/groups/none", 404, "group 'none' has no checkpoint"),
+        ("/v2/flows/P/B/topics?limit=0", 422, "limit"),
+        ("/v2/topic-metrics/P/B/Topic/speed", 422, "metric"),
+        ("/v2/cluster-metrics/P/B/byte-rate?from_ms=9&to_ms=3", 400, "from_ms 9 is after to_ms 3"),
+        ("/v2/moves/none", 404, "move 'none' is not known on B"),
+        ("/nothing", 404, "Not Found"),
+    ],
+)
+def test_errors_are_problem_documents(
+    client: TestClient, path: str, status: int, says: str
+) -> None:
+    answer = client.get(path)
+
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert says in answer.json()["detail"]
+
+
+def test_before_the_first_look_it_says_so_and_to_retry() -> None:
+    views = still_views(FlowLook(P_TO_B, flow_config(), error="cluster B does not answer"))
+    client = TestClient(create_app(views))
+
+    [flow] = client.get("/v2/flows").json()["items"]
+    topics = client.get("/v2/flows/P/B/topics")
+
+    assert (flow["state"], flow["error"]) == ("UNKNOWN", "cluster B does not answer")
+    assert (topics.status_code, topics.headers["Retry-After"]) == (503, "5")
+    assert "cluster B does not answer" in topics.json()["detail"]
+    assert client.get("/health").status_code == 503
+
+
+def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -> None:
+    look = replace(look_at(world.forward), error="cluster B: timed out")
+
+    flow = TestClient(create_app(still_views(look))).get("/v2/flows/P/B").json()
+
+    assert (flow["lag"], flow["error"]) == (3, "cluster B: timed out")
+
+
+def test_the_documentation_of_the_api_loads_nothing_from_elsewhere(client: TestClient) -> None:
+    page = client.get("/docs")
+
+    assert page.status_code == 200
+    assert "//" not in page.text.replace("http://", "").replace("<!-- ", "").split("<script>")[0]
+    assert client.get("/openapi.json").json()["info"]["title"] == "SRM Service"
+
+
+def test_no_secret_of_the_configuration_is_told(client: TestClient) -> None:
+    assert "hunter2" in str(dict(config_of(P_TO_B).client("B", "admin")))
+    for path in client.get("/openapi.json").json()["paths"]:
+        filled = path.format(
+            source="P", target="B", topic="Topic", group="audit", metric="byte-rate",
+            move_id="m", kafka_cluster_id="B", upstream_topic="Topic",
+            downstream_topic="P.Topic", cluster="P",
+        )  # fmt: skip
+        assert "hunter2" not in client.get(filled).text
