@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.proof_records import FlowProof
+from srm.domain.topics import Flow
 from srm.engine.health import Reason, topic_health
 from srm.engine.move.salvage import Salvage
 from srm.engine.observing import FlowView, PartitionView
@@ -237,14 +238,9 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
             )
 
 
-def remote_topics(look: FlowLook) -> Iterator[RemoteTopic]:
-    """List the topics whose copies exist."""
-    for topic in topic_rows(look):
+def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:
+    """List the topics of a flow whose copies exist."""
+    for topic in topics:
         if topic.reported or topic.copied:
-            yield RemoteTopic(
-                look.flow.source,
-                look.flow.target,
-                topic.topic,
-                topic.remote_topic,
-                topic.partitions,
-            )
+            names = topic.topic, topic.remote_topic
+            yield RemoteTopic(flow.source, flow.target, *names, topic.partitions)

@@ -137,7 +137,9 @@ class Views:
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
         """List the topics that have copies."""
-        return tuple(topic for look in self.looks() for topic in flow_rows.remote_topics(look))
+        looks = [look for look in self.looks() if look.view is not None]
+        rows = ((look.flow, self.topics(look.flow)) for look in looks)
+        return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
 
     def events(self, flow: Flow) -> tuple[Event, ...]:
         """Gather what happened to a flow."""

@@ -31,7 +31,7 @@ from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
 
 _SOURCE_S: Final = 5.0
 _SOURCE_AGAIN_S: Final = 30.0
-_SHARE: Final = 0.04
+_SHARE: Final = 0.1
 """Part of a core that looking may take: where a look costs more, the pauses get longer."""
 _TARGET_S: Final = 10.0
 _logger = logging.getLogger(__name__)

@@ -198,12 +198,11 @@ def read_salvage(
         **logs_of(target, served, starts_of(target, served)),
     }
     found = ClusterFacts(target.alias, target_topics, described, committed, errors, logs)
+    original = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
     copies = {
-        TopicPartition(pair.original, place.partition): place
-        for pair in pairs
-        if pair.direction == "forward"
+        TopicPartition(original[place.topic], place.partition): place
         for place in places
-        if place.topic == pair.target_topic
+        if place.topic in original
     }
     return Salvage(
         request=request,
