@@ -71,10 +71,14 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What the source says now, or why it says nothing."""
+    """What the source says now, or why it says nothing.
+
+    ``starts`` are asked for where nobody has told a position: all from there on is to be copied.
+    """
 
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: str = ""
 
 
@@ -102,7 +106,7 @@ def observe(context: FlowContext) -> FlowView:
             known.target.topics,
             maps,
             ends,
-            {},
+            source.starts,
             starts,
             is_alive=is_alive and not source.error,
         )
@@ -125,7 +129,10 @@ def observe(context: FlowContext) -> FlowView:
     return FlowView(
         status,
         flow_health(status),
-        {name: tuple(_partitions(topic, maps, ends)) for name, topic in source.topics.items()},
+        {
+            name: tuple(_partitions(topic, maps, ends, source.starts))
+            for name, topic in source.topics.items()
+        },
         known,
         max((report.source_heard_ms for report in maps.reports), default=0),
     )
@@ -137,13 +144,18 @@ def _ask_source(context: FlowContext, known: Salvage) -> _Source:
         found = context.source.topics()
         selected = {name: found[name] for name in selected_topics(found, context.config)}
         wanted = partitions_of(selected, sorted(selected))
-        return _Source(selected, context.source.log_ends(wanted) if wanted else {})
+        unknown = [place for place in wanted if known.maps.get(place).position is None]
+        return _Source(
+            selected,
+            context.source.log_ends(wanted) if wanted else {},
+            context.source.log_starts(unknown) if unknown else {},
+        )
     except UnavailableError as error:
         counts: dict[str, int] = {}
         for original in known.copies:
             counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
         topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
-        return _Source(topics, {}, str(error))
+        return _Source(topics, error=str(error))
 
 
 def _ends(
@@ -157,7 +169,10 @@ def _ends(
 
 
 def _partitions(
-    topic: TopicDescription, maps: FlowMaps, ends: Mapping[TopicPartition, int]
+    topic: TopicDescription,
+    maps: FlowMaps,
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
 ) -> Iterator[PartitionView]:
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
@@ -170,7 +185,7 @@ def _partitions(
             at.source_next if at else None,
             end,
             at.target_next if at else None,
-            max(0, (end or 0) - (at.source_next if at else 0)),
+            max(0, (end or 0) - (at.source_next if at else starts.get(place, end or 0))),
             status.time_ms if status else 0,
             maps.errors.get(place) or (status.reason if status else ""),
             maps.notes.get(place, ()),

@@ -51,3 +51,13 @@ def test_a_source_that_does_not_answer_leaves_what_the_target_knows(world: Copie
     assert view.status.source_error
     assert [group.group for group in view.groups] == ["audit"]
     assert any("P does not answer" in reason.text for reason in view.health.reasons)
+
+
+def test_of_a_partition_that_nobody_has_reported_all_is_to_be_copied(world: CopiedTopic) -> None:
+    world.maps.maps.clear()
+
+    view = observe(world.forward)
+
+    [partition] = view.partitions["Topic"]
+    assert (partition.source_next, partition.lag, partition.state) == (None, 13, "unknown")
+    assert view.status.topics[0].remaining == 13

@@ -1,0 +1,139 @@
+"""The service over real brokers: it agrees with Kafka's own tools, and sees news within seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import uvicorn
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from tests.integration.kafka_tools import run_tool
+from tests.integration.moving import Site
+from tests.waiting import eventually
+
+from srm.domain.topics import Flow
+from srm.engine.checkpoints import emit
+from srm.service.app import create_app
+from srm.service.views import Views
+from srm.stack.ports import LOOPBACK, free_port
+from srm.wiring import open_flow
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[httpx.Client]:
+    """Serve the flows of a site as ``srm-service`` does, in a thread."""
+    port = free_port()
+    views = Views(site.config)
+    server = uvicorn.Server(uvicorn.Config(create_app(views), LOOPBACK, port, log_config=None))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        with httpx.Client(
+            base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60
+        ) as client:
+            eventually(lambda: server.started, "the service listens")
+            eventually(lambda: client.get("/health").is_success, "it has looked at both clusters")
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def service(site: Site) -> Iterator[httpx.Client]:
+    with serving(site) as client:
+        yield client
+
+
+def produce(site: Site, records: int) -> None:
+    producer = Producer(site.config.client(site.p, "producer"))
+    for number in range(records):
+        producer.produce(site.topic, b"%d" % number, key=str(number))
+    producer.flush()
+
+
+def ends(site: Site, alias: str, topic: str) -> dict[int, int]:
+    """Ask Kafka's own tool for the ends of a topic's logs."""
+    servers = site.config.client(alias, "admin")["bootstrap.servers"]
+    printed = run_tool(
+        "org.apache.kafka.tools.GetOffsetShell",
+        *("--bootstrap-server", servers, "--topic", topic, "--time", "-1"),
+    ).stdout
+    rows = [line.rsplit(":", 2) for line in printed.splitlines() if line.count(":") == 2]
+    return {int(number): int(end) for _, number, end in rows}
+
+
+def described(site: Site, alias: str, group: str) -> dict[int, int]:
+    """Ask Kafka's own tool for the committed offsets of a group."""
+    servers = site.config.client(alias, "admin")["bootstrap.servers"]
+    printed = run_tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", servers, "--describe", "--group", group, "--offsets"),
+    ).stdout
+    rows = [line.split() for line in printed.splitlines() if group in line]
+    return {int(row[2]): int(row[3]) for row in rows if row[2].isdigit()}
+
+
+def test_offsets_and_groups_are_those_of_kafkas_own_tools(
+    site: Site, service: httpx.Client
+) -> None:
+    flow, path = Flow(site.p, site.b), f"/v2/flows/{site.p}/{site.b}"
+    produce(site, 300)
+    group = site.group("audit")
+    consumer = Consumer({**site.config.client(site.p, "consumer"), "group.id": group})
+    consumer.commit(
+        offsets=[KafkaPartition(site.topic, number, 5 + number) for number in range(3)],
+        asynchronous=False,
+    )
+    consumer.close()
+    with site.replicating(flow):
+
+        def caught_up() -> bool:
+            found = service.get(f"{path}/topics/{site.topic}")
+            return found.is_success and found.json()["lag"] == 0 and found.json()["copied"] >= 300
+
+        eventually(caught_up, "all is copied, and seen to be")
+        with open_flow(site.config, flow) as context:
+            emit(context)
+        eventually(
+            lambda: service.get(f"{path}/groups/{group}").is_success, "its checkpoint is seen"
+        )
+
+    rows = service.get(f"{path}/topics/{site.topic}/partitions").json()["items"]
+    assert {row["partition"]: row["source_end"] for row in rows} == ends(site, site.p, site.topic)
+    copies = ends(site, site.b, f"{site.p}.{site.topic}")
+    assert {row["partition"]: row["target_next"] for row in rows} == copies
+    positions = service.get(f"{path}/groups/{group}").json()["positions"]
+    assert {row["partition"]: row["committed"] for row in positions} == described(
+        site, site.p, group
+    )
+    for row in positions:
+        # What the group would read again is what stands behind its place on the target.
+        assert row["records_read_again"] == copies[row["partition"]] - row["resume"]
+
+
+def test_what_is_written_is_seen_within_seconds(site: Site, service: httpx.Client) -> None:
+    path = f"/v2/flows/{site.p}/{site.b}/topics/{site.topic}"
+    eventually(lambda: service.get(path).is_success, "the topic is seen")
+    assert service.get(path).json()["lag"] == 0
+
+    produce(site, 10)
+
+    eventually(lambda: service.get(path).json()["lag"] == 10, "the lag is seen")
+
+
+def test_a_service_whose_flow_was_never_copied_says_what_to_do(
+    site: Site, service: httpx.Client
+) -> None:
+    flow = service.get(f"/v2/flows/{site.p}/{site.b}").json()
+
+    assert flow["state"] == "STOPPED"
+    assert flow["reasons"][0]["text"] == "no replicator was ever seen"
+    assert "srm replicate" in flow["reasons"][0]["action"]
