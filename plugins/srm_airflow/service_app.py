@@ -1,0 +1,67 @@
+"""The SRM service inside Airflow: the same pages and REST API, with Airflow's users and rights.
+
+Whoever may read the DAG ``srm_replication`` sees; whoever may edit it acts. Imported by the API
+server alone, when something below its path is first asked for: it begins to look at the clusters
+then, and not in each of Airflow's processes that load plugins.
+"""
+
+import threading
+from typing import Any, Final
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, get_auth_manager
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from srm.config.loader import load_config
+from srm.errors import ConfigError
+from srm.service.access import Access, Role, User
+from srm.service.answering import problem
+from srm.service.app import create_app
+from srm.service.views import Views
+
+_DAG: Final = DagDetails(id="srm_replication")
+_lock = threading.Lock()
+_made: list[FastAPI] = []
+
+
+def identify(user: GetUserDep) -> User:
+    """Give the user that Airflow knows, with the roles that his rights amount to."""
+    manager = get_auth_manager()
+    roles: set[Role] = set()
+    if manager.is_authorized_dag(method="GET", user=user, details=_DAG):
+        roles.add("reader")
+    if manager.is_authorized_dag(method="PUT", user=user, details=_DAG):
+        roles.add("operator")
+    return User(user.get_name(), frozenset(roles))
+
+
+def service() -> FastAPI:
+    """Return the application, which begins to look at the clusters when first asked for."""
+    with _lock:
+        if not _made:
+            try:
+                config = load_config(None)
+            except ConfigError as error:
+                return _without_config(error)
+            views = Views(config)
+            views.start()
+            _made.append(create_app(views, Access(identify)))
+        return _made[0]
+
+
+def _without_config(error: ConfigError) -> FastAPI:
+    """Say to everybody what is wrong; the next request looks again."""
+    app = FastAPI(openapi_url=None)
+    detail = str(error)
+
+    @app.get("/{path:path}")
+    async def explain(request: Request, path: str) -> Response:  # noqa: ARG001 -- any path
+        return problem(request, 503, "No configuration", detail)
+
+    return app
+
+
+async def serve(scope: Any, receive: Any, send: Any) -> None:
+    """Serve one request."""
+    await service()(scope, receive, send)
