@@ -4,6 +4,7 @@
     |-- UsageError              bad input: nothing was changed               exit 2   HTTP 400
     |   `-- ConfigError         the properties file or a key in it           exit 2   HTTP 400
     |-- NotFoundError           topic, group, plan or flow does not exist    exit 3   HTTP 404
+    |   `-- ElsewhereError      what this service does not watch             exit 3   HTTP 404
     |-- ConflictError           the world is not in the state this needs     exit 4   HTTP 409
     |   |-- GateClosedError     a move may not redirect clients yet          exit 5   HTTP 409
     |   |-- GroupActiveError    a group has members, its offsets are theirs  exit 4   HTTP 409
@@ -49,6 +50,18 @@ class NotFoundError(SrmError):
 
     exit_code = 3
     http_status = 404
+
+
+class ElsewhereError(NotFoundError):
+    """What is asked for is not watched by this service; another one may.
+
+    Attributes:
+        target: alias of the cluster whose service knows it; empty: any may.
+    """
+
+    def __init__(self, message: str, target: str = "") -> None:
+        super().__init__(message)
+        self.target = target
 
 
 class ConflictError(SrmError):

@@ -181,7 +181,7 @@ def _service(file: SettingsFile) -> ServiceSettings:
             f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
             f"{', '.join(file.clusters)}"
         )
-    return ServiceSettings(**found)
+    return ServiceSettings.of(found, Path(file.path).parent)
 
 
 def _report_key(file: SettingsFile) -> ReportKey:

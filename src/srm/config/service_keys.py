@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from srm.config.access_keys import ACCESS_KEYS, REMOTE_KEYS
 from srm.config.config_key import ConfigKey
 
 SERVICE_KEYS: Final = (
@@ -12,7 +13,7 @@ SERVICE_KEYS: Final = (
         "string",
         "127.0.0.1",
         "Address that `srm-service` listens on; `0.0.0.0` for all. One that others reach asks for "
-        "authentication (docs/service.md).",
+        "`service.auth` (docs/service-access.md).",
         origin="ours",
         scope="file",
         attribute="host",
@@ -56,4 +57,6 @@ SERVICE_KEYS: Final = (
         scope="file",
         attribute="refresh",
     ),
+    *ACCESS_KEYS,
+    *REMOTE_KEYS,
 )

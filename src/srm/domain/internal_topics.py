@@ -16,6 +16,7 @@ srm-moves.internal                  each cluster      plans, progress and report
 srm-metrics-<SOURCE>.internal       target            raw metrics (not compacted)
 srm-metrics-windows.internal        target            windowed metrics
 srm-verification.<SOURCE>.internal  target            latest verification result per partition
+srm-service-heartbeats.internal     target            where services that watch it are asked
 ==================================  ================  ==========================================
 """
 
@@ -26,6 +27,8 @@ LEDGER = "srm-ledger.internal"
 ROUTING = "srm-routing.internal"
 MOVES = "srm-moves.internal"
 METRICS_WINDOWS = "srm-metrics-windows.internal"
+SERVICE_HEARTBEATS = "srm-service-heartbeats.internal"
+# "srm-service.heartbeats", as SRM has it, says to MM2 that there is a source named srm-service.
 
 
 def offset_syncs(other_alias: str, separator: str = ".") -> str:

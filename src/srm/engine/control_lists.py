@@ -122,6 +122,17 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
     return ControlLists(**pairs)
 
 
+def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) -> ChangeSummary:
+    """Say what a change would do, and how the list would be then; nothing is written."""
+    current = load(target, flow).pair(name)
+    _, summary = _apply_changes(name, current, changes, 0)
+    lists = ListPair(
+        tuple(sorted({*current.allow, *changes.add} - {*changes.remove})),
+        tuple(sorted({*current.deny, *changes.add_deny} - {*changes.remove_deny})),
+    )
+    return replace(summary, lists=lists)
+
+
 def change(
     target: Cluster, flow: Flow, name: ListName, changes: ListChange, now_ms: int
 ) -> ChangeSummary:

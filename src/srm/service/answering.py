@@ -44,8 +44,12 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         },
     }
     for status, text, detail in (
+        (400, "The request cannot be carried out as it is", "flow P->P: both ends are P"),
+        (401, "It is not known who asks", "give a name and a password"),
+        (403, "Who asks may not do this", "alice is no operator here"),
         (404, "Not found", "flow P->X is not watched here; flows: P->B, B->P"),
         (422, "The request cannot be understood", "limit: Input should be less than 1001"),
+        (429, "Too many wrong passwords", "wait and try again"),
         (503, "A cluster does not answer; retry", "cluster B: timed out while describing topics"),
     )
 }
@@ -64,7 +68,7 @@ def answer(request: Request, document: object, of: object | None = None) -> Resp
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     known = request.headers.get("If-None-Match", "")
-    if known and (known.strip() == "*" or etag in known):
+    if request.method == "GET" and known and (known.strip() == "*" or etag in known):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 

@@ -7,15 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 
 from srm import __version__
+from srm.service.access import Access, guard, open_access
+from srm.service.acting import Actions
 from srm.service.answering import answer_errors
-from srm.service.routes import flows, health, metrics, moves, topics
+from srm.service.routes import actions, flows, health, metrics, moves, topics
 from srm.service.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -28,12 +30,17 @@ answer has an `ETag`; ask with `If-None-Match` to be told only of news. Errors a
 """
 
 
-def create_app(views: Views) -> FastAPI:
+def create_app(
+    views: Views, access: Access | None = None, acting: Actions | None = None
+) -> FastAPI:
     """Make the application over views, which it starts and closes.
 
     Args:
         views: what it answers from.
+        access: who may see and act; by default everybody sees, and nobody acts.
+        acting: carries out what operators ask for; by default on the clusters themselves.
     """
+    guarded = access or open_access()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,27 +56,42 @@ def create_app(views: Views) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
     )
     app.state.views = views
+    app.state.actions = acting or Actions(views.config)
     answer_errors(app)
-    for module in (flows, topics, metrics, moves, health):
-        app.include_router(module.router)
+    readers = [Depends(guard(guarded, "reader"))]
+    for module in (flows, topics, metrics, moves):
+        app.include_router(module.router, dependencies=readers)
+    app.include_router(actions.reading, dependencies=readers)
+    app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])
+    app.include_router(_documentation(app), dependencies=readers)
+    # All that is open to everybody:
+    app.include_router(health.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    _document(app)
     return app
 
 
-def _document(app: FastAPI) -> None:
-    """Show the API in Swagger UI, from files that ship with srm."""
+def _documentation(app: FastAPI) -> APIRouter:
+    """Show the API, in Swagger UI too, from files that ship with srm."""
+    router = APIRouter(include_in_schema=False)
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        root = app.root_path
+    @router.get("/openapi.json")
+    async def openapi(request: Request) -> JSONResponse:
+        root = request.scope.get("root_path")
+        return JSONResponse({**app.openapi(), **({"servers": [{"url": root}]} if root else {})})
+
+    @router.get("/docs")
+    async def docs(request: Request) -> HTMLResponse:
+        root = request.scope.get("root_path", "")
         files = f"{root}/static/vendor/swagger-ui-dist"
         return get_swagger_ui_html(
-            openapi_url=f"{root}{app.openapi_url}",
+            openapi_url=f"{root}/openapi.json",
             title="SRM Service: API",
             swagger_js_url=f"{files}/swagger-ui-bundle.js",
             swagger_css_url=f"{files}/swagger-ui.css",
             swagger_favicon_url=f"{root}/static/icon.svg",
         )
+
+    return router

@@ -9,7 +9,7 @@ from typing import TypeVar
 from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.observing import FlowView
-from srm.errors import NotFoundError, UnavailableError
+from srm.errors import ElsewhereError, NotFoundError, UnavailableError
 from srm.service import flow_rows, move_rows
 from srm.service.documents import (
     ClusterInfo,
@@ -54,6 +54,17 @@ class Views:
         found = watches or (TargetWatch(config, *each) for each in watched_flows(config).items())
         self._watches = {watch.alias: watch for watch in found}
         self._rows: dict[object, tuple[FlowLook, tuple[object, ...]]] = {}
+        self._only: dict[str, Views] = {}
+
+    def only(self, target: str) -> Views:
+        """Return what is known of one target alone.
+
+        Raises:
+            ElsewhereError: it is not watched here.
+        """
+        if target not in self._only:
+            self._only[target] = Views(self.config, [self._watch(target)])
+        return self._only[target]
 
     def start(self) -> None:
         """Begin to look; called again it changes nothing."""
@@ -69,6 +80,14 @@ class Views:
         """Wait for the first look at each target; tell whether there was one."""
         until = time.monotonic() + timeout_s
         return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
+
+    def refresh(self, target: str) -> None:
+        """Look at a target at once.
+
+        Raises:
+            ElsewhereError: it is not watched here.
+        """
+        self._watch(target).refresh()
 
     @property
     def targets(self) -> tuple[TargetLook, ...]:
@@ -159,7 +178,7 @@ class Views:
         """
         found = self._move_looks().get(move_id)
         if found is None:
-            raise NotFoundError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
+            raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
         return found
 
     def move_detail(self, move_id: str) -> MoveDetail:
@@ -212,7 +231,7 @@ class Views:
                     },
                 )
         known = ", ".join(f"{t.alias} ({t.cluster_id or 'id not known yet'})" for t in self.targets)
-        raise NotFoundError(f"cluster {cluster_id!r} is not watched here; clusters: {known}")
+        raise ElsewhereError(f"cluster {cluster_id!r} is not watched here; clusters: {known}")
 
     def _move_looks(self) -> dict[str, MoveLook]:
         found: dict[str, MoveLook] = {}
@@ -227,7 +246,8 @@ class Views:
             return self._watches[target]
         except KeyError:
             watched = ", ".join(self._watches)
-            raise NotFoundError(f"cluster {target!r} is not watched here, only {watched}") from None
+            why = f"cluster {target!r} is not watched here, only {watched}"
+            raise ElsewhereError(why, target) from None
 
     def _kept(
         self, kind: str, look: FlowLook, make: Callable[[FlowLook], tuple[_T, ...]]

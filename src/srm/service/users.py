@@ -1,0 +1,179 @@
+"""The file of users with their hashed passwords."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from srm.errors import ConfigError, UsageError
+
+_LOG_N, _R, _P = 15, 8, 3
+"""32 MiB and 0.2 s for a guess, as OWASP's Password Storage Cheat Sheet advises for scrypt."""
+_SALT_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+_HASH: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/=]+)\$([\w+/=]+)")
+_MOST_LOG_N: Final = 20
+_NAME: Final = re.compile(r"[^:\s#][^:\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """A password as the file keeps it: ``$scrypt$ln=15,r=8,p=3$SALT$KEY``, both in Base64."""
+
+    log_n: int
+    r: int
+    p: int
+    salt: bytes
+    key: bytes
+
+    @classmethod
+    def of(cls, password: str) -> Self:
+        """Hash a password with a new salt."""
+        salt = os.urandom(_SALT_BYTES)
+        key = _scrypt(_LOG_N, _R, _P, salt).derive(password.encode())
+        return cls(_LOG_N, _R, _P, salt, key)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what :meth:`text` writes.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        found = _HASH.fullmatch(text)
+        if found is None or int(found[1]) > _MOST_LOG_N:
+            raise ValueError("no hash as 'srm-service password' writes it")
+        try:
+            salt, key = (base64.b64decode(part, validate=True) for part in found.groups()[3:])
+        except binascii.Error:
+            raise ValueError("its Base64 is damaged") from None
+        if len(key) != _KEY_BYTES:
+            raise ValueError("its key is cut off")
+        return cls(int(found[1]), int(found[2]), int(found[3]), salt, key)
+
+    def text(self) -> str:
+        """Return it as it stands in the file."""
+        salt, key = (base64.b64encode(part).decode() for part in (self.salt, self.key))
+        return f"$scrypt$ln={self.log_n},r={self.r},p={self.p}${salt}${key}"
+
+    def matches(self, password: str) -> bool:
+        """Whether it is of this password; takes the same time either way."""
+        try:
+            _scrypt(self.log_n, self.r, self.p, self.salt).verify(password.encode(), self.key)
+        except InvalidKey:
+            return False
+        return True
+
+
+def _scrypt(log_n: int, r: int, p: int, salt: bytes) -> Scrypt:
+    return Scrypt(salt=salt, length=_KEY_BYTES, n=1 << log_n, r=r, p=p)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One user: the hash of the password, and the groups."""
+
+    password: PasswordHash
+    groups: frozenset[str] = frozenset()
+
+
+def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
+    """Return a line of the file: ``NAME:HASH`` or ``NAME:HASH:GROUP,GROUP``.
+
+    Raises:
+        UsageError: the name cannot stand there, or the password is empty.
+    """
+    if not _NAME.fullmatch(name) or name != name.strip():
+        raise UsageError(f"{name!r} cannot be the name of a user: no colons, no blanks around it")
+    if not password:
+        raise UsageError(f"the password of {name} is empty; nothing was written")
+    entry = f"{name}:{PasswordHash.of(password).text()}"
+    return f"{entry}:{','.join(groups)}" if groups else entry
+
+
+def parse_users(text: str, where: str) -> dict[str, Entry]:
+    """Read the lines of the file; empty ones and those that begin with ``#`` say nothing.
+
+    Raises:
+        ConfigError: a line is no user; it is named by its number, not shown.
+    """
+    found: dict[str, Entry] = {}
+    for number, written in enumerate(text.splitlines(), 1):
+        if not written.strip() or written.startswith("#"):
+            continue
+        name, _, rest = written.partition(":")
+        hashed, _, groups = rest.partition(":")
+        try:
+            entry = Entry(PasswordHash.parse(hashed.strip()), _groups(groups))
+        except ValueError as error:
+            raise ConfigError(f"{where}:{number}: {error}") from None
+        found[name.strip()] = entry
+    return found
+
+
+def _groups(text: str) -> frozenset[str]:
+    return frozenset(group for group in (each.strip() for each in text.split(",")) if group)
+
+
+class UsersFile:
+    """The users by name, read again when the file changes.
+
+    Raises:
+        ConfigError: at construction, the file cannot be read or understood.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: object = None
+        self._users: Mapping[str, Entry] = {}
+        self.users()
+
+    def users(self) -> Mapping[str, Entry]:
+        """Return them as the file has them now.
+
+        Raises:
+            ConfigError: the file cannot be read or understood.
+        """
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp != self._stamp:
+                text = self._path.read_text("utf-8")
+                self._users, self._stamp = parse_users(text, str(self._path)), stamp
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            raise ConfigError(f"service.users.location: {self._path}: {why}") from None
+        return self._users
+
+
+class Known:
+    """Passwords that were right lately, so that each is hashed slowly only once.
+
+    Kept as keyed digests with a key of this process; a changed entry makes them worthless.
+    """
+
+    def __init__(self) -> None:
+        self._key = os.urandom(_KEY_BYTES)
+        self._digests: dict[str, bytes] = {}
+
+    def has(self, name: str, password: str, entry: Entry) -> bool:
+        """Whether this password of this entry was right; in constant time."""
+        known = self._digests.get(name, b"")
+        return hmac.compare_digest(known, self._digest(password, entry))
+
+    def add(self, name: str, password: str, entry: Entry) -> None:
+        """Remember that it was right."""
+        self._digests[name] = self._digest(password, entry)
+
+    def _digest(self, password: str, entry: Entry) -> bytes:
+        return hmac.digest(self._key, entry.password.key + password.encode(), "sha256")
