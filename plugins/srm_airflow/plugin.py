@@ -21,6 +21,13 @@ async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
     await app(scope, receive, send)
 
 
+async def serve_service(scope: Any, receive: Any, send: Any) -> None:
+    """Serve the SRM service: imported, and started, where something of it is asked for."""
+    from srm_airflow.service_app import serve  # noqa: PLC0415 - workers load plugins too
+
+    await serve(scope, receive, send)
+
+
 class SrmPlugin(AirflowPlugin):
     """Shows the state store of a task, where the replicator and waiting moves report progress.
 
@@ -43,5 +50,7 @@ class SrmPlugin(AirflowPlugin):
         },
     ]
     fastapi_apps: ClassVar[list[dict[str, Any]]] = [
-        {"name": "srm reports", "app": serve_reports, "url_prefix": _REPORTS}
+        {"name": "srm reports", "app": serve_reports, "url_prefix": _REPORTS},
+        # After what is below it: the first that matches serves.
+        {"name": "srm", "app": serve_service, "url_prefix": "/srm"},
     ]

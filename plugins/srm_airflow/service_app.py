@@ -51,12 +51,12 @@ def service() -> FastAPI:
 
 
 def _without_config(error: ConfigError) -> FastAPI:
-    """Say to everybody what is wrong; the next request looks again."""
+    """Say to users what is wrong; the next request looks again."""
     app = FastAPI(openapi_url=None)
     detail = str(error)
 
     @app.get("/{path:path}")
-    async def explain(request: Request, path: str) -> Response:  # noqa: ARG001 -- any path
+    async def explain(request: Request, path: str, user: GetUserDep) -> Response:  # noqa: ARG001 -- any path
         return problem(request, 503, "No configuration", detail)
 
     return app

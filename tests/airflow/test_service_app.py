@@ -17,7 +17,7 @@ pytestmark = [
 CONFIG = """
 clusters = P, B
 P.bootstrap.servers = 127.0.0.1:1
-B.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:2
 P->B.enabled = true
 topics = Payments
 """
@@ -57,7 +57,7 @@ def test_who_may_edit_the_dag_acts_and_a_viewer_does_not(client: Any) -> None:
         return int(client.post(address, headers=login(role), json={"action": "stop"}).status_code)
 
     assert act("viewer") == 403
-    assert act("admin") == 404  # there is no such flow
+    assert act("admin") == 400  # the flow is unknown
 
 
 def test_without_a_properties_file_it_says_so(client: Any, monkeypatch: Any) -> None:
@@ -65,6 +65,7 @@ def test_without_a_properties_file_it_says_so(client: Any, monkeypatch: Any) -> 
 
     answer = client.get("/srm/v2/flows", headers=login("viewer"))
 
+    assert client.get("/srm/v2/flows").status_code == 401
     assert answer.status_code == 503
     assert "/nowhere/srm.properties" in answer.json()["detail"]
 
