@@ -96,6 +96,8 @@ class Selection:
         if self.policy.is_internal_topic(topic):
             return "internal topics are not replicated"
         if self.policy.topic_source(topic) != flow.target:
+            if (pattern := self.topics.excluded_by(topic)) is not None:
+                return f"topic denied by the pattern {pattern!r}: srm why {topic} --flow '{flow}'"
             return (
                 f"topic not selected: srm-control topics --source {flow.source} "
                 f"--target {flow.target} --add {topic}"

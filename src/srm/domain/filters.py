@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow
@@ -58,7 +58,15 @@ class NameFilter:
 
     def matches(self, name: str) -> bool:
         """Whether the name is selected."""
-        return _any_matches(self.include, name) and not _any_matches(self.exclude, name)
+        return self.included_by(name) is not None and self.excluded_by(name) is None
+
+    def included_by(self, name: str) -> str | None:
+        """Return the first include pattern that matches all of the name, None where none does."""
+        return _first_match(self.include, name)
+
+    def excluded_by(self, name: str) -> str | None:
+        """Return the first exclude pattern that matches all of the name, None where none does."""
+        return _first_match(self.exclude, name)
 
 
 SHADOW_PREFIX: Final = "srm-drill."
@@ -70,8 +78,8 @@ def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilt
     return NameFilter(include, (*exclude, re.escape(SHADOW_PREFIX) + ".*"))
 
 
-def _any_matches(patterns: Iterable[str], name: str) -> bool:
-    return any(compile_pattern(pattern).fullmatch(name) for pattern in patterns)
+def _first_match(patterns: Iterable[str], name: str) -> str | None:
+    return next((one for one in patterns if compile_pattern(one).fullmatch(name)), None)
 
 
 class ReplicationRules(Protocol):
@@ -93,14 +101,27 @@ class ReplicationRules(Protocol):
         ...
 
 
+Refusal = Literal["internal", "cycle", "denied", "not-listed"]
+"""Why a topic is not copied: it is internal, has been on the target, or by the lists."""
+
+
 def should_replicate_topic(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> bool:
     """Whether a topic of the source is copied (MirrorSourceConnector.shouldReplicateTopic).
 
     Selected, or a heartbeats topic; never an internal topic, and never one that has already
     passed through the flow's target.
     """
+    return refusal(name, rules, topic_filter) is None
+
+
+def refusal(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> Refusal | None:
+    """Say why a topic of the source is not copied, None where it is."""
     policy = rules.policy
-    if policy.is_internal_topic(name) or policy.is_cycle(name, rules.flow.target):
-        return False
+    if policy.is_internal_topic(name):
+        return "internal"
+    if policy.is_cycle(name, rules.flow.target):
+        return "cycle"
     heartbeats = rules.heartbeats_replication_enabled and policy.is_heartbeats_topic(name)
-    return heartbeats or topic_filter.matches(name)
+    if heartbeats or topic_filter.matches(name):
+        return None
+    return "not-listed" if topic_filter.excluded_by(name) is None else "denied"

@@ -19,7 +19,13 @@ from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.group_sync import IDLE, SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import GROUPS_AT_A_TIME, per_group, read_ledger, survey
+from srm.engine.checkpoints import (
+    GROUPS_AT_A_TIME,
+    Survey,
+    per_group,
+    read_ledger,
+    survey,
+)
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription
 from srm.engine.proving import read_proof
@@ -77,10 +83,8 @@ def sync(
     if paused := paused_text(context):
         return GroupSyncSummary(flow, now_ms, skipped=paused)
     found = survey(context, groups, remember=not dry_run)
-    right, wrong = _without_disproved(context, found.outcomes)
     ledger = read_ledger(context.target)
-    # Read after the commits: they show no write of the opposite flow that is not in it.
-    decisions, errors = _decide(context, right, ledger, read_ledger(context.source))
+    decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:
         decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
     return GroupSyncSummary(
@@ -89,9 +93,28 @@ def sync(
         actions=dict(sorted(Counter(decision.action for decision in decisions).items())),
         applied=sum(decision.applied for decision in decisions),
         decisions=decisions,
-        errors={**wrong, **found.errors, **errors},
+        errors=errors,
         dry_run=dry_run,
     )
+
+
+def decisions_of(
+    context: FlowContext, found: Survey, ledger: Ledger
+) -> tuple[tuple[SyncDecision, ...], dict[str, str]]:
+    """Decide what is done about the groups of a survey; return why others could not be, by group.
+
+    Args:
+        context: the flow.
+        found: their commits, read before this is called.
+        ledger: that of the flow's target.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    right, wrong = _without_disproved(context, found.outcomes)
+    # Read after the commits: they show no write of the opposite flow that is not in it.
+    decisions, errors = _decide(context, right, ledger, read_ledger(context.source))
+    return decisions, {**wrong, **found.errors, **errors}
 
 
 def _without_disproved(

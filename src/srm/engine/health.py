@@ -58,7 +58,7 @@ def flow_health(found: FlowStatus) -> Health:
         return Health(
             "PAUSED", (Reason(found.pause.reason, f"srm return status --flow '{found.flow}'"),)
         )
-    down = tuple(_down(found))
+    down = tuple(down_reasons(found))
     if down:
         return Health("STOPPED", (*down, *_troubles(found)))
     if not found.topics:
@@ -69,7 +69,7 @@ def flow_health(found: FlowStatus) -> Health:
     return Health("DEGRADED" if troubles else "RUNNING", troubles)
 
 
-def _down(found: FlowStatus) -> Iterator[Reason]:
+def down_reasons(found: FlowStatus) -> Iterator[Reason]:
     """Say why nobody copies; slots that are heard of do, with or without a driver."""
     driver = found.driver
     if any(slot.alive for slot in found.slots) and not (driver and driver.ended):

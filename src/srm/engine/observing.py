@@ -130,7 +130,7 @@ def observe(context: FlowContext) -> FlowView:
         status,
         flow_health(status),
         {
-            name: tuple(_partitions(topic, maps, ends, source.starts))
+            name: tuple(partition_views(topic, maps, ends, source.starts))
             for name, topic in source.topics.items()
         },
         known,
@@ -168,12 +168,13 @@ def _ends(
     return {place: at.source_end for place, at in positions.items() if at is not None}
 
 
-def _partitions(
+def partition_views(
     topic: TopicDescription,
     maps: FlowMaps,
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
 ) -> Iterator[PartitionView]:
+    """Say where each partition of a topic stands; pure."""
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
         at, end = maps.get(place).position, ends.get(place)

@@ -128,8 +128,7 @@ def decide(facts: GateFacts) -> SyncStatus:
         *facts.unconfirmed,
         *facts.unheld,
         *_writer_reasons(facts),
-        *_replication_reasons(facts),
-        *(reason for group in facts.groups for reason in _group_reasons(group, facts)),
+        *waiting_reasons(facts),
     )
     unapplied = tuple(
         f"group {group.group}, {p.target}: offset on {facts.request.target} "
@@ -156,6 +155,13 @@ def decide(facts: GateFacts) -> SyncStatus:
         missing=tuple(missing),
         asks=facts.asks,
     )
+
+
+def waiting_reasons(facts: GateFacts) -> Iterator[str]:
+    """Say what is not copied, left or translated yet, whether or not anybody is held."""
+    yield from _replication_reasons(facts)
+    for group in facts.groups:
+        yield from _group_reasons(group, facts)
 
 
 def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: int) -> float | None:
