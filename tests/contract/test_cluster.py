@@ -244,3 +244,21 @@ def test_named_groups_are_exactly_those_that_were_asked_for(site, topic, unique)
         f"{unique}-a": "empty",
         f"{unique}-no": "dead",
     }
+
+
+def test_whether_a_topic_could_be_created_is_said_without_creating_it(site, unique):
+    assert site.cluster.creation_problem(TopicSpec(unique, 1, 1, {})) == ""
+    assert "replication factor" in site.cluster.creation_problem(
+        TopicSpec(unique, 1, 99, {})
+    ).lower().replace("_", " ")
+    assert unique not in site.cluster.topics()
+
+
+@pytest.mark.parametrize("client", ["admin", "consumer", "producer"])
+def test_without_an_authorizer_everything_may_be_done_with_the_topics_there_are(
+    site, topic, unique, client
+):
+    rights = site.cluster.topic_rights([topic, f"{unique}-absent"], client)
+
+    assert rights.keys() == {topic}
+    assert rights[topic] >= {"Read", "Write", "Create", "DescribeConfigs", "AlterConfigs"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from srm.config.model import FlowConfig
+from srm.config.model import ClientKind, FlowConfig
 from srm.domain.comparison import Record
 from srm.domain.map_wanted import WantedOffsets
 from srm.domain.move.redirects import Order, RedirectKind
@@ -119,6 +119,24 @@ class Cluster(Protocol):
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics; one that exists is left as it is."""
+        ...
+
+    def creation_problem(self, spec: TopicSpec) -> str:
+        """Say why a topic could not be created now, empty where it could; nothing is created."""
+        ...
+
+    def topic_rights(
+        self, topics: Collection[str], client: ClientKind = "admin"
+    ) -> dict[str, frozenset[str]]:
+        """Return what srm may do with topics: operations as kafka-acls.sh calls them, ``Read`` say.
+
+        Everything where the brokers have no authorizer. Topics that do not exist are left out; one
+        that may not even be described has none, whether or not it exists.
+
+        Args:
+            topics: their names.
+            client: as whom: those that read, write and administer may log in as different users.
+        """
         ...
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:

@@ -19,6 +19,7 @@ from tenacity import (
     wait_exponential,
 )
 
+from srm.config.model import ClientKind
 from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
 from srm.kafka.broker_calls import BrokerCalls
@@ -136,6 +137,21 @@ class Clients:
                 self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
             self._admin.poll(0)  # renews a token that librdkafka makes itself
             return self._admin
+
+    def admin_as(self, kind: ClientKind) -> AdminClient:
+        """Return an admin client that logs in as a kind of client does."""
+        props = {
+            "admin": self._admin_props,
+            "consumer": self._consumer_props,
+            "producer": self._producer_props,
+        }[kind]
+        if props == self._admin_props:
+            return self.admin()
+        with self._lock, kafka_errors(self.where("creating an admin client")):
+            self._ask_admission(props)
+            client = AdminClient(dict(props), logger=ClientLog())
+            client.poll(0)  # gets a token that librdkafka makes itself
+            return client
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Self
 
+from srm.config.model import ClientKind
 from srm.domain.comparison import Record
 from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
@@ -18,7 +19,7 @@ from srm.engine.ports import (
     TopicDescription,
     TopicSpec,
 )
-from srm.kafka import acls, group_descriptions, transaction_log
+from srm.kafka import acls, group_descriptions, topic_rights, transaction_log
 from srm.kafka import first_records as record_calls
 from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls
@@ -122,6 +123,16 @@ class KafkaCluster:
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics and wait until they are visible; one that exists is left as it is."""
         topic_calls.create(self._clients, specs)
+
+    def creation_problem(self, spec: TopicSpec) -> str:
+        """Ask the cluster to check a creation without doing it; return why it would refuse."""
+        return topic_calls.creation_problem(self._clients, spec)
+
+    def topic_rights(
+        self, topics: Collection[str], client: ClientKind = "admin"
+    ) -> dict[str, frozenset[str]]:
+        """Return the operations that a client may do with topics."""
+        return topic_rights.operations(self._clients, topics, client)
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Grow topics; one that is as large already is left alone."""

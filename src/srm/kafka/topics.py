@@ -104,19 +104,42 @@ def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, 
     return clients.call("reading topic configs", request)
 
 
+def _new(spec: TopicSpec) -> NewTopic:
+    return NewTopic(
+        spec.name,
+        num_partitions=spec.partitions,
+        replication_factor=spec.replication_factor,
+        config=dict(spec.configs),
+    )
+
+
+def creation_problem(clients: Clients, spec: TopicSpec) -> str:
+    """Say why a topic could not be created now, empty where it could; nothing is created.
+
+    Raises:
+        UnavailableError: the cluster does not answer.
+    """
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_topics(
+            [_new(spec)], validate_only=True, request_timeout=timeout_s
+        )
+        _results(clients.where("creating"), futures, "Create")
+
+    try:
+        clients.call(f"checking whether topic {spec.name} can be created", request)
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return str(error)
+    return ""
+
+
 def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     """Create topics and wait until they are visible; one that exists is left as it is."""
     if not specs:
         return
-    new = [
-        NewTopic(
-            spec.name,
-            num_partitions=spec.partitions,
-            replication_factor=spec.replication_factor,
-            config=dict(spec.configs),
-        )
-        for spec in specs
-    ]
+    new = [_new(spec) for spec in specs]
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_topics(new, request_timeout=timeout_s)

@@ -7,11 +7,9 @@ retention, a network that fails.
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
+from srm.config.model import ClientKind
 from srm.domain.comparison import Record
 from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
@@ -36,23 +34,20 @@ from srm.testing.fake_compacted import (
     FakeCompactedTopic,
     FakeControlWriter,
     FakePartition,
+    FakeTopic,
+    random_id,
     system_clock,
 )
 from srm.testing.fake_groups import FakeGroups
+from srm.testing.fake_rights import FakeRights
 from srm.testing.fake_transactions import FakeTransactions
-
-
-@dataclass
-class _Topic:
-    topic_id: str
-    partitions: list[FakePartition]
-    configs: dict[str, str]
 
 
 class FakeCluster:
     """One Kafka cluster in memory (implements :class:`srm.engine.ports.Cluster`).
 
-    ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls.
+    ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
+    are those of srm on topics.
     """
 
     def __init__(
@@ -60,10 +55,11 @@ class FakeCluster:
     ) -> None:
         self.leaderless: set[TopicPartition] = set()
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
+        self.rights = FakeRights()
         self._alias = alias
         self._brokers = brokers
-        self._id = _random_id()
-        self._topics: dict[str, _Topic] = {}
+        self._id = random_id()
+        self._topics: dict[str, FakeTopic] = {}
         self._groups = FakeGroups(alias)
         self._transactions = FakeTransactions()
         self._failure: SrmError | None = None
@@ -100,6 +96,7 @@ class FakeCluster:
                 frozenset(p.partition for p in self.leaderless if p.topic == name),
             )
             for name, topic in self._topics.items()
+            if self.rights.has("Describe", name)
         }
 
     def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
@@ -113,14 +110,24 @@ class FakeCluster:
         for spec in specs:
             if spec.name in self._topics:
                 continue
-            if spec.partitions < 1:
-                raise UsageError(f"creating topic {spec.name}: {spec.partitions} partitions")
-            if spec.replication_factor > self._brokers:
-                raise ConfigError(
-                    f"creating topic {spec.name}: replication factor {spec.replication_factor} "
-                    f"is larger than the number of brokers, {self._brokers}"
-                )
+            if refusal := self.rights.refusal(spec, self._brokers):
+                raise refusal
             self.add_topic(spec.name, spec.partitions, dict(spec.configs))
+
+    def creation_problem(self, spec: TopicSpec) -> str:
+        """Say why a topic could not be created."""
+        self._reach("creating topics")
+        return str(self.rights.refusal(spec, self._brokers) or "")
+
+    def topic_rights(
+        self,
+        topics: Collection[str],
+        client: ClientKind = "admin",  # noqa: ARG002 - all are one
+    ) -> dict[str, frozenset[str]]:
+        """Return what may be done with topics."""
+        self._reach("asking for rights")
+        hidden = [name for name in topics if not self.rights.has("Describe", name)]
+        return {name: self.rights.of(name) for name in topics if name in {*self._topics, *hidden}}
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Grow topics; one that is as large already is left alone."""
@@ -344,7 +351,7 @@ class FakeCluster:
     ) -> str:
         """Create a topic, or create it again, under a new id if none is given; return the id."""
         logs = [FakePartition() for _ in range(partitions)]
-        topic = _Topic(topic_id or _random_id(), logs, dict(configs or {}))
+        topic = FakeTopic(topic_id or random_id(), logs, dict(configs or {}))
         self._topics[name] = topic
         return topic.topic_id
 
@@ -485,7 +492,3 @@ class FakeCluster:
         if partition is None:
             raise NotFoundError(f"cluster {self._alias} has no partition {place}")
         return partition
-
-
-def _random_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

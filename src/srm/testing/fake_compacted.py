@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
+import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -89,6 +91,20 @@ class FakePartition:
         kept = sorted(latest.values())
         self.records = [self.records[index] for index in kept]
         self.places = [self.places[index] for index in kept]
+
+
+@dataclass
+class FakeTopic:
+    """One topic: its id, its partitions, and what was set on it."""
+
+    topic_id: str
+    partitions: list[FakePartition]
+    configs: dict[str, str]
+
+
+def random_id() -> str:
+    """Return an id as Kafka makes them for clusters and topics."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def system_clock() -> int:

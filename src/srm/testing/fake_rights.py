@@ -1,0 +1,46 @@
+"""What may be done on a cluster in memory, and which topics can be created there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from srm.engine.ports import TopicSpec
+from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
+
+OPERATIONS: Final = frozenset(
+    {"Alter", "AlterConfigs", "Create", "Delete", "Describe", "DescribeConfigs", "Read", "Write"}
+)
+
+
+class FakeRights:
+    """The rights of srm on topics: all that were not taken away."""
+
+    def __init__(self) -> None:
+        self._taken: set[tuple[str, str]] = set()
+
+    def take(self, operation: str, topic: str) -> None:
+        """Take a right on a topic away."""
+        self._taken.add((operation, topic))
+
+    def has(self, operation: str, topic: str) -> bool:
+        """Whether srm may do something with a topic."""
+        return (operation, topic) not in self._taken
+
+    def of(self, topic: str) -> frozenset[str]:
+        """Return what may be done with a topic; nothing of one that may not be described."""
+        if not self.has("Describe", topic):
+            return frozenset()
+        return frozenset(one for one in OPERATIONS if self.has(one, topic))
+
+    def refusal(self, spec: TopicSpec, brokers: int) -> SrmError | None:
+        """Say why brokers would not create a topic, None where they would."""
+        if not self.has("Create", spec.name):
+            return AuthorizationError(f"creating topic {spec.name}: grant Create on {spec.name}")
+        if spec.partitions < 1:
+            return UsageError(f"creating topic {spec.name}: {spec.partitions} partitions")
+        if spec.replication_factor > brokers:
+            return ConfigError(
+                f"creating topic {spec.name}: replication factor {spec.replication_factor} "
+                f"is larger than the number of brokers, {brokers}"
+            )
+        return None
