@@ -92,21 +92,26 @@ class Selection:
 
     def why_not(self, topic: str) -> str:
         """Say why commits on a topic are not translated, with the command that changes it."""
+        return ": ".join(part for part in self.obstacle(topic) if part)
+
+    def obstacle(self, topic: str) -> tuple[str, str]:
+        """Say why commits on a topic are not translated, and what changes it, if anything does."""
         flow = self.flow
+        ends = f"--source {flow.source} --target {flow.target}"
         if self.policy.is_internal_topic(topic):
-            return "internal topics are not replicated"
+            return "internal topics are not replicated", ""
         if self.policy.topic_source(topic) != flow.target:
             if (pattern := self.topics.excluded_by(topic)) is not None:
-                return f"topic denied by the pattern {pattern!r}: srm why {topic} --flow '{flow}'"
-            return (
-                f"topic not selected: srm-control topics --source {flow.source} "
-                f"--target {flow.target} --add {topic}"
-            )
+                return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
+            return "topic not selected", f"srm-control topics {ends} --add {topic}"
         if not self.reverse_enabled:
-            return f"reverse checkpoints are off: set {flow}.reverse.checkpointing.enabled=true"
+            return (
+                "reverse checkpoints are off",
+                f"set {flow}.reverse.checkpointing.enabled=true",
+            )
         return (
-            f"replica not listed: srm-control reverse-checkpointed-topics --source {flow.source} "
-            f"--target {flow.target} --add {topic}"
+            "replica not listed",
+            f"srm-control reverse-checkpointed-topics {ends} --add {topic}",
         )
 
 

@@ -14,12 +14,19 @@ OFF        the configuration has switched it off
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from srm.domain.amount import amount, some
+from srm.domain.pause import Pause
+from srm.domain.topics import Flow
 from srm.engine.status import DriverStatus, FlowStatus, TopicStatus
+
+_REMEDY: Final = re.compile(
+    r"[;:,] (?:or )?((?:grant|set|compare|check|restore) [^;]*)", re.IGNORECASE
+)
 
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 
@@ -45,19 +52,18 @@ def topic_health(topic: TopicStatus) -> Health:
     if topic.state in {"copying", "caught-up"}:
         return Health("RUNNING", (Reason(topic.reason),) if topic.reason else ())
     if topic.state == "stopped":
-        return Health("STOPPED", (Reason(topic.reason or "stopped"),))
+        text = topic.reason or "stopped"
+        return Health("STOPPED", (Reason(text, remedy(text)),))
     text = topic.reason or _waiting(topic)
-    return Health("DEGRADED", (Reason(text),))
+    return Health("DEGRADED", (Reason(text, remedy(text)),))
 
 
 def flow_health(found: FlowStatus) -> Health:
     """Judge a flow."""
     if not found.enabled:
-        return Health("OFF", (Reason("switched off", f"set {found.flow}.enabled = true"),))
+        return Health("OFF", (off_reason(found.flow),))
     if found.pause is not None:
-        return Health(
-            "PAUSED", (Reason(found.pause.reason, f"srm return status --flow '{found.flow}'"),)
-        )
+        return Health("PAUSED", (pause_reason(found.flow, found.pause),))
     down = tuple(down_reasons(found))
     if down:
         return Health("STOPPED", (*down, *_troubles(found)))
@@ -67,6 +73,25 @@ def flow_health(found: FlowStatus) -> Health:
     if troubles and all(topic.state == "stopped" for topic in found.topics):
         return Health("STOPPED", troubles)
     return Health("DEGRADED" if troubles else "RUNNING", troubles)
+
+
+def off_reason(flow: Flow) -> Reason:
+    """Say that a flow is switched off."""
+    return Reason("switched off", f"set {flow}.enabled = true")
+
+
+def pause_reason(flow: Flow, pause: Pause) -> Reason:
+    """Say why a flow is paused."""
+    return Reason(pause.reason, f"srm return status --flow '{flow}'")
+
+
+def remedy(text: str) -> str:
+    """Return what a message says to do, empty where it says nothing: srm's end in that.
+
+    From the verb of the command on: ``TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T``.
+    """
+    found = _REMEDY.search(text)
+    return found[1].strip() if found else ""
 
 
 def down_reasons(found: FlowStatus) -> Iterator[Reason]:

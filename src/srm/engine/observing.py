@@ -23,6 +23,7 @@ from srm.engine.status import (
     given_up,
     partitions_of,
     slot_statuses,
+    told_ends,
     topic_status,
 )
 from srm.engine.supervision import standing_pause
@@ -164,8 +165,7 @@ def _ends(
     """Return the ends of the source's logs: those it says, else those it said last."""
     if not source.error:
         return source.ends
-    positions = {place: maps.get(place).position for place in partitions_of(topics, sorted(topics))}
-    return {place: at.source_end for place, at in positions.items() if at is not None}
+    return told_ends(maps, partitions_of(topics, sorted(topics)))
 
 
 def partition_views(

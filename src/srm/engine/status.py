@@ -174,8 +174,7 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     copy_starts = context.target.log_starts(copies) if copies else {}
     driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(found.maps.reports, now_ms)
-    positions = {original: found.maps.get(original).position for original in found.copies}
-    ends = {original: at.source_end for original, at in positions.items() if at is not None}
+    ends = told_ends(found.maps, found.copies)
     topics = tuple(
         topic_status(
             TopicDescription(name, "", found.target.topics[remote].partitions),
@@ -316,6 +315,12 @@ def topic_status(
         else "not-created",
         "; ".join(reasons),
     )
+
+
+def told_ends(maps: FlowMaps, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the ends of the source's logs as slots told them last; pure."""
+    positions = {place: maps.get(place).position for place in partitions}
+    return {place: at.source_end for place, at in positions.items() if at is not None}
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:

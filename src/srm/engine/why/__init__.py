@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from srm.engine.why.answer import Kind, Step, Why
+from srm.engine.why.topic import why_topic
 
-__all__ = ["Kind", "Step", "Why"]
+__all__ = ["Kind", "Step", "Why", "why_topic"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Final, Literal
 
 from srm.domain.topics import Flow
 
 Kind = Literal["topic", "group"]
 
-_NEAR = 0.6
+_NEAR: Final = 0.6
 """How alike names are that might have been meant, by :func:`difflib.get_close_matches`."""
 
 
@@ -32,6 +32,21 @@ class Step:
     ok: bool | None
     answer: str
     action: str = ""
+
+    @classmethod
+    def yes(cls, name: str, question: str, answer: str = "yes") -> Step:
+        """Return a step that is as it should be."""
+        return cls(name, question, ok=True, answer=answer)
+
+    @classmethod
+    def no(cls, name: str, question: str, answer: str, action: str = "") -> Step:
+        """Return a step that is wrong: the answer says how, and holds as a reason."""
+        return cls(name, question, ok=False, answer=answer, action=action)
+
+    @classmethod
+    def unknown(cls, name: str, question: str, answer: str, action: str = "") -> Step:
+        """Return a step of which it is not known, or not decided, how it is."""
+        return cls(name, question, ok=None, answer=answer, action=action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,11 @@ def first_wrong(steps: Iterable[Step]) -> Step | None:
     return next((step for step in steps if step.ok is False), None)
 
 
+def first_unknown(steps: Iterable[Step]) -> Step | None:
+    """Return the first step of which it is not known how it is."""
+    return next((step for step in steps if step.ok is None), None)
+
+
 def action_of(steps: Iterable[Step]) -> str:
     """Return what to do first: of what is wrong before what is not known."""
     return next(_actions(tuple(steps)), "")
@@ -78,7 +98,7 @@ def _actions(steps: tuple[Step, ...]) -> Iterator[str]:
         yield from (step.action for step in steps if step.ok is ok and step.action)
 
 
-def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
+def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return names that may have been meant: alike, or the same but for upper and lower case."""
     by_lower: dict[str, list[str]] = {}
     for one in names:

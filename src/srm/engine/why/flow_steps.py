@@ -1,0 +1,27 @@
+"""The questions about a flow itself that every chain begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from srm.domain.pause import Pause
+from srm.domain.topics import Flow
+from srm.engine.health import off_reason, pause_reason
+from srm.engine.why.answer import Step
+
+
+def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[Step]:
+    """Ask whether a flow is on, and not paused; the words and actions are those of its health."""
+    question = f"is the flow {flow} on?"
+    if enabled:
+        yield Step.yes("enabled", question)
+    else:
+        off = off_reason(flow)
+        yield Step.no("enabled", question, f"{flow} is {off.text}", off.action)
+    question = "may it go on?"
+    if pause is None:
+        yield Step.yes("not-paused", question, "nobody has paused it")
+        return
+    reason = pause_reason(flow, pause)
+    by = f" by {pause.by}" if pause.by else ""
+    yield Step.no("not-paused", question, f"{flow} is paused{by}: {reason.text}", reason.action)

@@ -1,0 +1,79 @@
+"""Which entry of which list decides about a name: as two questions of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.config.keys import KEYS
+from srm.domain.amount import amount
+from srm.domain.filters import SHADOW_PREFIX, NameFilter, split_patterns
+from srm.domain.topics import Flow
+from srm.engine.control_lists import ListPair
+from srm.engine.why.answer import Step
+
+DecidingList = Literal["topics", "groups"]
+
+_ONE: Final = {"topics": "topic", "groups": "group"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What a flow selects of topics, or of groups: by its settings and the lists of srm-control.
+
+    ``patterns`` has both together, ``listed`` what is from srm-control.
+    """
+
+    flow: Flow
+    name: DecidingList
+    patterns: NameFilter
+    listed: ListPair
+
+    def allowed(self, subject: str) -> Step:
+        """Say which pattern selects a name."""
+        pattern = self.patterns.included_by(subject)
+        question = f"does an allow list name the {_ONE[self.name]}?"
+        if pattern is not None:
+            return Step.yes("allowed", question, self._where(pattern, self.listed.allow))
+        count = len(self.patterns.include)
+        none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
+        told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
+        return Step.no("allowed", question, told, self._command("--add", subject))
+
+    def not_denied(self, subject: str) -> Step:
+        """Say which pattern denies a name; that wins."""
+        pattern = self.patterns.excluded_by(subject)
+        question = "does no deny list name it?"
+        if pattern is None:
+            return Step.yes("not-denied", question, "none does")
+        if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
+            nobodys = f"groups {SHADOW_PREFIX}* are made by drills, and never carried over"
+            return Step.no("not-denied", question, nobodys)
+        told = f"denied, and that wins: {self._where(pattern, self.listed.deny, '.exclude')}"
+        if pattern in self.listed.deny:
+            return Step.no(
+                "not-denied", question, told, self._command("--remove-denylist", pattern)
+            )
+        return Step.no(
+            "not-denied", question, told, f"take {pattern} out of {self._key('.exclude')}"
+        )
+
+    def steps(self, subject: str) -> Iterator[Step]:
+        """Ask both."""
+        yield self.allowed(subject)
+        yield self.not_denied(subject)
+
+    def _key(self, suffix: str = "") -> str:
+        return f"{self.flow}.{self.name}{suffix}"
+
+    def _where(self, pattern: str, listed: tuple[str, ...], suffix: str = "") -> str:
+        if pattern in listed:
+            return f"{pattern} of the list of srm-control"
+        default = split_patterns(KEYS[f"{self.name}{suffix}"].default or "")
+        usual = " by default" if pattern in default else ""
+        return f"{pattern} of {self._key(suffix)}{usual}"
+
+    def _command(self, option: str, entry: str) -> str:
+        ends = f"--source {self.flow.source} --target {self.flow.target}"
+        return f"srm-control {self.name} {ends} {option} '{entry}'"

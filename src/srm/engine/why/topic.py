@@ -1,0 +1,66 @@
+"""Why a flow copies a topic, or does not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from srm.domain.amount import amount
+from srm.engine.ports import FlowContext
+from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
+from srm.engine.why.topic_chain import topic_steps
+from srm.engine.why.topic_facts import TopicFacts, read_topic
+
+_BESIDE: Final = frozenset({"losses", "heard"})
+"""Questions of which a wrong answer does not keep a topic from being copied."""
+_PARTLY: Final = frozenset({"assigned", "partitions"})
+
+
+def why_topic(context: FlowContext, name: str) -> Why:
+    """Say why a flow copies a topic, or does not: the whole chain, and the one thing to do.
+
+    Args:
+        context: the flow, the lists of srm-control merged into its settings.
+        name: the topic's name on the source, or that of its copy on the target.
+
+    Raises:
+        SrmError: the target does not answer, or something else is wrong.
+    """
+    return answer(read_topic(context, name))
+
+
+def answer(facts: TopicFacts) -> Why:
+    """Answer from what was found; pure."""
+    steps = tuple(topic_steps(facts))
+    wrong = first_wrong(steps)
+    known = facts.topic in facts.on_source or facts.hidden or facts.remote in facts.on_target
+    return Why(
+        flow=facts.config.flow,
+        kind="topic",
+        subject=facts.topic,
+        asked=facts.asked,
+        known=known,
+        ok=False if wrong else (None if facts.copying is None or facts.source_error else True),
+        verdict=_verdict(facts, steps, wrong),
+        steps=steps,
+        action=action_of(steps),
+        similar=() if known else near(facts.topic, facts.on_source),
+    )
+
+
+def _verdict(facts: TopicFacts, steps: tuple[Step, ...], wrong: Step | None) -> str:
+    if wrong is not None:
+        return f"{_how_far(facts, wrong)}: {wrong.answer}"
+    if facts.copying is None or facts.source_error:
+        unknown = first_unknown(steps)
+        return f"not known: {unknown.answer}" if unknown is not None else "not known"
+    lag = facts.copying.status.remaining
+    return f"copied, {amount(lag, 'offset')} to go" if lag else "copied, and has caught up"
+
+
+def _how_far(facts: TopicFacts, wrong: Step) -> str:
+    if wrong.name in _BESIDE:
+        return "copied, but"
+    states = [view.state for view in facts.copying.partitions] if facts.copying else []
+    if wrong.name in _PARTLY and "copying" in states:
+        return "copied in part"
+    return "not copied"

@@ -1,0 +1,222 @@
+"""Why a flow copies a topic, or does not: the chain of questions, over what was found; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from srm.domain.amount import amount, some
+from srm.domain.partition_notes import in_force
+from srm.domain.silence import is_silent
+from srm.engine.checkpoints import selection_of
+from srm.engine.health import down_reasons, remedy
+from srm.engine.observing import PartitionView
+from srm.engine.why.answer import Step
+from srm.engine.why.flow_steps import flow_steps
+from srm.engine.why.lists import Lists
+from srm.engine.why.topic_facts import Copying, TopicFacts
+
+_GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
+
+
+def topic_steps(facts: TopicFacts) -> Iterator[Step]:
+    """Ask all questions; what a topic that is not selected would need is left out."""
+    config = facts.config
+    yield from flow_steps(config.flow, enabled=config.enabled, pause=facts.pause)
+    yield _exists(facts)
+    yield from _selection(facts)
+    if facts.copying is not None:
+        yield from _runtime(facts, facts.copying)
+
+
+def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
+    """Ask what a topic that is selected needs, and how it is doing."""
+    down = next(down_reasons(copying.status), None)
+    yield _source_right(facts, copying)
+    question = "does a replicator run?"
+    if down is not None:
+        yield Step.no("replicator", question, down.text, down.action)
+    else:
+        alive = sum(slot.alive for slot in copying.status.slots)
+        yield Step.yes("replicator", question, f"with {amount(alive, 'slot')} alive")
+    yield _copy(facts, copying)
+    yield from _target_rights(facts, copying)
+    yield _assigned(facts, copying, runs=down is None)
+    yield _partitions(copying.partitions)
+    yield _losses(copying.partitions)
+    yield _heard(facts, copying)
+    yield _lag(facts, copying, runs=down is None)
+
+
+def _exists(facts: TopicFacts) -> Step:
+    source = facts.config.flow.source
+    question = f"does {source} have the topic?"
+    found = facts.on_source.get(facts.topic)
+    if found is not None:
+        return Step.yes("exists", question, f"with {amount(found.partitions, 'partition')}")
+    if facts.source_error:
+        return Step.unknown("exists", question, f"{source} does not answer: {facts.source_error}")
+    if facts.hidden:
+        told = f"{source} does not let srm see whether there is one"
+        action = _GRANT.format("Read", facts.topic, source)
+        return Step.no("exists", question, told, action)
+    return Step.no("exists", question, f"{source} has no topic {facts.topic}")
+
+
+def _selection(facts: TopicFacts) -> Iterator[Step]:
+    """Ask what names and lists say; an internal topic, or a copy, is asked no more."""
+    policy, flow = facts.config.policy, facts.config.flow
+    question = "is it a topic of applications, no internal one?"
+    if facts.refusal == "internal":
+        told = "internal topics of Kafka, of MirrorMaker 2 and of srm are never copied"
+        yield Step.no("not-internal", question, told)
+        return
+    yield Step.yes("not-internal", question)
+    question = f"is it no copy of a topic of {flow.target}?"
+    if facts.refusal == "cycle":
+        yield _cycle(facts, question)
+        return
+    yield Step.yes("no-cycle", question, "yes")
+    lists = Lists(flow, "topics", facts.names, facts.lists.topics)
+    if facts.refusal is None and policy.is_heartbeats_topic(facts.topic):
+        question = "does an allow list name the topic?"
+        yield Step.yes("allowed", question, "heartbeats are copied without being listed")
+        return
+    yield from lists.steps(facts.topic)
+
+
+def _cycle(facts: TopicFacts, question: str) -> Step:
+    """Say what becomes of a copy: not its records go back, but where groups stand in it."""
+    config, topic = facts.config, facts.topic
+    origin = config.policy.upstream_topic(topic) or topic
+    told = f"it is the copy of {origin} of {config.flow.target}, its records are there"
+    selection = selection_of(config)
+    if selection.direction(topic) == "reverse":
+        back = "where groups stand in it goes back by reverse checkpoints"
+    else:
+        back = f"where groups stand in it does not go back ({selection.why_not(topic)})"
+    return Step.no("no-cycle", question, f"{told}; {back}")
+
+
+def _source_right(facts: TopicFacts, copying: Copying) -> Step:
+    source, topic = facts.config.flow.source, facts.topic
+    asked = ("Read", copying.rights.reads), ("DescribeConfigs", copying.rights.asks)
+    return _right("read-right", f"may srm read it on {source}?", asked, topic, source)
+
+
+def _target_rights(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
+    target = facts.config.flow.target
+    if facts.remote not in facts.on_target and copying.rights.writes is None:
+        return
+    asked = ("Write", copying.rights.writes), ("Read", copying.rights.writes)
+    question = f"may srm write the copy on {target}?"
+    yield _right("write-right", question, asked, facts.remote, target)
+
+
+def _right(
+    name: str,
+    question: str,
+    asked: Collection[tuple[str, frozenset[str] | None]],
+    topic: str,
+    alias: str,
+) -> Step:
+    missing = [operation for operation, held in asked if held is not None and operation not in held]
+    if missing:
+        needed = " and ".join(missing)
+        action = _GRANT.format(needed, topic, alias)
+        return Step.no(name, question, f"srm lacks {needed} on topic {topic}", action)
+    if any(held is None for _, held in asked):
+        return Step.unknown(name, question, f"{alias} was not asked")
+    return Step.yes(name, question, ", ".join(operation for operation, _ in asked))
+
+
+def _copy(facts: TopicFacts, copying: Copying) -> Step:
+    target, remote = facts.config.flow.target, facts.remote
+    question = f"does {target} have the copy, with enough partitions?"
+    found = facts.on_target.get(remote)
+    wanted = len(copying.partitions)
+    if found is None:
+        if copying.creation:
+            told = f"{remote} cannot be created: {copying.creation}"
+            return Step.no("copy", question, told, remedy(copying.creation))
+        seconds = facts.config.refresh_topics_interval.total_seconds()
+        told = f"{remote} is not there yet; a replicator that runs looks every {seconds:g} s"
+        return Step.unknown("copy", question, told, f"srm topics sync --flow '{facts.config.flow}'")
+    if found.partitions < wanted:
+        told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
+        action = f"srm topics sync --flow '{facts.config.flow}'"
+        return Step.no("copy", question, told, action)
+    return Step.yes("copy", question, f"{remote} with {amount(found.partitions, 'partition')}")
+
+
+def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+    question = "is every partition given to a slot?"
+    left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
+    if left:
+        told = f"{amount(len(left), 'partition')} to nobody: {some([str(n) for n in left])}"
+        if runs and facts.remote in facts.on_target:
+            return Step.no("assigned", question, told, "see the log of srm_replication")
+        return Step.unknown("assigned", question, told)
+    slots = sorted(set(copying.slots.values()))
+    return Step.yes("assigned", question, f"slot{'s' * (len(slots) != 1)} {some(slots)}")
+
+
+def _partitions(views: Collection[PartitionView]) -> Step:
+    question = "does every partition go on?"
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for view in views:
+        if view.state not in {"copying", "claiming"}:
+            wrong.setdefault((view.state, view.reason), []).append(str(view.partition))
+    if not wrong:
+        return Step.yes("partitions", question, f"{len(views)} of {len(views)}")
+    told = "; ".join(
+        f"partition{'s' * (len(numbers) != 1)} {some(numbers)} {_said(state, reason)}"
+        for (state, reason), numbers in sorted(wrong.items(), key=lambda one: one[0])
+    )
+    action = next((found for _, reason in sorted(wrong) if (found := remedy(reason))), "")
+    if all(state == "unknown" for state, _ in wrong):
+        return Step.unknown("partitions", question, told)
+    return Step.no("partitions", question, told, action)
+
+
+def _said(state: str, reason: str) -> str:
+    if state == "unknown":
+        return "never reported by a slot"
+    return f"{state}: {reason}" if reason else state
+
+
+def _losses(views: Collection[PartitionView]) -> Step:
+    question = "has all of it been copied that was to be?"
+    told = [
+        f"{view.partition}: {note.text}"
+        for view in views
+        for note in in_force(view.notes)
+        if note.lost and note.decision != "discard"
+    ]
+    if told:
+        return Step.no("losses", question, "; ".join(told))
+    return Step.yes("losses", question, "as far as slots have noted")
+
+
+def _heard(facts: TopicFacts, copying: Copying) -> Step:
+    source = facts.config.flow.source
+    question = f"has {source} answered lately?"
+    if not copying.heard_ms:
+        return Step.unknown("heard", question, "no slot has said so")
+    age_ms = max(0, copying.status.time_ms - copying.heard_ms)
+    told = f"the slots had its answer {age_ms / 1000:.0f} s ago"
+    if is_silent(age_ms):
+        return Step.no("heard", question, told)
+    return Step.yes("heard", question, told)
+
+
+def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+    question = "has the copy caught up?"
+    lag = copying.status.remaining
+    if not lag:
+        return Step.yes("lag", question)
+    told = f"{amount(lag, 'offset')} to go"
+    if copying.rate:
+        told += f", about {lag / copying.rate:,.0f} s at the {copying.rate:,.0f} records/s of late"
+    if limit := facts.config.max_bytes_per_second:
+        told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
+    return Step.yes("lag", question, told) if runs else Step.unknown("lag", question, told)

@@ -1,0 +1,232 @@
+"""What is to be known to say why a flow copies a topic, or does not: one look at both clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from srm.config.model import FlowConfig
+from srm.domain.filters import NameFilter, Refusal, refusal
+from srm.domain.metrics import latest
+from srm.domain.pause import Pause
+from srm.domain.replication_state import decode_state
+from srm.engine import control_lists
+from srm.engine.control_lists import ControlLists
+from srm.engine.metrics import stored_windows
+from srm.engine.observing import PartitionView, partition_views
+from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.status import (
+    FlowStatus,
+    driver_status,
+    partitions_of,
+    slot_statuses,
+    told_ends,
+    topic_status,
+)
+from srm.engine.supervision import standing_pause, state_topic
+from srm.errors import UnavailableError
+
+_FRESH_MS = 5 * 60_000
+"""A window of metrics that is older than this says nothing of the rate now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What srm may do: ``reads`` on the original, ``asks`` on it, ``writes`` on the copy.
+
+    None where it was not asked, as the cluster does not answer or there is no such topic.
+    """
+
+    reads: frozenset[str] | None = None
+    asks: frozenset[str] | None = None
+    writes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How the topic is copied: who does it, how far each partition is, what may be done.
+
+    ``status`` is that of the flow, with this one topic. ``slots`` are those that partitions are
+    assigned to. ``creation`` says why the copy, which is not there yet, could not be created.
+    ``heard_ms`` is when the source last answered a slot, 0 where that is not known; ``rate`` the
+    records a second that were copied lately, None where nobody has measured that.
+    """
+
+    status: FlowStatus
+    partitions: tuple[PartitionView, ...]
+    slots: Mapping[int, str]
+    rights: Rights = Rights()
+    creation: str = ""
+    heard_ms: int = 0
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """One look for one topic.
+
+    ``topic`` is its name on the source, ``asked`` the name of its copy if that was asked for.
+    ``source_error`` says why the source could not be asked. ``hidden``: it does not let srm see
+    whether there is such a topic. ``copying`` is None where nothing selects it, or nobody has it.
+    """
+
+    config: FlowConfig
+    lists: ControlLists
+    topic: str
+    asked: str
+    on_source: Mapping[str, TopicDescription]
+    on_target: Mapping[str, TopicDescription]
+    pause: Pause | None = None
+    source_error: str = ""
+    hidden: bool = False
+    copying: Copying | None = None
+
+    @property
+    def remote(self) -> str:
+        """Name of the copy."""
+        return self.config.policy.format_remote_topic(self.config.flow.source, self.topic)
+
+    @property
+    def names(self) -> NameFilter:
+        """The lists of topics."""
+        return NameFilter(self.config.topics, self.config.topics_exclude)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the flow does not copy a topic of this name."""
+        return refusal(self.topic, self.config, self.names)
+
+
+def read_topic(context: FlowContext, name: str) -> TopicFacts:
+    """Look at both clusters for one topic; a source that does not answer is left out.
+
+    Args:
+        context: the flow, the lists of srm-control merged into its settings.
+        name: its name on the source, or that of its copy.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    config = context.config
+    pause = standing_pause(context)
+    on_target = context.target.topics()
+    on_source: Mapping[str, TopicDescription] = {}
+    source_error = ""
+    try:
+        on_source = context.source.topics()
+    except UnavailableError as error:
+        source_error = str(error)
+    topic = original_name(name, config, on_source)
+    facts = TopicFacts(
+        config,
+        control_lists.load(context.target, config.flow),
+        topic,
+        name if name != topic else "",
+        on_source,
+        on_target,
+        pause,
+        source_error,
+        hidden=not source_error and topic not in on_source and _is_hidden(context, topic),
+    )
+    known = on_source.get(topic) or _as_copied(facts)
+    if facts.refusal is not None or known is None:
+        return facts
+    return replace(facts, copying=_copying(context, facts, known))
+
+
+def original_name(name: str, config: FlowConfig, on_source: Mapping[str, TopicDescription]) -> str:
+    """Return the name on the source of what was named, perhaps by the name of its copy."""
+    policy, flow = config.policy, config.flow
+    if name in on_source or policy.topic_source(name) != flow.source:
+        return name
+    return policy.upstream_topic(name) or name
+
+
+def _is_hidden(context: FlowContext, topic: str) -> bool:
+    return topic in context.source.topic_rights([topic])
+
+
+def _as_copied(facts: TopicFacts) -> TopicDescription | None:
+    """Describe the topic of a source that does not answer, as its copy shows it."""
+    copy = facts.on_target.get(facts.remote) if facts.source_error else None
+    return None if copy is None else TopicDescription(facts.topic, "", copy.partitions)
+
+
+def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -> Copying:
+    config, topic, now_ms = context.config, facts.topic, context.now_ms()
+    maps = context.maps.load([topic], {})
+    places = partitions_of({topic: known}, [topic])
+    ends = told_ends(maps, places) if facts.source_error else context.source.log_ends(places)
+    unknown = [place for place in ends if maps.get(place).position is None]
+    starts = context.source.log_starts(unknown) if unknown else {}
+    copies = partitions_of(facts.on_target, [facts.remote] if _has_copy(facts) else [])
+    driver, errors = driver_status(context, now_ms)
+    slots = slot_statuses(maps.reports, now_ms)
+    told = topic_status(
+        known,
+        facts.remote,
+        facts.on_target,
+        maps,
+        ends,
+        starts,
+        context.target.log_starts(copies) if copies else {},
+        is_alive=(driver is not None and driver.alive) or any(slot.alive for slot in slots),
+    )
+    status = FlowStatus(
+        flow=config.flow,
+        enabled=config.enabled,
+        time_ms=now_ms,
+        driver=driver,
+        slots=slots,
+        topics=(told,),
+        remaining=told.remaining,
+        errors=errors,
+    )
+    return Copying(
+        status,
+        tuple(partition_views(known, maps, ends)),
+        _assigned(context, known),
+        _rights(context, facts),
+        "" if _has_copy(facts) else context.target.creation_problem(_spec(facts, known)),
+        max((report.source_heard_ms for report in maps.reports), default=0),
+        _rate(context, topic, now_ms) if told.remaining else None,
+    )
+
+
+def _has_copy(facts: TopicFacts) -> bool:
+    return facts.remote in facts.on_target
+
+
+def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
+    return TopicSpec(facts.remote, known.partitions, facts.config.replication_factor, {})
+
+
+def _assigned(context: FlowContext, known: TopicDescription) -> dict[int, str]:
+    """Return the slots that the partitions of a topic are assigned to, of this topic id."""
+    assignments = decode_state(state_topic(context).read_commands()).assignments
+    return {
+        partition.partition: assignment.slot
+        for assignment in assignments
+        for partition in assignment.partitions
+        if partition.topic == known.name and known.topic_id in {"", partition.topic_id}
+    }
+
+
+def _rights(context: FlowContext, facts: TopicFacts) -> Rights:
+    topic, remote = facts.topic, facts.remote
+    if facts.source_error:
+        reads = asks = None
+    else:
+        reads = context.source.topic_rights([topic], "consumer").get(topic)
+        asks = context.source.topic_rights([topic]).get(topic)
+    writes = context.target.topic_rights([remote], "producer").get(remote)
+    return Rights(reads, asks, writes)
+
+
+def _rate(context: FlowContext, topic: str, now_ms: int) -> float | None:
+    """Return the records a second of the newest window, None where there is none of late."""
+    found = latest(stored_windows(context.target, context.config.flow, topic))
+    for window in found:
+        if now_ms - window.end_ms <= _FRESH_MS and window.end_ms > window.start_ms:
+            return window.records * 1000 / (window.end_ms - window.start_ms)
+    return None
