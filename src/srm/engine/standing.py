@@ -44,21 +44,23 @@ def read_standing(context: FlowContext) -> tuple[Standing, Salvage]:
 
 def without_source(context: FlowContext) -> MoveContext:
     """Return the flow and its opposite as an unplanned move has them: the source is not asked."""
-    flow = context.config.flow
-    gone = away_cluster(flow.source)
-    opposite = context.opposite or replace(context.config, flow=flow.reversed)
-    forward = replace(context, source=gone)
+    return as_move(replace(context, source=away_cluster(context.config.flow.source)))
+
+
+def as_move(context: FlowContext) -> MoveContext:
+    """Return a flow and its opposite as a move along it has them."""
+    opposite = context.opposite or replace(context.config, flow=context.config.flow.reversed)
     back = replace(
         context,
         config=opposite,
         source=context.target,
-        target=gone,
+        target=context.source,
         maps=context.reverse_maps,
         reverse_maps=context.maps,
         switch=None,
         opposite=context.config,
     )
-    return MoveContext(forward, back)
+    return MoveContext(context, back)
 
 
 def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:

@@ -14,6 +14,7 @@ from srm.domain.move.forecast import Forecast
 from srm.domain.move.positions import PartitionMove, PositionState
 from srm.domain.move.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.move.request import MoveRequest
+from srm.domain.topics import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,6 @@ class MovePlan:
         return decode(MovePlan, "stored move plan", value)
 
 
-# States that no waiting ends, with what does.
 _REMEDIES: Mapping[PositionState, str] = {
     "no-map": "is the replication running? see srm status --flow '{flow}'",
     "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
@@ -121,6 +121,12 @@ def fingerprint(*settings: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def state_remedy(state: str, flow: Flow) -> str:
+    """Say what ends a state of a position that no waiting ends; empty for the others."""
+    found = {str(name): text for name, text in _REMEDIES.items()}.get(state, "")
+    return found.format(flow=flow)
+
+
 def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:
     """Say why a group's position cannot be moved as it stands, None where it can.
 
@@ -129,9 +135,8 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
     where = f"group {group}, {position.name}"
     commit = f"committed offset {position.committed} on {request.source}"
     if position.state in _REMEDIES:
-        return f"{where}: {commit} cannot be translated, {position.reason}; " + _REMEDIES[
-            position.state
-        ].format(flow=request.flow)
+        remedy = state_remedy(position.state, request.flow)
+        return f"{where}: {commit} cannot be translated, {position.reason}; {remedy}"
     if position.state == "conflict" and not request.overwrite:
         return (
             f"{where}: a consumer of its own committed {position.target_committed} of "

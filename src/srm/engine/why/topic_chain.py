@@ -13,6 +13,7 @@ from srm.engine.observing import PartitionView
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.lists import Lists
+from srm.engine.why.rates import seconds_to_go
 from srm.engine.why.topic_facts import Copying, TopicFacts
 
 _GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
@@ -215,8 +216,8 @@ def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     if not lag:
         return Step.yes("lag", question)
     told = f"{amount(lag, 'offset')} to go"
-    if copying.rate:
-        told += f", about {lag / copying.rate:,.0f} s at the {copying.rate:,.0f} records/s of late"
+    if (seconds := seconds_to_go(lag, copying.rate)) is not None:
+        told += f", about {seconds:,.0f} s at the {copying.rate:,.0f} records/s of late"
     if limit := facts.config.max_bytes_per_second:
         told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
     return Step.yes("lag", question, told) if runs else Step.unknown("lag", question, told)

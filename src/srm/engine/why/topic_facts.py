@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, Refusal, refusal
-from srm.domain.metrics import latest
 from srm.domain.pause import Pause
 from srm.domain.replication_state import decode_state
 from srm.engine import control_lists
 from srm.engine.control_lists import ControlLists
-from srm.engine.metrics import stored_windows
 from srm.engine.observing import PartitionView, partition_views
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.status import (
@@ -24,10 +22,8 @@ from srm.engine.status import (
     topic_status,
 )
 from srm.engine.supervision import standing_pause, state_topic
+from srm.engine.why.rates import recent_rate
 from srm.errors import UnavailableError
-
-_FRESH_MS = 5 * 60_000
-"""A window of metrics that is older than this says nothing of the rate now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,7 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
         _rights(context, facts),
         "" if _has_copy(facts) else context.target.creation_problem(_spec(facts, known)),
         max((report.source_heard_ms for report in maps.reports), default=0),
-        _rate(context, topic, now_ms) if told.remaining else None,
+        recent_rate(context, [topic], now_ms) if told.remaining else None,
     )
 
 
@@ -221,12 +217,3 @@ def _rights(context: FlowContext, facts: TopicFacts) -> Rights:
         asks = context.source.topic_rights([topic]).get(topic)
     writes = context.target.topic_rights([remote], "producer").get(remote)
     return Rights(reads, asks, writes)
-
-
-def _rate(context: FlowContext, topic: str, now_ms: int) -> float | None:
-    """Return the records a second of the newest window, None where there is none of late."""
-    found = latest(stored_windows(context.target, context.config.flow, topic))
-    for window in found:
-        if now_ms - window.end_ms <= _FRESH_MS and window.end_ms > window.start_ms:
-            return window.records * 1000 / (window.end_ms - window.start_ms)
-    return None

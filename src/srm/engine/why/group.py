@@ -1,0 +1,91 @@
+"""Why a group is (not) translated by a flow, and (not) able to move along it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from srm.domain.translation import UNFINISHED
+from srm.engine.ports import FlowContext
+from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
+from srm.engine.why.group_chain import group_steps
+from srm.engine.why.group_facts import GroupLook, read_group
+from srm.engine.why.group_moving import moving_steps
+
+_BEFORE: Final = frozenset(
+    {"enabled", "not-paused", "exists", "kind", "allowed", "not-denied", "offsets"}
+)
+"""Questions of which a wrong answer keeps a group from being translated at all."""
+_BESIDE: Final = frozenset({"written", "follows", "way-back"})
+"""Questions of which a wrong answer keeps a group from neither."""
+
+
+def why_group(context: FlowContext, name: str) -> Why:
+    """Say why a group is translated, or not, and whether it can move: the chain and what to do.
+
+    Args:
+        context: the flow, the lists of srm-control merged into its settings.
+        name: the group.
+
+    Raises:
+        SrmError: the target does not answer, or something else is wrong.
+    """
+    return answer(read_group(context, name))
+
+
+def answer(look: GroupLook) -> Why:
+    """Answer from what was found; pure."""
+    steps = (*group_steps(look), *moving_steps(look))
+    wrong = first_wrong(steps)
+    return Why(
+        flow=look.config.flow,
+        kind="group",
+        subject=look.group,
+        known=look.known,
+        ok=False if wrong is not None else _ok(look),
+        verdict=_verdict(look, steps),
+        steps=steps,
+        action=action_of(steps),
+        similar=() if look.known else near(look.group, look.similar),
+    )
+
+
+def _ok(look: GroupLook) -> bool | None:
+    """Say whether all is well where nothing is wrong: translations may still be on their way."""
+    if look.source_error or any(outcome.state in UNFINISHED for outcome in look.outcomes):
+        return None
+    return True
+
+
+def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
+    wrong = first_wrong(step for step in steps if step.name in _BEFORE)
+    if wrong is not None:
+        return f"not translated: {wrong.answer}"
+    if look.source_error:
+        unknown = first_unknown(steps)
+        told = f"not known: {unknown.answer}" if unknown is not None else "not known"
+        return f"{told}; {len(look.emitted)} checkpoints are on {look.config.flow.target}"
+    return f"{_translated(look, steps)}; {_movable(steps)}"
+
+
+def _translated(look: GroupLook, steps: tuple[Step, ...]) -> str:
+    wrong = first_wrong(step for step in steps if step.name in {"translated", "emitted", "proven"})
+    if wrong is not None:
+        some_are = any(outcome.checkpoint is not None for outcome in look.outcomes)
+        part = "translated in part" if some_are and wrong.name == "translated" else "not translated"
+        return f"{'translated, but' if wrong.name == 'emitted' else part}: {wrong.answer}"
+    if any(outcome.state in UNFINISHED for outcome in look.outcomes):
+        return "translated up to where the copy is"
+    return "translated"
+
+
+def _movable(steps: tuple[Step, ...]) -> str:
+    by_name = {step.name: step for step in steps}
+    movable, ready = by_name.get("movable"), by_name.get("ready")
+    if movable is None:
+        return "whether it can move is not known"
+    if movable.ok is False:
+        return f"cannot move: {movable.answer}"
+    if ready is not None and ready.ok is not True:
+        return "can move, after a wait"
+    beside = first_wrong(step for step in steps if step.name in _BESIDE)
+    return "can move now" if beside is None else f"can move now, but: {beside.answer}"

@@ -1,0 +1,189 @@
+"""Why a group is (not) translated: the chain of questions, over what was found; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from srm.domain.amount import amount, some
+from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.group_sync import SyncAction
+from srm.domain.move.plan import state_remedy
+from srm.domain.translation import UNFINISHED
+from srm.engine.health import remedy
+from srm.engine.why.answer import Step
+from srm.engine.why.flow_steps import flow_steps
+from srm.engine.why.group_facts import GroupLook
+from srm.engine.why.lists import Lists
+
+_LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
+    "group-active": "it is in use there",
+    "consumer-ahead": "it is further there",
+    "rewind-respected": "somebody rewound it there",
+    "failed": "writing failed",
+    "not-written": "writing was given up",
+}
+"""Decisions of group sync that leave a group where it is, and why."""
+
+
+def group_steps(look: GroupLook) -> Iterator[Step]:
+    """Ask what leads to checkpoints, and to offsets on the target."""
+    config = look.config
+    yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
+    yield _exists(look)
+    if look.found is not None and look.known:
+        yield _kind(look)
+    names = look.selection.groups
+    yield from Lists(config.flow, "groups", names, look.lists.groups).steps(look.group)
+    if look.unread:
+        yield _unread(look)
+    elif look.found is not None and look.committed:
+        yield _offsets(look)
+        yield from _translations(look)
+    if look.outcomes or look.emitted:
+        yield _emitted(look)
+        yield _proven(look)
+    if look.outcomes:
+        yield _written(look)
+
+
+def _exists(look: GroupLook) -> Step:
+    source, group = look.config.flow.source, look.group
+    question = f"does {source} have the group?"
+    if look.source_error:
+        return Step.unknown("exists", question, f"{source} does not answer: {look.source_error}")
+    if look.found is None or not look.known:
+        return Step.no("exists", question, f"{source} has no group {group}")
+    if look.found.state == "dead" and not look.committed:
+        told = f"{source} has no group {group} any more, {look.config.flow.target} its checkpoints"
+        return Step.no("exists", question, told)
+    who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
+    why = f" ({look.found.reason})" if look.found.reason else ""
+    return Step.yes("exists", question, f"{look.found.state}{who}{why}")
+
+
+def _kind(look: GroupLook) -> Step:
+    found, question = look.found, "is it a kind of group that srm can carry over?"
+    if found is None or found.kind not in {"share", "other"}:
+        return Step.yes("kind", question, found.kind if found else "")
+    why = (
+        "share groups have no committed offsets (KIP-932): start it on the other side by hand"
+        if found.kind == "share"
+        else "it is not made of consumers (Connect workers, say): its progress is kept elsewhere"
+    )
+    return Step.no("kind", question, f"{found.kind}: {why}")
+
+
+def _unread(look: GroupLook) -> Step:
+    question = "may srm read its offsets?"
+    return Step.no("offsets", question, look.unread, remedy(look.unread))
+
+
+def _offsets(look: GroupLook) -> Step:
+    """Ask whether any commit is in a topic that the flow translates; what is not, and why."""
+    question = "has it committed offsets in topics that the flow selects?"
+    topics = sorted({place.topic for place in look.committed})
+    chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
+    if chosen:
+        return Step.yes("offsets", question, f"in {some(chosen)}")
+    reason, action = look.selection.obstacle(topics[0])
+    return Step.no("offsets", question, f"only in {some(topics)}: {reason}", action)
+
+
+def _translations(look: GroupLook) -> Iterator[Step]:
+    """Ask of each topic, for what became of the commits in it."""
+    found = defaultdict[tuple[str, str, str], list[CheckpointOutcome]](list)
+    for outcome in look.outcomes:
+        found[outcome.upstream.topic, outcome.state, outcome.reason].append(outcome)
+    for (topic, _, _), outcomes in sorted(found.items()):
+        yield _translation(look, topic, outcomes)
+
+
+def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> Step:
+    first, target = outcomes[0], look.config.flow.target
+    question = f"is its place in {topic} known on {target}?"
+    where = _numbers(outcomes)
+    downstream = first.downstream.topic if first.downstream else ""
+    if first.state == "translated":
+        told = f"{where} of {downstream}"
+        if skipped := sum(outcome.skipped for outcome in outcomes):
+            told += f"; {amount(skipped, 'record')} it has still to read are not there"
+        return Step.yes("translated", question, told)
+    if first.state in UNFINISHED:
+        left = amount(sum(outcome.remaining for outcome in outcomes), "record")
+        told = f"{where} up to where the copy is, {left} before its commit are not copied yet"
+        action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
+        return Step.unknown("translated", question, told, action)
+    if first.state == "not-selected":
+        reason, action = look.selection.obstacle(topic)
+        return Step.no("translated", question, f"{where}: {reason}", action)
+    action = remedy(first.reason) or state_remedy(first.state, look.config.flow)
+    return Step.no("translated", question, f"{where}: {first.reason or first.state}", action)
+
+
+def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
+    numbers = [str(outcome.upstream.partition) for outcome in outcomes]
+    return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
+
+
+def _emitted(look: GroupLook) -> Step:
+    flow, question = look.config.flow, "are its checkpoints emitted?"
+    if not look.config.emit_checkpoints_enabled:
+        action = f"set {flow}.emit.checkpoints.enabled = true"
+        return Step.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
+    wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
+    missing = [place for place in wanted if place not in look.emitted]
+    if missing:
+        told = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
+        return Step.no("emitted", question, told, f"srm checkpoints emit --flow '{flow}'")
+    if not look.emitted:
+        return Step.unknown("emitted", question, "there is nothing to emit")
+    newest = max(one.time_ms for one in look.emitted.values())
+    told = f"{amount(len(look.emitted), 'partition')}, the last change {_ago(look, newest)}"
+    if look.proof is not None:
+        told += f", the last emission {_ago(look, look.proof.time_ms)}"
+    return Step.yes("emitted", question, told)
+
+
+def _ago(look: GroupLook, time_ms: int) -> str:
+    return f"{max(0, look.now_ms - time_ms) / 1000:.0f} s ago"
+
+
+def _proven(look: GroupLook) -> Step:
+    question, proof = "do the records prove them?", look.proof
+    if proof is None:
+        return Step.unknown("proven", question, "no emission has looked yet")
+    wrong = [one for one in proof.disproved if one.group == look.group]
+    if wrong:
+        told = f"WRONG, and not emitted: {wrong[0].upstream}: {wrong[0].evidence}"
+        return Step.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
+    if why := proof.unproven.get(look.group):
+        return Step.unknown("proven", question, f"could not be proven: {why}")
+    if look.group in proof.unread:
+        return Step.unknown("proven", question, "its offsets were not read by the last emission")
+    if proof.skipped or proof.sampled < proof.groups:
+        return Step.unknown("proven", question, proof.line(look.now_ms))
+    return Step.yes("proven", question, proof.line(look.now_ms))
+
+
+def _written(look: GroupLook) -> Step:
+    """Ask what group sync makes of it: an offset on the target before any move."""
+    flow = look.config.flow
+    question = f"are its offsets written on {flow.target}, ahead of any move?"
+    if not look.config.sync_group_offsets_enabled:
+        told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
+        return Step.unknown("written", question, told)
+    if look.undecided and not look.decisions:
+        return Step.no("written", question, look.undecided, remedy(look.undecided))
+    left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
+    if left:
+        one = left[0]
+        told = f"{_LEFT_ALONE[one.action]}, so it is left alone: {one.reason}"
+        action = f"stop it on {flow.target}" if one.action == "group-active" else ""
+        return Step.no("written", question, told, action)
+    waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
+    if waits:
+        told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
+        return Step.unknown("written", question, f"{told}: {waits[0].reason}")
+    return Step.yes("written", question, amount(len(look.decisions), "partition"))

@@ -1,0 +1,217 @@
+"""What is to be known to say why a group is (not) translated, and able to move: one look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from srm.config.model import FlowConfig
+from srm.domain import internal_topics
+from srm.domain.checkpoints import CheckpointOutcome, Selection
+from srm.domain.group_sync import SyncDecision
+from srm.domain.mm2_records import Checkpoint
+from srm.domain.move.gate import GateFacts, waiting_reasons
+from srm.domain.move.presence import Presence, strangers
+from srm.domain.move.request import MoveRequest
+from srm.domain.pause import Pause
+from srm.domain.proof_records import FlowProof
+from srm.domain.topics import TopicPartition
+from srm.engine import control_lists
+from srm.engine.checkpoints import Survey, read_ledger, selection_of, survey
+from srm.engine.control_lists import ControlLists, merged_if_known
+from srm.engine.group_listing import WITHOUT_OFFSETS
+from srm.engine.group_sync import decisions_of
+from srm.engine.move.plan import Findings, findings
+from srm.engine.ports import FlowContext, GroupDescription
+from srm.engine.proving import read_proof
+from srm.engine.standing import as_move
+from srm.engine.supervision import standing_pause
+from srm.engine.why.rates import recent_rate, seconds_to_go
+from srm.errors import IntegrityError, SrmError, UnavailableError
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What a planned move of the group would meet now.
+
+    ``blocking`` keeps it from starting, ``waits`` is what it would wait for. ``members`` are those
+    on the source, ``strangers`` those of them that follow no route. ``eta_s`` is how long the
+    copying still takes at its rate of late, None where that is not known. ``error`` says why none
+    of this could be found out.
+    """
+
+    blocking: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
+    eta_s: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A checkpoint that stands on the target, and when it was written (epoch milliseconds)."""
+
+    checkpoint: Checkpoint
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class GroupLook:
+    """One look for one group.
+
+    ``found`` describes it on the source, None where that does not answer (``source_error``).
+    ``committed`` are its offsets there, ``outcomes`` their translations; ``unread`` says why they
+    could not be read. ``emitted`` are its checkpoints by their partition on the target,
+    ``decisions`` what group sync would do now. ``similar`` are names of other groups.
+    """
+
+    config: FlowConfig
+    opposite: FlowConfig | None
+    lists: ControlLists
+    group: str
+    now_ms: int
+    pause: Pause | None = None
+    source_error: str = ""
+    found: GroupDescription | None = None
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    outcomes: tuple[CheckpointOutcome, ...] = ()
+    unread: str = ""
+    emitted: Mapping[TopicPartition, Emitted] = field(default_factory=dict)
+    proof: FlowProof | None = None
+    decisions: tuple[SyncDecision, ...] = ()
+    undecided: str = ""
+    movement: Movement | None = None
+    similar: tuple[str, ...] = ()
+
+    @property
+    def selection(self) -> Selection:
+        """What the flow selects."""
+        return selection_of(self.config)
+
+    @property
+    def known(self) -> bool:
+        """Whether either cluster knows of the group, as far as can be seen."""
+        absent = self.found is None or (self.found.state == "dead" and not self.committed)
+        return not absent or bool(self.emitted)
+
+
+def read_group(context: FlowContext, name: str) -> GroupLook:
+    """Look at both clusters for one group; a source that does not answer is left out.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    config = context.config
+    look = GroupLook(
+        config,
+        None if context.opposite is None else merged_if_known(context.opposite, context.source),
+        control_lists.load(context.target, config.flow),
+        name,
+        context.now_ms(),
+        standing_pause(context),
+        emitted=_emitted(context, name),
+        proof=read_proof(context.target, config.flow),
+    )
+    try:
+        return _with_source(context, look)
+    except UnavailableError as error:
+        return replace(look, source_error=str(error))
+
+
+def _with_source(context: FlowContext, look: GroupLook) -> GroupLook:
+    group = look.group
+    found = context.source.groups([group])[group]
+    if found.kind in WITHOUT_OFFSETS:
+        return replace(look, found=found)
+    try:
+        committed = context.source.committed(group)
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return replace(look, found=found, unread=str(error))
+    look = replace(look, found=found, committed=committed)
+    if not look.known:
+        return replace(look, similar=tuple(sorted(context.source.groups())))
+    if not look.selection.selects_group(group, committed):
+        return look
+    surveyed = survey(context, [group])
+    look = replace(look, outcomes=surveyed.outcomes, unread=surveyed.errors.get(group, ""))
+    return _with_movement(context, _with_decisions(context, look, surveyed))
+
+
+def _emitted(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
+    config = context.config
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    found: dict[TopicPartition, Emitted] = {}
+    for key, row in context.target.compacted(topic).read_stamped().items():
+        try:
+            if Checkpoint.group_of(key) != group:
+                continue
+            checkpoint = Checkpoint.decode(key, row.value)
+        except IntegrityError as error:
+            _logger.warning("%s; it is passed over", error)
+            continue
+        found[checkpoint.topic_partition] = Emitted(checkpoint, row.timestamp_ms)
+    return found
+
+
+def _with_decisions(context: FlowContext, look: GroupLook, surveyed: Survey) -> GroupLook:
+    decisions, errors = decisions_of(context, surveyed, read_ledger(context.target))
+    return replace(look, decisions=decisions, undecided=errors.get(look.group, ""))
+
+
+def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
+    if look.opposite is None:
+        return look
+    selection = look.selection
+    chosen = {
+        selection.mapped_topic(place.topic, direction)
+        for place in look.committed
+        if (direction := selection.direction(place.topic)) is not None
+    }
+    flow = look.config.flow
+    request = MoveRequest(
+        "failover", flow.source, flow.target, tuple(sorted(chosen)), (look.group,)
+    )
+    move = as_move(replace(context, opposite=look.opposite))
+    try:
+        found = findings(move, request, "")
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return replace(look, movement=Movement(error=str(error)))
+    return replace(look, movement=_movement(context, look, request, found))
+
+
+def _movement(
+    context: FlowContext, look: GroupLook, request: MoveRequest, found: Findings
+) -> Movement:
+    """Ask the gate what it would wait for, as if nobody had to be held first."""
+    facts, now_ms = found.facts, look.now_ms
+    group = facts.group(look.group)
+    gate = GateFacts(
+        move_id="",
+        request=request,
+        topics=facts.topics,
+        groups=(group,),
+        replication=facts.replication(),
+        routes=facts.routing.merged,
+        moving={},
+        now_ms=now_ms,
+        held_ms=None,
+        report_age_ms=facts.report_age_ms(now_ms),
+    )
+    presence = Presence.of(facts.routing.announced_by(0), now_ms)
+    remaining = sum(partition.remaining for partition in gate.replication)
+    rate = recent_rate(context, facts.topics, now_ms) if remaining else None
+    return Movement(
+        found.blocking,
+        tuple(waiting_reasons(gate)),
+        group.source_members,
+        strangers(look.group, group.source_members, presence),
+        seconds_to_go(remaining, rate),
+    )

@@ -1,0 +1,106 @@
+"""Can a group move now, and come back: the end of its chain; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from srm.domain.amount import some
+from srm.engine.checkpoints import selection_of
+from srm.engine.health import remedy
+from srm.engine.why.answer import Step
+from srm.engine.why.group_facts import GroupLook, Movement
+
+
+def moving_steps(look: GroupLook) -> Iterator[Step]:
+    """Ask whether a planned move could start, what it would wait for, and about the way back."""
+    if look.source_error:
+        yield _given_up(look)
+        return
+    if look.movement is None:
+        return
+    if look.movement.error:
+        question = _question(look)
+        told = look.movement.error
+        yield Step.no("movable", question, told, remedy(told))
+        return
+    yield _movable(look, look.movement)
+    if not look.movement.blocking:
+        yield _waits(look.movement)
+    yield _follows(look, look.movement)
+    yield _way_back(look)
+
+
+def _question(look: GroupLook) -> str:
+    return f"could a planned move to {look.config.flow.target} start now?"
+
+
+def _movable(look: GroupLook, movement: Movement) -> Step:
+    if not movement.blocking:
+        return Step.yes("movable", _question(look))
+    first, more = movement.blocking[0], len(movement.blocking) - 1
+    told = f"{first}{f' (and {more} more)' if more else ''}"
+    flow = look.config.flow
+    plan = (
+        f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
+        f"--group {look.group}"
+    )
+    return Step.no("movable", _question(look), told, remedy(first) or plan)
+
+
+def _waits(movement: Movement) -> Step:
+    question = "would it have nothing to wait for?"
+    if not movement.waits:
+        return Step.yes("ready", question, "nothing")
+    eta = "" if not movement.eta_s else f"; copying takes about {movement.eta_s:,.0f} s"
+    return Step.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
+
+
+def _follows(look: GroupLook, movement: Movement) -> Step:
+    """Ask whether a move can tell the members where to go: those on the source now."""
+    question = "do its members follow routes?"
+    if not movement.members:
+        return Step.unknown("follows", question, "it has no members now")
+    if not movement.strangers:
+        return Step.yes("follows", question, some(movement.members))
+    others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
+    told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
+    if others:
+        return Step.unknown("follows", question, f"{told}: told by {', '.join(others)}")
+    told += ": somebody has to stop it there and start it on the other side"
+    return Step.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
+
+
+def _way_back(look: GroupLook) -> Step:
+    """Ask whether what it reads of copies there comes back: the reverse list of the way back."""
+    flow, question = look.config.flow, "could it come back with all its progress?"
+    if look.opposite is None:
+        return Step.unknown("way-back", question, f"{flow.reversed} is not configured")
+    if not look.opposite.enabled:
+        told = f"the flow {flow.reversed} is off"
+        return Step.no("way-back", question, told, f"set {flow.reversed}.enabled = true")
+    back = selection_of(look.opposite)
+    copies = [
+        outcome.downstream.topic
+        for outcome in look.outcomes
+        if outcome.direction == "forward" and outcome.downstream is not None
+    ]
+    left = sorted({topic for topic in copies if back.direction(topic) is None})
+    if left:
+        reason, action = back.obstacle(left[0])
+        told = f"what it reads of {some(left)} on {flow.target} is not carried back: {reason}"
+        return Step.no("way-back", question, told, action)
+    return Step.yes("way-back", question, f"by reverse checkpoints of {flow.reversed}")
+
+
+def _given_up(look: GroupLook) -> Step:
+    """Say what is left where the source does not answer."""
+    flow = look.config.flow
+    question = f"could it go on at {flow.target} without {flow.source}?"
+    if not look.emitted:
+        told = "it has no checkpoint: auto.offset.reset of its clients would decide"
+        return Step.no("movable", question, told)
+    action = (
+        f"srm failover run --mode unplanned --source {flow.source} --target {flow.target} "
+        f"--group {look.group}"
+    )
+    return Step.unknown("movable", question, "from its last checkpoints", action)
