@@ -9,7 +9,6 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.each_flow import cut, watch_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
@@ -23,6 +22,7 @@ from srm.engine.capacity import (
     flow_capacity,
 )
 from srm.errors import UsageError
+from srm.pages.tables import Listing
 
 _SMALLEST_BATCH_BYTES: Final = 70
 _LARGEST_BATCH_BYTES: Final = 100e6
@@ -130,7 +130,7 @@ def _render_described(console: Console, found: DescribedCapacity) -> None:
         f"{amount(load.partitions, 'partition')}: [bold]{amount(found.slots_needed, 'slot')} "
         "needed[/bold]"
     )
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column("")
     for column in _CORES:
         table.add_column(column, justify="right")
@@ -159,9 +159,9 @@ def _render(console: Console, flows: Sequence[FlowCapacity]) -> None:
             console.print(escape(line), soft_wrap=True)
 
 
-def _table(console: Console, found: FlowCapacity) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column(f"topic on {found.flow.source}", overflow="fold")
+def _table(console: Console, found: FlowCapacity) -> Listing:
+    table = Listing()
+    table.add_column(f"topic on {found.flow.source}")
     # What does not fit beside the names of topics: it does not decide what copying costs.
     shown = [column for column in _COLUMNS if console.width >= _WIDE or column not in _IF_WIDE]
     for column in shown:

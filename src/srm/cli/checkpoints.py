@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.each_flow import counts, cut, for_each_flow, raise_group_errors
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.domain.amount import amount
 from srm.engine import checkpoints
 from srm.engine.checkpoints import CheckpointSummary
+from srm.pages.tables import Listing
 
 app = typer.Typer(
     help="Checkpoints: where groups continue on the other cluster.", no_args_is_help=True
@@ -75,15 +75,15 @@ def _render(console: Console, summaries: list[CheckpointSummary]) -> None:
             console.print(_table(summary, console))
 
 
-def _table(summary: CheckpointSummary, console: Console) -> Table:
-    table = Table(box=None, header_style="bold")
+def _table(summary: CheckpointSummary, console: Console) -> Listing:
+    table = Listing()
     table.add_column("group")
     table.add_column(f"on {summary.flow.source}")
     table.add_column("offset", justify="right")
     table.add_column(f"on {summary.flow.target}")
     table.add_column("continues at", justify="right")
     table.add_column("state")
-    table.add_column("remark", overflow="fold")
+    table.add_column("remark")
     for outcome in cut(summary.outcomes, console):
         colour = _COLOURS.get(outcome.state, "yellow")
         table.add_row(

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.output import ConfigOption, JsonOption, emit
 from srm.config.client_keys import CLIENT_KEYS
@@ -22,6 +21,7 @@ from srm.config.model import Config, FlowConfig
 from srm.config.secrets import shown
 from srm.domain.topics import Flow
 from srm.errors import UsageError
+from srm.pages.tables import Listing
 
 app = typer.Typer(no_args_is_help=True, help="Check the properties file and explain its values.")
 
@@ -127,7 +127,7 @@ def _notes(config: Config) -> Iterator[str]:
 
 def _show_report(console: Console, report: CheckReport, config: Config) -> None:
     console.print(f"{report.path}: clusters {', '.join(report.clusters)}", highlight=False)
-    table = Table("flow", "enabled", "topics", "groups", "reverse", box=None, pad_edge=False)
+    table = Listing("flow", "enabled", "topics", "groups", "reverse", pad_edge=False)
     for flow, flow_config in _flows(config):
         table.add_row(
             str(flow),

@@ -47,6 +47,8 @@ def for_each_flow(
     flows: Sequence[Flow] | None,
     doing: str,
     call: Callable[[FlowContext], T],
+    *,
+    quietly: bool = False,
     **access: float,
 ) -> FlowResults[T]:
     """Open each flow, all enabled ones if none is named, and call.
@@ -56,13 +58,16 @@ def for_each_flow(
         flows: flows by name.
         doing: what a terminal shows meanwhile.
         call: the engine call.
+        quietly: show nothing meanwhile, where something else is shown on the terminal.
         access: how to open a flow, see :func:`.open_flow`.
 
     Raises:
         ConfigError: the file cannot be used, or a flow is unknown to it.
         UsageError: no flow is named and none is enabled.
     """
-    return watch_each_flow(config, flows, doing, lambda context, _tell: call(context), **access)
+    return watch_each_flow(
+        config, flows, doing, lambda context, _tell: call(context), quietly=quietly, **access
+    )
 
 
 def watch_each_flow(
@@ -70,6 +75,8 @@ def watch_each_flow(
     flows: Sequence[Flow] | None,
     doing: str,
     call: Callable[[FlowContext, Callable[[str], None]], T],
+    *,
+    quietly: bool = False,
     **access: float,
 ) -> FlowResults[T]:
     """Do the same with calls that take a while: they tell what they are doing, for a terminal."""
@@ -82,7 +89,7 @@ def watch_each_flow(
     for flow in wanted:
         resolved.flow(flow)
     results = FlowResults[T]()
-    with Console(stderr=True).status(doing) as status:
+    with Console(stderr=True, quiet=quietly).status(doing) as status:
         for flow in wanted:
             status.update(f"{flow}: {doing}")
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,15 +14,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 
 from srm.cli.failover_view import MoveView
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
-from srm.domain.amount import some
-from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import MoveProgress, MoveStep
 from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore
@@ -138,14 +134,6 @@ OverwriteOption = Annotated[
 
 _ROWS: Final = 100
 """Rows of a table that are shown before a move begins; 'srm failover plan' shows all."""
-# A move in these steps waits for nothing, so its gate says nothing to anybody.
-_SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
-_NOT_WAITING: Final[Mapping[MoveStep, str]] = {
-    "planned": "nobody is held; the same 'srm failover run' with --move-id {move} carries it out",
-    "released": "clients were left on {source}; the same 'srm failover run' with --move-id {move} "
-    "tries again",
-    "reported": _SENT,
-}
 
 
 @app.command()
@@ -280,34 +268,6 @@ def release(
     with open_for(move_id, config, source, target) as context:
         progress = move.release(context, move_id)
     emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
-
-
-@app.command()
-def status(
-    move_id: Annotated[str | None, typer.Argument(metavar="MOVE_ID")] = None,
-    *,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List all moves, or look how far one is and what it waits for."""
-    if move_id is None:
-        with open_pair(config, source, target, only_look=True) as context:
-            found = MoveStore(context).moves()
-        steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
-        emit(steps, as_json, lambda console: _render_moves(console, found))
-        return
-    with open_for(move_id, config, source, target) as context:
-        store = MoveStore(context)
-        planned, step = store.plan(move_id), store.progress(move_id).step
-        seen = move.status(context, move_id)
-    line = _at_rest(planned, step)
-    if line is not None:
-        emit(seen, as_json, lambda console: console.print(line, soft_wrap=True))
-        return
-    view = MoveView(planned, move.RunEvent("wait", sync=seen))
-    emit(seen, as_json, lambda console: _render_status(console, view, seen))
 
 
 @contextmanager
@@ -451,31 +411,3 @@ def open_for(
     pair = config, request.source, request.target
     with open_pair(*pair, unplanned=request.unplanned) as context:
         yield context
-
-
-def _at_rest(planned: MovePlan, step: MoveStep) -> str | None:
-    """Say what became of a move that waits for nothing, None while it does."""
-    said = _NOT_WAITING.get(step)
-    if said is None:
-        return None
-    request = planned.request
-    said = said.format(source=request.source, target=request.target, move=planned.move_id)
-    return f"{planned.move_id}: {step}; {said}"
-
-
-def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress]]) -> None:
-    if not found:
-        console.print("No move was planned yet: srm failover plan")
-        return
-    table = Table("move", "source", "target", "groups", "step", box=None, header_style="bold")
-    for planned, progress in found:
-        request = planned.request
-        groups = some(planned.group_names)
-        table.add_row(planned.move_id, request.source, request.target, groups, progress.step)
-    console.print(table)
-
-
-def _render_status(console: Console, view: MoveView, seen: SyncStatus) -> None:
-    console.print(view)
-    for note in seen.notes:
-        console.print(note)

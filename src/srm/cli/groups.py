@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.checkpoints import DryRunOption, GroupsOption
 from srm.cli.each_flow import counts, cut, for_each_flow, raise_group_errors
@@ -13,6 +12,7 @@ from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.domain.amount import amount
 from srm.engine import group_sync
 from srm.engine.group_sync import GroupSyncSummary
+from srm.pages.tables import Listing
 
 app = typer.Typer(help="Offsets of consumer groups on the target.", no_args_is_help=True)
 
@@ -65,14 +65,14 @@ def _render(console: Console, summaries: list[GroupSyncSummary]) -> None:
             console.print(_table(summary, console))
 
 
-def _table(summary: GroupSyncSummary, console: Console) -> Table:
-    table = Table(box=None, header_style="bold")
+def _table(summary: GroupSyncSummary, console: Console) -> Listing:
+    table = Listing()
     table.add_column("group")
     table.add_column(f"on {summary.flow.target}")
     table.add_column("was", justify="right")
     table.add_column("translated", justify="right")
     table.add_column("action")
-    table.add_column("remark", overflow="fold")
+    table.add_column("remark")
     for decision in cut(summary.decisions, console):
         colour = _COLOURS.get(decision.action, "yellow")
         table.add_row(

@@ -16,6 +16,7 @@ from srm.cli import (
     drill,
     failover,
     failover_report,
+    failover_status,
     follow,
     groups,
     metrics,
@@ -30,6 +31,7 @@ from srm.cli import (
     topics,
     translate,
     verify,
+    why,
 )
 from srm.cli.output import run_cli, set_debug
 
@@ -62,7 +64,9 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
+why.register(app)
 capacity.register(app)
+failover_status.register(failover.app)
 redirecting.register(failover.app)
 drill.register(failover.app)
 failover.app.add_typer(failover_report.app, name="report")

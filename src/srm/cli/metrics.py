@@ -9,16 +9,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.config.loader import load_config
+from srm.config.model import Config
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
 from srm.engine.metrics import AggregationSummary, WindowSpec, stored_windows
 from srm.engine.proving import read_proof
+from srm.pages.tables import Listing
 from srm.wiring import now_ms, open_cluster, open_flow
+
+_Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
 
 app = typer.Typer(
     help="Windowed metrics: byte rate, replication latency, record lag.", no_args_is_help=True
@@ -56,8 +60,8 @@ def aggregate(
     emit(tuple(summaries), as_json, lambda console: _render_summaries(console, summaries))
 
 
-@app.command()
-def show(
+@app.command(name="show", cls=WatchCommand)
+def show_windows(
     *,
     config: ConfigOption = None,
     flow: FlowsOption = None,
@@ -67,31 +71,47 @@ def show(
     total: Annotated[
         bool, typer.Option("--total", help="All stored windows together, up to two hours.")
     ] = False,
+    watch: WatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest window of each topic and flow, or with --total all of them together."""
     resolved = load_config(config)
-    pick: Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]] = (
-        totals if total else latest
-    )
+    wanted = tuple(flow or resolved.flows)
+    pick: _Pick = totals if total else latest
+
+    def look() -> Looked:
+        windows, proofs = _stored(resolved, wanted, topic, pick)
+        stored = [json.loads(window.value()) for window in windows]
+        return Looked(stored, lambda console: _render_stored(console, windows, proofs, wanted))
+
+    show(look, watch, as_json=as_json)
+
+
+def _stored(
+    resolved: Config, flows: tuple[Flow, ...], topic: str | None, pick: _Pick
+) -> tuple[list[WindowMetric], list[FlowProof]]:
+    """Read the windows of some flows, and what was last proven of their checkpoints."""
     windows: list[WindowMetric] = []
     proofs: list[FlowProof] = []
-    for one in flow or resolved.flows:
+    for one in flows:
         with open_cluster(resolved, one.target) as cluster:
             windows.extend(pick(stored_windows(cluster, one, topic)))
-            if not as_json and (proof := read_proof(cluster, one)) is not None:
+            if (proof := read_proof(cluster, one)) is not None:
                 proofs.append(proof)
-    wanted = tuple(flow or resolved.flows)
-    stored = [json.loads(window.value()) for window in windows]
+    return windows, proofs
 
-    def render(console: Console) -> None:
-        _render_windows(console, windows, wanted)
-        for proof in proofs:
-            colour = "red" if proof.disproved else "default"
-            text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
-            console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
 
-    emit(stored, as_json, render)
+def _render_stored(
+    console: Console,
+    windows: list[WindowMetric],
+    proofs: list[FlowProof],
+    flows: tuple[Flow, ...],
+) -> None:
+    _render_windows(console, windows, flows)
+    for proof in proofs:
+        colour = "red" if proof.disproved else "default"
+        text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
+        console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
 
 
 def _render_summaries(console: Console, summaries: list[AggregationSummary]) -> None:
@@ -107,7 +127,7 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         names = " ".join(f"--flow '{flow}'" for flow in flows)
         console.print(f"no windows are stored: run srm metrics aggregate {names}")
         return
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column("flow")
     table.add_column("topic")
     for name in ("window s", "records", "kB/s min avg max", "latency ms min avg max"):

@@ -7,7 +7,6 @@ False``, calls one engine function and hands the result to :func:`emit`.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -85,8 +84,11 @@ def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> Non
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Return a console on stdout, or stderr; where it is no terminal, rows stay whole."""
-    wraps = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    """Return a console on stdout, or stderr; where it is no terminal, rows stay whole.
+
+    Whatever $COLUMNS says: what shells and CI systems export is the width of some terminal.
+    """
+    wraps = (sys.stderr if stderr else sys.stdout).isatty()
     return Console(width=None if wraps else _UNWRAPPED, stderr=stderr)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.config.loader import load_config
@@ -18,6 +17,7 @@ from srm.engine import driver_requests
 from srm.engine.driver_requests import Answer
 from srm.engine.operator import operator
 from srm.errors import UnavailableError, UsageError
+from srm.pages.tables import Listing
 from srm.wiring import now_ms, open_state_topics
 
 app = typer.Typer(
@@ -90,7 +90,7 @@ def _ask(
 
 
 def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) -> None:
-    table = Table("flow", "replicator", "host", "outcome", box=None, header_style="bold")
+    table = Listing("flow", "replicator", "host", "outcome")
     for answer in answers:
         table.add_row(str(answer.flow), answer.application, answer.host, answer.outcome)
     console.print(table)

@@ -11,7 +11,6 @@ from typing import Annotated, get_args
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.each_flow import cut
 from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit
@@ -23,6 +22,7 @@ from srm.domain.residue import ResidueRecord, json_row
 from srm.engine.comeback.residue import ResidueRange, read_residue, residue_ranges
 from srm.errors import UsageError
 from srm.pages.residue_files import Format, ResidueFiles
+from srm.pages.tables import Listing
 from srm.wiring import open_return
 
 app = typer.Typer(
@@ -164,7 +164,7 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     if not ranges:
         console.print("No record is on the source alone.")
         return
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column("partition")
     for name in ("from", "to", "records"):
         table.add_column(name, justify="right")

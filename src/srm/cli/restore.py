@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.checkpoints import DryRunOption
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
@@ -22,6 +21,7 @@ from srm.domain.restore import RestorePlan, TopicState
 from srm.domain.topics import Flow
 from srm.engine.operator import operator
 from srm.errors import UsageError
+from srm.pages.tables import Listing
 from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check
 from srm.replication.restore.steps import restore as carry_out
@@ -129,10 +129,10 @@ def _show_plan(console: Console, planned: RestorePlan) -> None:
     )
     state = "not paused" if pause is None else f"paused by {pause.by}: {pause.reason}"
     console.print(escape(f"{flow} is {state}"), soft_wrap=True)
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     for name in ("topic", "from", "partitions", "offsets to copy", "what"):
         right = name in ("partitions", "offsets to copy")
-        table.add_column(name, overflow="fold", justify="right" if right else "left")
+        table.add_column(name, justify="right" if right else "left")
     for each in planned.topics:
         what = _STATES[each.state] + (f": {each.reason}" if each.reason else "")
         cells = each.topic, each.copy, str(each.partitions), f"{each.offsets:,}", what

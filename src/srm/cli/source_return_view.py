@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.each_flow import cut
 from srm.domain.amount import amount
 from srm.domain.source_return import PartitionReturn, SourceReturn, TopicReturn, explain_gone
 from srm.engine.comeback.settle import Settled
+from srm.pages.tables import Listing
 
 
 def at(time_ms: int | None) -> str:
@@ -50,7 +50,7 @@ def render_settled(console: Console, done: Settled) -> None:
     """Show what was, or would be, decided, and what that means."""
     if not done.applied:
         render_found(console, done.found)
-    table = Table("topic", "choice", "means", box=None, header_style="bold")
+    table = Listing("topic", "choice", "means")
     chosen = [row for row in done.settlement.topics if row.choice or row.open]
     told = [row for row in done.settlement.topics if not row.choice and row.shape == "shorter"]
     for row in cut([*chosen, *(row for row in told if row not in chosen)], console):
@@ -75,7 +75,7 @@ def _topic_lines(topic: TopicReturn, flow: str) -> Iterable[str]:
 
 
 def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) -> None:
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column("partition")
     for name in ("from", "to", "residue"):
         table.add_column(name, justify="right")

@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 
 from srm.cli.output import JsonOption, emit
+from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.pages.tables import Listing
 
 if TYPE_CHECKING:
     from srm.stack.stack import OnProgress, Stack, StackStatus
@@ -60,11 +62,17 @@ def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> Non
     emit(stopped, as_json, lambda console: console.print(text))
 
 
-@app.command(name="status")
-def show_status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+@app.command(name="status", cls=WatchCommand)
+def show_status(
+    *, home: HomeOption = DEFAULT_HOME, watch: WatchOption = None, as_json: JsonOption = False
+) -> None:
     """Show each component with its state, address and log file."""
-    status = _stack(home).status()
-    emit(status, as_json, lambda console: _render_status(console, status))
+
+    def look() -> Looked:
+        status = _stack(home).status()
+        return Looked(status, lambda console: _render_status(console, status))
+
+    show(look, watch, as_json=as_json)
 
 
 def _stack(home: Path, *, kafka_only: bool = False) -> Stack:
@@ -77,7 +85,7 @@ def _stack(home: Path, *, kafka_only: bool = False) -> Stack:
 def _render_up(console: Console, status: StackStatus) -> None:
     if status.already_running:
         console.print("The stack is running already.")
-    table = Table.grid(padding=(0, 3, 0, 0))
+    table = Listing.grid("", "", padding=(0, 3, 0, 0))
     if status.service_url is not None:
         table.add_row("SRM", f"{status.service_url} (pages, REST API)")
     for alias, address in status.bootstrap.items():
@@ -105,9 +113,9 @@ def _render_up(console: Console, status: StackStatus) -> None:
 
 
 def _render_status(console: Console, status: StackStatus) -> None:
-    table = Table(box=None, padding=(0, 3, 0, 0))
+    table = Listing(padding=(0, 3, 0, 0))
     for heading in ("COMPONENT", "STATE", "ADDRESS", "PID", "LOG"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading)
     for part in status.components:
         colour = _COLOURS[part.state]
         pid = str(part.pid) if part.pid is not None else ""

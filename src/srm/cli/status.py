@@ -13,6 +13,7 @@ from srm.cli.source_return_view import at
 from srm.domain.amount import amount
 from srm.engine.standing import Standing
 from srm.engine.status import FlowStatus, flow_status
+from srm.pages.tables import Listing
 
 _COLOURS = {
     "caught-up": "green",
@@ -103,13 +104,13 @@ def _replicator(flow: FlowStatus) -> str:
 
 
 def _topics(flow: FlowStatus, console: Console) -> Table:
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column(f"topic on {flow.flow.source}")
     table.add_column(f"on {flow.flow.target}")
     for name in ("partitions", "copied", "remaining"):
         table.add_column(name, justify="right")
     table.add_column("state")
-    table.add_column("remark", overflow="fold")
+    table.add_column("remark")
     for topic in cut(flow.topics, console):
         colour = _COLOURS[topic.state]
         table.add_row(
@@ -125,7 +126,7 @@ def _topics(flow: FlowStatus, console: Console) -> Table:
 
 
 def _groups(flow: FlowStatus, console: Console) -> Table:
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.add_column("group")
     table.add_column(f"on {flow.flow.source}")
     table.add_column(f"on {flow.flow.target}")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.checkpoints import DryRunOption
 from srm.cli.each_flow import for_each_flow
@@ -17,6 +16,7 @@ from srm.domain.topics import Flow
 from srm.engine import topic_sync
 from srm.engine.ports import FlowContext
 from srm.engine.topic_sync import TopicSyncPlan
+from srm.pages.tables import Listing
 
 app = typer.Typer(help="Remote topics on the target.", no_args_is_help=True)
 
@@ -66,9 +66,9 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
         )
         rows = _rows(plan)
         if rows:
-            table = Table(box=None, header_style="bold")
+            table = Listing()
             for name in ("remote topic", "change", "details"):
-                table.add_column(name, overflow="fold")
+                table.add_column(name)
             for row in rows:
                 table.add_row(*(escape(cell) for cell in row))
             console.print(table)

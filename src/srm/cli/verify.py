@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from srm.cli.metrics import MasterOption
 from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit
 from srm.config.loader import load_config
 from srm.domain.verification import Outcome, PartitionVerification, VerificationSummary, verdict
+from srm.pages.tables import Listing
 from srm.wiring import open_flow
 
 _STYLES: dict[Outcome, str] = {
@@ -73,7 +73,7 @@ def _render(console: Console, summary: VerificationSummary) -> None:
             f"--target {summary.flow.target} --add TOPIC"
         )
         return
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     for name in ("partition", "outcome"):
         table.add_column(name)
     for name in ("source", "target", "foreign"):

@@ -8,11 +8,11 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from srm.domain.amount import amount
 from srm.domain.drill import Drill
+from srm.pages.tables import Listing
 
 _SHOWN: Final = 20
 
@@ -30,7 +30,7 @@ def drill_line(drill: Drill) -> str:
 
 def drill_view(drill: Drill) -> RenderableType:
     """Show the result of one drill: groups, steps, what is wrong."""
-    table = Table(*("group", "partitions", "proven", "read", ""), box=None, header_style="bold")
+    table = Listing(*("group", "partitions", "proven", "read", ""))
     for group in drill.groups:
         table.add_row(
             escape(group.group),
@@ -53,10 +53,8 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
     """Show drills, the newest last: RPO, RTO and proof over time."""
     if not drills:
         return Text("No drill was run yet: srm failover drill")
-    table = Table(
+    table = Listing(
         *("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill"),
-        box=None,
-        header_style="bold",
     )
     for drill in drills:
         at = datetime.fromtimestamp(drill.time_ms / 1000, UTC)

@@ -22,6 +22,7 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.report import MoveReport
 from srm.engine.move.verify import VerifyStatus
 from srm.pages.outcomes import costs, outcome_lines
+from srm.pages.tables import Listing
 
 LOG_WIDTH: Final = 150
 SHOWN_REASONS: Final = 5
@@ -331,13 +332,13 @@ def _synchronised(status: SyncStatus) -> int:
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    table = Listing(title=title, title_justify="left")
     table.pad_edge, table.collapse_padding = False, True
     for column in columns:
         # Names are wrapped, never cut: two groups with the same beginning would look the same.
         # Numbers stay whole.
         wraps = column in {"group", "state"} or column.startswith("on ")
-        table.add_column(column, overflow="fold", no_wrap=not wraps and title is not None)
+        table.add_column(column, no_wrap=not wraps and title is not None)
     return table
 
 

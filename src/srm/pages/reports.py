@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from srm.domain.amount import amount, some
@@ -26,14 +25,15 @@ from srm.pages.moves import (
     verdict_text,
 )
 from srm.pages.outcomes import costs
+from srm.pages.tables import Listing
 
 
-def list_view(reports: Iterable[KeptReport]) -> Table:
+def list_view(reports: Iterable[KeptReport]) -> Listing:
     """Show the reports there are, one row each."""
-    table = Table(box=None, header_style="bold")
+    table = Listing()
     table.pad_edge, table.collapse_padding = False, True
     for column in ("time", "move", "operation", "mode", "from -> to", "groups"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for column in ("RPO", "RTO", "result", "revision"):
         table.add_column(column, no_wrap=True)
     for kept in reports:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 from typer.testing import CliRunner
 
 from srm.cli import each_flow
@@ -120,11 +121,12 @@ def test_more_slots_than_are_needed_are_reckoned_with_where_they_are_meant() -> 
     assert "cores with 30 slots" in many.stdout
 
 
-def test_a_narrow_terminal_gets_the_columns_that_decide(config: Path, source: FakeCluster) -> None:
+def test_a_narrow_terminal_gets_the_columns_that_decide(
+    config: Path, source: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srm.cli.output.open_console", lambda: Console(width=80))
     source.produce("pay[eu]", 1, 10)
-    result = CliRunner().invoke(
-        app, ["capacity", "-c", str(config), "--window", "1"], env={"COLUMNS": "80"}
-    )
+    result = CliRunner().invoke(app, ["capacity", "-c", str(config), "--window", "1"])
 
     header, row = result.stdout.splitlines()[1:3]
     assert header.split()[3:] == ["partitions", "MB/s", "batch", "KB", *CORES]

@@ -7,7 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from srm.cli.failover import _at_rest, _live
+from srm.cli.failover import _live
+from srm.cli.failover_status import at_rest
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.request import MoveRequest
 from srm.errors import ConflictError
@@ -30,8 +31,8 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
         "m1", 1, request, ("T",), groups=(), blocking=(), warnings=(), fingerprint="f"
     )
 
-    assert _at_rest(planned, "held") is None
-    assert (_at_rest(planned, "released") or "").startswith(
+    assert at_rest(planned, "held") is None
+    assert (at_rest(planned, "released") or "").startswith(
         "m1: released; clients were left on P; the same 'srm failover run' with --move-id m1"
     )
-    assert "sent to B; 'srm failover report m1'" in (_at_rest(planned, "reported") or "")
+    assert "sent to B; 'srm failover report m1'" in (at_rest(planned, "reported") or "")

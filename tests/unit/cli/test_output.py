@@ -123,7 +123,7 @@ def test_a_stack_trace_needs_debug(tmp_path: Path) -> None:
 def test_what_goes_into_a_pipe_is_not_wrapped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
     line = "warning: " + "word " * 60
 
     emit({}, as_json=False, render=lambda console: console.print(line))

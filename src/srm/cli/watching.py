@@ -1,0 +1,180 @@
+"""``--watch``: look again and again until Ctrl-C, with one look at a time and no drift.
+
+A command gives :func:`show` a function that looks once. Without ``--watch`` that is shown as ever.
+With it a terminal is redrawn, a pipe gets one look after another, each under its time, and with
+``--json`` one JSON document a line. A cluster that does not answer is said and asked again: that is
+when people watch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from io import StringIO
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+from typer.core import TyperCommand
+
+from srm.cli.output import emit, open_console
+from srm.domain.documents import encode
+from srm.errors import SrmError
+
+DEFAULT_S: Final = 2.0
+_SHORTEST_S: Final = 0.2
+
+WatchOption = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        metavar="[SECONDS]",
+        min=_SHORTEST_S,
+        help=f"Look again every so many seconds, {DEFAULT_S:g} without a number, until Ctrl-C.",
+    ),
+]
+
+
+class WatchCommand(TyperCommand):
+    """Takes ``--watch`` without a number, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual interval where none is given."""
+        return super().parse_args(ctx, list(_with_interval(args)))
+
+
+def _with_interval(args: list[str]) -> Iterator[str]:
+    for at, arg in enumerate(args):
+        yield arg
+        if arg == "--watch" and not (at + 1 < len(args) and _is_number(args[at + 1])):
+            yield f"{DEFAULT_S:g}"
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return float(text) == float(text)
+    return False
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one look found: its value for JSON, how it is shown, and what else has to be raised.
+
+    ``complain`` raises what went wrong beside it, once it was shown.
+    """
+
+    value: object
+    render: Callable[[Console], None]
+    complain: Callable[[], None] = lambda: None
+
+
+def show(look: Callable[[], Looked], watch: float | None, *, as_json: bool) -> None:
+    """Look and show it once, or every ``watch`` seconds until Ctrl-C, which is exit code 0.
+
+    Raises:
+        SrmError: something is wrong; of a watch only what no waiting ends (a flow that is not
+            configured, say).
+    """
+    if watch is None:
+        found = look()
+        emit(found.value, as_json, found.render)
+        found.complain()
+        return
+    with suppress(KeyboardInterrupt):
+        console = open_console()
+        if as_json:
+            _watch_json(look, watch)
+        elif console.is_terminal:
+            _watch_live(look, watch, console)
+        else:
+            _watch_plain(look, watch, console)
+
+
+def beats(
+    seconds: float,
+    now: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], object] = time.sleep,
+) -> Iterator[None]:
+    """Yield at once and then at each multiple of an interval; those that are over are left out."""
+    began = now()
+    while True:
+        yield
+        passed = now() - began
+        wait(seconds - passed % seconds)
+
+
+def _watch_json(look: Callable[[], Looked], seconds: float) -> None:
+    for _ in beats(seconds):
+        found, error = _attempt(look)
+        if found is not None:
+            sys.stdout.write(encode(found.value).decode() + "\n")
+            sys.stdout.flush()
+        if error:
+            sys.stderr.write(f"srm: {error}\n")
+
+
+def _watch_plain(look: Callable[[], Looked], seconds: float, console: Console) -> None:
+    for _ in beats(seconds):
+        found, error = _attempt(look)
+        console.print(_clock(), style="bold", highlight=False)
+        if found is not None:
+            found.render(console)
+        if error:
+            console.print(Text(error))
+        console.file.flush()
+
+
+def _watch_live(look: Callable[[], Looked], seconds: float, console: Console) -> None:
+    shown = Text("looking")
+    with Live(shown, console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for _ in beats(seconds):
+            began = time.monotonic()
+            found, error = _attempt(look)
+            if found is not None:
+                shown = _drawn(found, console)
+            took_s = time.monotonic() - began
+            foot = f"{_clock()}, took {took_s:.1f} s; every {seconds:g} s until Ctrl-C"
+            parts = [shown, Text(error, style="red")] if error else [shown]
+            live.update(Group(*parts, Text(foot, style="dim")), refresh=True)
+
+
+def _attempt(look: Callable[[], Looked]) -> tuple[Looked | None, str]:
+    """Look once; return what went wrong and may be over the next time.
+
+    Raises:
+        SrmError: no waiting ends it.
+    """
+    found = None
+    try:
+        found = look()
+        found.complain()
+    except SrmError as error:
+        if not error.retriable:
+            raise
+        return found, " ".join(str(error).split())
+    return found, ""
+
+
+def _drawn(found: Looked, console: Console) -> Text:
+    """Return as text what is shown on a console, with its width and colours."""
+    out = StringIO()
+    paper = Console(
+        file=out,
+        width=console.width,
+        force_terminal=True,
+        color_system="auto" if console.color_system else None,
+    )
+    found.render(paper)
+    drawn = Text.from_ansi(out.getvalue().rstrip("\n"))
+    drawn.no_wrap = True
+    return drawn
+
+
+def _clock() -> str:
+    return f"{datetime.now().astimezone():%H:%M:%S}"
