@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from srm.cli.each_flow import counts, cut, for_each_flow
-from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.cli.source_return_view import at
+from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.domain.amount import amount
+from srm.engine.health import Health, Reason, State, document, flow_health, topic_health
 from srm.engine.standing import Standing
 from srm.engine.status import FlowStatus, flow_status
 from srm.pages.tables import Listing
@@ -24,6 +29,15 @@ _COLOURS = {
 }
 
 
+_STATE_COLOURS: dict[State, str] = {
+    "RUNNING": "green",
+    "DEGRADED": "yellow",
+    "STOPPED": "red",
+    "PAUSED": "red",
+    "IDLE": "dim",
+    "OFF": "dim",
+}
+
 _SOURCE_S = 5.0
 """Seconds that a source has to answer: after that the target is asked alone."""
 _UNKNOWN = 5
@@ -32,46 +46,84 @@ _UNKNOWN = 5
 
 def register(app: typer.Typer) -> None:
     """Add ``srm status``."""
-    app.command()(status)
+    app.command(cls=WatchCommand)(status)
 
 
 def status(
-    *, config: ConfigOption = None, flow: FlowsOption = None, as_json: JsonOption = False
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    watch: WatchOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show replicator, topics and groups of the flows, with hints where something is missing.
+    """Show health, replicator, topics and groups of the flows, and what to do about what is wrong.
 
     And what it would cost if the source died now. A source that does not answer within seconds is
     left out: then this is what the target knows.
 
     Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
     """
-    results = for_each_flow(
-        *(config, flow, "looking at both clusters", flow_status), source_patience_s=_SOURCE_S
-    )
-    emit(results.values, as_json, lambda console: _render(console, results.values))
-    results.raise_failures()
+
+    def look() -> Looked:
+        results = for_each_flow(
+            *(config, flow, "looking at both clusters", flow_status),
+            quietly=watch is not None,
+            source_patience_s=_SOURCE_S,
+        )
+        return Looked(
+            [document(found) for found in results.values] if as_json else results.values,
+            lambda console: _render(console, results.values),
+            results.raise_failures,
+        )
+
+    show(look, watch, as_json=as_json)
 
 
 def _render(console: Console, flows: list[FlowStatus]) -> None:
     for number, flow in enumerate(flows):
         if number:
             console.print()
-        console.print(f"[bold]{flow.flow}[/bold]: {_replicator(flow)}")
-        if flow.pause is not None:
-            since = f"paused since {at(flow.pause.time_ms)}, by {flow.pause.by}"
-            console.print(f"[red]{escape(f'{since}: {flow.pause.reason}')}[/red]", soft_wrap=True)
-        if flow.source_error:
-            console.print(f"[red]{escape(flow.source_error)}[/red]", soft_wrap=True)
-        if flow.standing is not None:
-            _render_standing(console, flow.standing)
-        if flow.topics:
-            console.print(_topics(flow, console))
-        if flow.groups:
-            console.print(_groups(flow, console))
-        for hint in flow.hints:
+        _render_flow(console, flow, flow_health(flow))
+
+
+def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
+    state = f"[{_STATE_COLOURS[health.state]}]{health.state}[/]"
+    console.print(f"[bold]{flow.flow}[/bold]: {state}, {_replicator(flow)}", soft_wrap=True)
+    for line in _what_is_wrong(flow, health):
+        console.print(line, soft_wrap=True)
+    if flow.standing is not None:
+        _render_standing(console, flow.standing)
+    if flow.topics:
+        console.print(_topics(flow, console))
+    if flow.groups:
+        console.print(_groups(flow, console))
+    said = [reason.action for reason in health.reasons if reason.action and flow.enabled]
+    for hint in flow.hints:
+        # Where a reason has said what to do already, a hint says nothing new.
+        if flow.pause is not None or not any(action in hint for action in said):
             console.print(f"[yellow]hint[/yellow] {escape(hint)}", soft_wrap=True)
-        for name, error in flow.errors.items():
-            console.print(f"[red]error[/red] {escape(f'{name}: {error}')}", soft_wrap=True)
+
+
+def _what_is_wrong(flow: FlowStatus, health: Health) -> Iterator[Text]:
+    """Say the reasons of a state; of a flow that somebody has ended there is only that one."""
+    if flow.enabled and flow.pause is None:
+        for reason in health.reasons:
+            yield Text.assemble(*_reason(reason))
+        return
+    if flow.pause is not None:
+        since = f"paused since {at(flow.pause.time_ms)}, by {flow.pause.by}"
+        yield Text(f"{since}: {flow.pause.reason}", style="red")
+    if flow.source_error:
+        yield Text(flow.source_error, style="red")
+    for name, error in flow.errors.items():
+        yield Text.assemble(("error ", "red"), f"{name}: {error}")
+
+
+def _reason(reason: Reason) -> Iterator[str | tuple[str, str]]:
+    yield ("why ", "yellow")
+    yield reason.text
+    if reason.action and reason.action not in reason.text:
+        yield (f": {reason.action}", "bold")
 
 
 def _render_standing(console: Console, standing: Standing) -> None:
@@ -110,9 +162,10 @@ def _topics(flow: FlowStatus, console: Console) -> Table:
     for name in ("partitions", "copied", "remaining"):
         table.add_column(name, justify="right")
     table.add_column("state")
+    table.add_column("health")
     table.add_column("remark")
     for topic in cut(flow.topics, console):
-        colour = _COLOURS[topic.state]
+        colour, health = _COLOURS[topic.state], topic_health(topic)
         table.add_row(
             topic.topic,
             topic.remote_topic,
@@ -120,7 +173,8 @@ def _topics(flow: FlowStatus, console: Console) -> Table:
             f"{topic.copied:,}",
             f"{topic.remaining:,}",
             f"[{colour}]{topic.state}[/{colour}]",
-            escape(topic.reason),
+            f"[{_STATE_COLOURS[health.state]}]{health.state}[/]",
+            escape("; ".join(reason.text for reason in health.reasons)),
         )
     return table
 

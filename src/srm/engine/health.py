@@ -14,15 +14,18 @@ OFF        the configuration has switched it off
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from srm.domain.amount import amount, some
+from srm.domain.documents import encode
 from srm.domain.pause import Pause
 from srm.domain.topics import Flow
 from srm.engine.status import DriverStatus, FlowStatus, TopicStatus
+from srm.engine.supervision import FlowSigns
 
 _REMEDY: Final = re.compile(
     r"[;:,] (?:or )?((?:grant|set|compare|check|restore) [^;]*)", re.IGNORECASE
@@ -75,9 +78,37 @@ def flow_health(found: FlowStatus) -> Health:
     return Health("DEGRADED" if troubles else "RUNNING", troubles)
 
 
+def signs_health(signs: FlowSigns) -> Health:
+    """Judge a flow by its state topic alone, as whoever supervises its replicator sees it."""
+    if signs.driver is None or signs.ended:
+        return Health("STOPPED", (Reason("no replicator drives it"),))
+    if not signs.partitions and not signs.stopped:
+        return Health("IDLE", (Reason("no partition is copied"),))
+    reasons = tuple(Reason(text, remedy(text)) for text in signs.stopped)
+    if reasons and len(reasons) >= signs.partitions:
+        return Health("STOPPED", reasons)
+    return Health("DEGRADED" if reasons else "RUNNING", reasons)
+
+
+def signs_line(signs: FlowSigns) -> str:
+    """Say for a log how a flow is doing, and what is wrong."""
+    health = signs_health(signs)
+    why = f": {'; '.join(reason.text for reason in health.reasons)}" if health.reasons else ""
+    return f"{signs.line()}, {health.state}{why}"
+
+
+def document(found: FlowStatus) -> dict[str, Any]:
+    """Return the status of a flow as plain JSON, with its health and that of its topics."""
+    told: dict[str, Any] = json.loads(encode(found))
+    told["health"] = json.loads(encode(flow_health(found)))
+    for topic, one in zip(told["topics"], found.topics, strict=True):
+        topic["health"] = json.loads(encode(topic_health(one)))
+    return told
+
+
 def off_reason(flow: Flow) -> Reason:
     """Say that a flow is switched off."""
-    return Reason("switched off", f"set {flow}.enabled = true")
+    return Reason("switched off", f"set {flow}.enabled=true")
 
 
 def pause_reason(flow: Flow, pause: Pause) -> Reason:

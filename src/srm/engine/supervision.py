@@ -89,11 +89,10 @@ class FlowSigns:
         }
 
     def line(self) -> str:
-        """Return one line for a log."""
-        stopped = f", STOPPED: {'; '.join(self.stopped)}" if self.stopped else ""
+        """Return one line for a log, without what is wrong: that is a matter of its health."""
         return (
             f"{self.flow}: {amount(self.slots, 'slot')}, {amount(self.partitions, 'partition')}, "
-            f"{amount(self.remaining, 'offset')} to copy{stopped}"
+            f"{amount(self.remaining, 'offset')} to copy"
         )
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import psutil
 
 from srm.engine import driver_requests, supervision
+from srm.engine.health import signs_health, signs_line
 from srm.engine.supervision import StateTopics, Watch
 from srm.errors import SrmError, UnavailableError
 from srm.spark.application import Application, new_log, start, tail
@@ -143,7 +144,7 @@ class Supervisor:
             self._show(_progress(verdict, application, watch))
             if time.monotonic() - logged > LOG_EVERY_S:
                 logged = time.monotonic()
-                lines = "; ".join(sign.line() for sign in watch.signs)
+                lines = "; ".join(signs_line(sign) for sign in watch.signs)
                 logger.info("Replicator is %s: %s", verdict, lines)
             if verdict == "ended":
                 logger.info("The replicator has ended in good order")
@@ -208,5 +209,5 @@ def _progress(state: str, application: Application | None, watch: Watch) -> dict
     return {
         "state": state,
         **{key: known.get(key) for key in ("pid", "host", "log")},
-        "flows": [sign.summary() for sign in watch.signs],
+        "flows": [{**sign.summary(), "health": signs_health(sign).state} for sign in watch.signs],
     }

@@ -19,6 +19,7 @@ from srm.domain.replication_records import (
 )
 from srm.domain.topics import Flow
 from srm.engine import driver_requests, supervision
+from srm.engine.health import signs_line
 from srm.engine.supervision import Watch, look, read_signs
 from srm.errors import UnavailableError
 
@@ -102,7 +103,7 @@ def test_signs_sum_up_current_slots_and_leave_out_those_of_an_earlier_applicatio
     assert (signs.slots, signs.partitions, signs.remaining) == (1, 1, 10)
     assert signs.stopped == ("T-3: data loss",)
     assert signs.summary()["driver"] == "host/4711"
-    assert "10 offsets to copy, STOPPED: T-3: data loss" in signs.line()
+    assert signs_line(signs).endswith("10 offsets to copy, STOPPED: T-3: data loss")
 
 
 def test_a_heartbeat_counts_only_once_it_has_changed() -> None:

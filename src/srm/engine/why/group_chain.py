@@ -130,7 +130,7 @@ def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
 def _emitted(look: GroupLook) -> Step:
     flow, question = look.config.flow, "are its checkpoints emitted?"
     if not look.config.emit_checkpoints_enabled:
-        action = f"set {flow}.emit.checkpoints.enabled = true"
+        action = f"set {flow}.emit.checkpoints.enabled=true"
         return Step.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
     wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
     missing = [place for place in wanted if place not in look.emitted]

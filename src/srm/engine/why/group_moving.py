@@ -77,7 +77,7 @@ def _way_back(look: GroupLook) -> Step:
         return Step.unknown("way-back", question, f"{flow.reversed} is not configured")
     if not look.opposite.enabled:
         told = f"the flow {flow.reversed} is off"
-        return Step.no("way-back", question, told, f"set {flow.reversed}.enabled = true")
+        return Step.no("way-back", question, told, f"set {flow.reversed}.enabled=true")
     back = selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
