@@ -98,3 +98,10 @@ def test_heartbeats_are_copied_without_being_listed_unless_switched_off() -> Non
     off = Rules(heartbeats_replication_enabled=False)
     assert not should_replicate_topic("heartbeats", off, nothing)
     assert should_replicate_topic("heartbeats", off, NameFilter(("heartbeats",)))
+
+
+def test_the_pattern_that_decides_is_named_the_first_of_those_that_match() -> None:
+    names = NameFilter(("a", "a.*", "b"), (".*c", "abc"))
+
+    assert (names.included_by("abc"), names.excluded_by("abc")) == ("a.*", ".*c")
+    assert (names.included_by("x"), names.excluded_by("x")) == (None, None)

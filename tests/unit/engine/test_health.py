@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from srm.domain.pause import Pause
-from srm.domain.replication_records import DriverRequest
+from srm.domain.replication_records import DriverHeartbeat, DriverRequest
 from srm.domain.topics import Flow
-from srm.engine.health import flow_health, topic_health
+from srm.engine.health import document, flow_health, remedy, signs_health, topic_health
 from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
+from srm.engine.supervision import FlowSigns
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
 SLOTS = (SlotStatus("0", 1, 2, 500, alive=True), SlotStatus("1", 1, 2, 500, alive=True))
@@ -103,3 +104,60 @@ def test_a_topic_that_lost_something_on_its_way_runs_and_still_says_so() -> None
     health = topic_health(replace(TOPIC, reason="0: 5 records were lost"))
 
     assert (health.state, health.reasons[0].text) == ("RUNNING", "0: 5 records were lost")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (
+            "TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T to srm's principal",
+            "grant Read on topic T to srm's principal",
+        ),
+        (
+            (
+                "B refused the record at offset 3: too large; or set data.loss.policy=continue to "
+                "record the loss and continue"
+            ),
+            "set data.loss.policy=continue to record the loss and continue",
+        ),
+        ("it was reset by somebody, who grants nothing", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_message_says_to_do_is_the_action_of_its_reason(text: str, action: str) -> None:
+    assert remedy(text) == action
+    if text:
+        [reason] = topic_health(replace(TOPIC, state="stopped", reason=text)).reasons
+        assert (reason.text, reason.action) == (text, action)
+
+
+SIGNS = FlowSigns(
+    "P->B", DriverHeartbeat("d", "local-1", "host-7", 42, 1), None, 1, 2, remaining=0, stopped=()
+)
+
+
+@pytest.mark.parametrize(
+    ("signs", "state"),
+    [
+        (SIGNS, "RUNNING"),
+        (replace(SIGNS, stopped=("T-0: grant Read on topic T",)), "DEGRADED"),
+        (replace(SIGNS, stopped=("T-0: gone", "T-1: gone")), "STOPPED"),
+        (replace(SIGNS, driver=None), "STOPPED"),
+        (replace(SIGNS, partitions=0, slots=0), "IDLE"),
+    ],
+)
+def test_supervision_decodes_the_state_of_a_flow_with_the_same_words(
+    signs: FlowSigns, state: str
+) -> None:
+    assert signs_health(signs).state == state
+
+
+def test_the_status_as_json_has_its_fields_and_health_for_flow_and_topics() -> None:
+    told = document(replace(WELL, topics=(TOPIC, replace(TOPIC, topic="T", state="stopped"))))
+
+    assert (told["flow"], told["topics"][0]["topic"]) == (
+        {"source": "P", "target": "B"},
+        "Payments",
+    )
+    assert told["health"]["state"] == "DEGRADED"
+    assert [topic["health"]["state"] for topic in told["topics"]] == ["RUNNING", "STOPPED"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from srm.domain.amount import amount
 from srm.domain.translation import UNFINISHED
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
@@ -63,7 +64,8 @@ def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
     if look.source_error:
         unknown = first_unknown(steps)
         told = f"not known: {unknown.answer}" if unknown is not None else "not known"
-        return f"{told}; {len(look.emitted)} checkpoints are on {look.config.flow.target}"
+        left = amount(len(look.emitted), "checkpoint")
+        return f"{told}; {left} on {look.config.flow.target}"
     return f"{_translated(look, steps)}; {_movable(steps)}"
 
 

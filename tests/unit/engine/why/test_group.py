@@ -1,0 +1,292 @@
+"""Why a group is (not) translated and able to move: each link of the chain, broken by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.copying_records import COPY, ORIGINAL
+from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
+
+from srm.config.model import RedirectSettings
+from srm.domain import internal_topics
+from srm.domain.move.routes import Ack, group_subject
+from srm.domain.topics import TopicPartition
+from srm.engine import group_sync
+from srm.engine.checkpoints import emit
+from srm.engine.why import why_group
+
+
+@pytest.fixture
+def flow() -> RunningFlow:
+    """The group audit has read eight of ten records, left, and is on the target, too."""
+    made = RunningFlow()
+    made.commit("audit", 8)
+    emit(made.context)
+    group_sync.sync(made.context)
+    return made
+
+
+def test_a_group_that_is_translated_and_written_can_move_now(flow: RunningFlow) -> None:
+    answer = why_group(flow.context, "audit")
+
+    assert (answer.ok, answer.verdict) == (True, "translated; can move now")
+    assert wrong(answer) == []
+    assert answer.action == ""
+
+
+def test_a_name_that_the_source_does_not_have_comes_with_those_that_may_be_meant(
+    flow: RunningFlow,
+) -> None:
+    answer = why_group(flow.context, "Audits")
+
+    assert (answer.known, answer.similar) == (False, ("audit",))
+    assert answer.verdict == "not translated: P has no group Audits"
+
+
+def test_a_group_that_only_its_checkpoints_remember_is_known(flow: RunningFlow) -> None:
+    flow.p.expire_group("audit")
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.known
+    assert "P has no group audit any more" in answer.verdict
+
+
+@pytest.mark.parametrize(("kind", "said"), [("share", "KIP-932"), ("other", "Connect workers")])
+def test_kinds_without_offsets_say_why_they_are_not_carried_over(
+    flow: RunningFlow, kind: str, said: str
+) -> None:
+    flow.p.join("jobs", kind=kind)
+
+    answer = why_group(flow.context, "jobs")
+
+    assert wrong(answer) == ["kind"]
+    assert said in answer.verdict
+
+
+def test_a_group_that_no_list_names_has_the_command_that_adds_it(flow: RunningFlow) -> None:
+    flow.settings["groups"] = ("billing",)
+
+    answer = why_group(flow.context, "audit")
+
+    assert wrong(answer) == ["allowed"]
+    assert answer.action == "srm-control groups --source P --target B --add 'audit'"
+
+
+def test_a_pattern_that_denies_a_group_wins_and_is_named(flow: RunningFlow) -> None:
+    flow.list_of("groups", add_deny=("aud.*",))
+
+    answer = why_group(flow.context, "audit")
+
+    assert "denied, and that wins: aud.* of the list of srm-control" in answer.verdict
+    assert answer.action == "srm-control groups --source P --target B --remove-denylist 'aud.*'"
+
+
+def test_groups_of_drills_are_nobodys(flow: RunningFlow) -> None:
+    flow.commit("srm-drill.x.audit", 1)
+
+    answer = why_group(flow.context, "srm-drill.x.audit")
+
+    assert "made by drills" in step(answer, "not-denied").answer
+    assert answer.action == ""
+
+
+def test_offsets_that_may_not_be_read_are_a_right_that_is_missing(flow: RunningFlow) -> None:
+    flow.p.hide_group("audit")
+
+    answer = why_group(flow.context, "audit")
+
+    assert wrong(answer) == ["offsets"]
+    assert answer.action == "grant Describe on group audit"
+
+
+def test_offsets_in_topics_that_are_not_selected_name_the_topic_and_the_command(
+    flow: RunningFlow,
+) -> None:
+    flow.p.commit("other", {TopicPartition("Else", 0): 1})
+
+    answer = why_group(flow.context, "other")
+
+    assert wrong(answer) == ["offsets"]
+    assert answer.action == "srm-control topics --source P --target B --add Else"
+
+
+def test_a_topic_that_is_denied_is_no_topic_to_add(flow: RunningFlow) -> None:
+    flow.list_of("topics", add_deny=("Topic",))
+
+    answer = why_group(flow.context, "audit")
+
+    assert "topic denied by the pattern Topic" in answer.verdict
+    assert answer.action == "srm why Topic --flow 'P->B'"
+
+
+def test_a_group_that_reads_something_else_too_is_translated_in_part(flow: RunningFlow) -> None:
+    flow.p.add_topic("Else")
+    flow.p.commit("audit", {TopicPartition("Else", 0): 1})
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.verdict.startswith("translated in part: partition 0: topic not selected")
+    assert "movable" in wrong(answer)
+
+
+def test_a_commit_that_the_copy_has_not_reached_waits_for_the_topic(flow: RunningFlow) -> None:
+    flow.write(b"10", b"11")
+    flow.commit("audit", 12)
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.ok is None
+    assert answer.verdict == "translated up to where the copy is; can move, after a wait"
+    assert step(answer, "translated").action == "srm why Topic --flow 'P->B' --kind topic"
+    assert "replication of Topic from P is 2 records behind" in step(answer, "ready").answer
+
+
+def test_a_partition_that_was_never_copied_has_no_place_on_the_target(flow: RunningFlow) -> None:
+    flow.maps.maps.clear()
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.verdict.startswith("not translated: partition 0:")
+    assert "srm status --flow 'P->B'" in step(answer, "translated").action
+
+
+def test_checkpoints_that_are_switched_off_name_the_key(flow: RunningFlow) -> None:
+    flow.settings["emit_checkpoints_enabled"] = False
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.action == "set P->B.emit.checkpoints.enabled=true"
+
+
+def test_a_checkpoint_that_is_not_there_is_to_be_emitted(flow: RunningFlow) -> None:
+    flow.commit("fresh", 5)
+
+    answer = why_group(flow.context, "fresh")
+
+    assert "emitted" in wrong(answer)
+    assert answer.action == "srm checkpoints emit --flow 'P->B'"
+
+
+def test_a_translation_that_the_records_contradict_is_loud(flow: RunningFlow) -> None:
+    flow.put(shift=1)
+    emit(flow.context)
+
+    answer = why_group(flow.context, "audit")
+
+    assert step(answer, "proven").answer.startswith("WRONG, and not emitted: Topic-0")
+    assert step(answer, "proven").action == "srm verify --flow 'P->B'"
+
+
+def test_a_group_that_is_in_use_on_the_target_is_left_alone_and_cannot_move(
+    flow: RunningFlow,
+) -> None:
+    flow.b.join("audit", "reader")
+
+    answer = why_group(flow.context, "audit")
+
+    assert "it is in use there" in step(answer, "written").answer
+    assert "cannot move: group audit is active on B" in answer.verdict
+    assert answer.action == "stop it on B"
+
+
+def test_a_group_that_is_further_on_the_target_is_not_taken_back(flow: RunningFlow) -> None:
+    flow.b.commit("audit", {COPY: 10})
+
+    answer = why_group(flow.context, "audit")
+
+    assert "it is further there" in step(answer, "written").answer
+    assert "movable" in wrong(answer)
+
+
+def test_without_group_sync_the_offsets_are_written_by_a_move_and_nothing_is_wrong(
+    flow: RunningFlow,
+) -> None:
+    flow.settings["sync_group_offsets_enabled"] = False
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.ok
+    assert "sync.group.offsets.enabled is false" in step(answer, "written").answer
+
+
+def test_members_that_follow_no_route_have_to_be_stopped_by_somebody(flow: RunningFlow) -> None:
+    flow.p.join("audit", "app")
+
+    answer = why_group(flow.context, "audit")
+
+    assert step(answer, "follows").ok is False
+    assert "app@127.0.0.1 does not" in step(answer, "follows").answer
+    assert "still active on P" in step(answer, "ready").answer
+
+
+def test_members_that_others_are_told_of_need_not_follow_routes(flow: RunningFlow) -> None:
+    flow.settings["redirect"] = RedirectSettings(("routing", "manual"))
+    flow.p.join("audit", "app")
+
+    assert "told by manual" in step(why_group(flow.context, "audit"), "follows").answer
+
+
+def test_members_that_have_announced_themselves_follow(flow: RunningFlow) -> None:
+    flow.p.join("audit", "app")
+    flow.p.add_topic(internal_topics.ROUTING)
+    ack = Ack(group_subject("audit"), "app", 0, "resumed", "P", flow.clock())
+    flow.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+    assert step(why_group(flow.context, "audit"), "follows").ok
+
+
+def test_what_would_not_come_back_is_a_copy_that_the_way_back_does_not_list(
+    flow: RunningFlow,
+) -> None:
+    context = flow.context
+    unlisted = replace(flow.backward.config, reverse_checkpointed_topics=())
+
+    answer = why_group(replace(context, opposite=unlisted), "audit")
+
+    assert wrong(answer) == ["way-back"]
+    assert answer.verdict.startswith("translated; can move now, but: ")
+    assert answer.action == (
+        "srm-control reverse-checkpointed-topics --source B --target P --add P.Topic"
+    )
+
+
+def test_a_way_back_that_is_off_is_said(flow: RunningFlow) -> None:
+    off = replace(flow.backward.config, enabled=False)
+
+    answer = why_group(replace(flow.context, opposite=off), "audit")
+
+    assert answer.action == "set B->P.enabled=true"
+
+
+def test_a_source_that_is_away_leaves_the_checkpoints_to_go_on_from(flow: RunningFlow) -> None:
+    flow.p.fail()
+
+    answer = why_group(flow.context, "audit")
+
+    assert (answer.ok, answer.known) == (None, True)
+    assert answer.verdict.endswith("1 checkpoint on B")
+    assert "srm failover run --mode unplanned --source P --target B --group audit" in answer.action
+
+
+def test_without_a_checkpoint_a_dead_source_leaves_nothing_to_go_on_from(
+    flow: RunningFlow,
+) -> None:
+    flow.p.fail()
+
+    answer = why_group(flow.context, "fresh")
+
+    assert step(answer, "movable").ok is False
+    assert "auto.offset.reset" in step(answer, "movable").answer
+
+
+def test_nothing_is_written_by_asking(flow: RunningFlow) -> None:
+    before = {name: flow.b.compacted(name).read_stamped() for name in flow.b.topics()}
+    committed = flow.b.committed("audit")
+
+    why_group(flow.context, "audit")
+
+    assert {name: flow.b.compacted(name).read_stamped() for name in flow.b.topics()} == before
+    assert flow.b.committed("audit") == committed
+    assert flow.p.committed("audit") == {ORIGINAL: 8}

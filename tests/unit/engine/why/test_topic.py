@@ -1,0 +1,304 @@
+"""Why a topic is (not) copied: each link of the chain, broken by itself, with what mends it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.engine.test_standing import running
+from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
+
+from srm.domain import internal_topics
+from srm.domain.metrics import Statistics, WindowMetric
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.pause import PAUSE_KEY, Pause
+from srm.domain.replication_records import PartitionStatus
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.why import why_topic
+
+PLACE = TopicPartition("Topic", 0)
+
+
+@pytest.fixture
+def flow() -> RunningFlow:
+    return RunningFlow()
+
+
+def test_where_everything_is_in_order_there_is_nothing_to_do(flow: RunningFlow) -> None:
+    answer = why_topic(flow.context, "Topic")
+
+    assert (answer.ok, answer.verdict, answer.action) == (True, "copied, and has caught up", "")
+    assert {step.ok for step in answer.steps} == {True}
+
+
+def test_a_topic_may_be_named_by_the_name_of_its_copy(flow: RunningFlow) -> None:
+    answer = why_topic(flow.context, "P.Topic")
+
+    assert (answer.subject, answer.asked) == ("Topic", "P.Topic")
+    assert answer.ok
+
+
+def test_a_topic_of_the_source_that_looks_like_a_copy_is_taken_by_its_own_name(
+    flow: RunningFlow,
+) -> None:
+    flow.p.add_topic("P.Topic")
+
+    assert why_topic(flow.context, "P.Topic").asked == ""
+
+
+def test_a_flow_that_is_off_copies_nothing(flow: RunningFlow) -> None:
+    flow.settings["enabled"] = False
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["enabled"]
+    assert answer.verdict == "not copied: P->B is switched off"
+    assert answer.action == "set P->B.enabled=true"
+
+
+def test_a_paused_flow_names_who_paused_it_and_what_ends_that(flow: RunningFlow) -> None:
+    pause = Pause("r", "ada", "P was given up", 1)
+    flow.b.compacted(internal_topics.replication("P")).write({PAUSE_KEY: pause.value()})
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert "paused by ada: P was given up" in answer.verdict
+    assert answer.action == "srm return status --flow 'P->B'"
+
+
+def test_a_name_that_the_source_does_not_have_comes_with_those_that_may_be_meant(
+    flow: RunningFlow,
+) -> None:
+    answer = why_topic(flow.context, "topic")
+
+    assert (answer.known, answer.similar) == (False, ("Topic",))
+    assert answer.verdict == "not copied: P has no topic topic"
+
+
+def test_a_topic_that_srm_may_not_see_is_not_called_absent(flow: RunningFlow) -> None:
+    flow.p.rights.take("Describe", "Topic")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.known
+    assert step(answer, "exists").answer == "P does not let srm see whether there is one"
+    assert answer.action.startswith("grant Read on topic Topic of P")
+
+
+def test_internal_topics_are_never_copied(flow: RunningFlow) -> None:
+    flow.p.add_topic("__consumer_offsets")
+
+    answer = why_topic(flow.context, "__consumer_offsets")
+
+    assert wrong(answer) == ["not-internal"]
+    assert answer.action == ""
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ((r"B\.Topic",), "goes back by reverse checkpoints"),
+        ((), "srm-control reverse-checkpointed-topics --source P --target B --add B.Topic"),
+    ],
+)
+def test_a_copy_does_not_go_round_in_circles_and_says_what_becomes_of_its_groups(
+    flow: RunningFlow, listed: tuple[str, ...], said: str
+) -> None:
+    flow.settings["reverse_checkpointed_topics"] = listed
+    flow.p.add_topic("B.Topic")
+
+    answer = why_topic(flow.context, "B.Topic")
+
+    assert wrong(answer) == ["no-cycle"]
+    assert said in step(answer, "no-cycle").answer
+
+
+def test_a_topic_that_no_list_names_has_the_command_that_adds_it(flow: RunningFlow) -> None:
+    flow.settings["topics"] = ("Other",)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["allowed"]
+    assert "none of 1 pattern matches" in answer.verdict
+    assert answer.action == "srm-control topics --source P --target B --add 'Topic'"
+
+
+def test_the_pattern_that_selects_is_named_with_the_list_it_is_from(flow: RunningFlow) -> None:
+    flow.settings["topics"] = ()
+    flow.list_of("topics", add=("To.*",))
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert step(answer, "allowed").answer == "To.* of the list of srm-control"
+    assert step(why_topic(RunningFlow().context, "Topic"), "allowed").answer == "T.* of P->B.topics"
+
+
+def test_a_pattern_of_the_file_that_denies_wins_and_is_to_be_taken_out_of_its_key(
+    flow: RunningFlow,
+) -> None:
+    flow.settings["topics_exclude"] = (r".*\.replica", "To.*")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["not-denied"]
+    assert answer.verdict == "not copied: denied, and that wins: To.* of P->B.topics.exclude"
+    assert answer.action == "take To.* out of P->B.topics.exclude"
+
+
+def test_a_pattern_that_denies_by_default_is_called_that(flow: RunningFlow) -> None:
+    flow.settings |= {"topics": (".*",), "topics_exclude": (r".*\.replica",)}
+    flow.p.add_topic("old.replica")
+
+    assert (
+        r".*\.replica of P->B.topics.exclude by default"
+        in why_topic(flow.context, "old.replica").verdict
+    )
+
+
+def test_a_pattern_of_srm_control_that_denies_is_taken_back_there(flow: RunningFlow) -> None:
+    flow.list_of("topics", add_deny=("Topic",))
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.action == ("srm-control topics --source P --target B --remove-denylist 'Topic'")
+
+
+@pytest.mark.parametrize("operation", ["Read", "DescribeConfigs"])
+def test_a_right_on_the_source_is_missed_by_name(flow: RunningFlow, operation: str) -> None:
+    flow.p.rights.take(operation, "Topic")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["read-right"]
+    assert answer.action.startswith(f"grant {operation} on topic Topic of P to srm's principal")
+
+
+def test_a_right_on_the_target_is_missed_by_name(flow: RunningFlow) -> None:
+    flow.b.rights.take("Write", "P.Topic")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["write-right"]
+    assert answer.action.startswith("grant Write on topic P.Topic of B")
+
+
+def test_without_a_replicator_the_command_is_the_one_that_starts_it(flow: RunningFlow) -> None:
+    flow.clock.advance(60_000)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert "the replicator on host-7 was last heard of 60 s ago" in answer.verdict
+    assert answer.action == "srm replicate --flow 'P->B'"
+
+
+def test_a_copy_that_cannot_be_created_says_why(flow: RunningFlow) -> None:
+    flow.b.delete_topic("P.Topic")
+    flow.b.rights.take("Create", "P.Topic")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert "P.Topic cannot be created" in answer.verdict
+    assert answer.action == "grant Create on P.Topic"
+
+
+def test_a_copy_that_is_to_be_created_in_a_moment_is_nothing_wrong_yet(flow: RunningFlow) -> None:
+    flow.b.delete_topic("P.Topic")
+
+    found = step(why_topic(flow.context, "Topic"), "copy")
+
+    assert (found.ok, found.action) == (None, "srm topics sync --flow 'P->B'")
+
+
+def test_a_copy_with_too_few_partitions_is_to_be_grown(flow: RunningFlow) -> None:
+    flow.p.create_partitions({"Topic": 3})
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert "P.Topic has 1 of 3 partitions" in answer.verdict
+    assert answer.action == "srm topics sync --flow 'P->B'"
+
+
+def test_partitions_that_no_slot_was_given_are_named(flow: RunningFlow) -> None:
+    flow.p.create_partitions({"Topic": 2})
+    flow.b.create_partitions({"P.Topic": 2})
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.verdict == "copied in part: 1 partition to nobody: 1"
+    assert wrong(answer) == ["assigned"]
+
+
+def test_a_former_topic_of_the_same_name_has_no_part_in_the_assignment(flow: RunningFlow) -> None:
+    flow.p.add_topic("Topic")
+
+    assert "assigned" in wrong(why_topic(flow.context, "Topic"))
+
+
+def test_a_stopped_partition_says_why_and_what_its_message_says_to_do(flow: RunningFlow) -> None:
+    reason = "retention has deleted what comes next; set data.loss.policy=continue to record it"
+    flow.maps.statuses[PLACE] = PartitionStatus("Topic", 0, "stopped", reason, 3, 5)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["partitions"]
+    assert "partition 0 stopped: retention has deleted" in answer.verdict
+    assert answer.action == "set data.loss.policy=continue to record it"
+
+
+def test_records_that_were_lost_on_the_way_are_said_of_a_topic_that_goes_on(
+    flow: RunningFlow,
+) -> None:
+    note = PartitionNotes("0", "Topic", 0, "id").with_loss(3, 5, "refused", flow.clock())
+    flow.maps.notes[PLACE] = (note,)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["losses"]
+    assert answer.verdict.startswith("copied, but: 0: lost 2 source offsets, 3 to 5: refused")
+
+
+def test_a_source_that_has_not_answered_its_slots_lately_is_told_of(flow: RunningFlow) -> None:
+    flow.clock.advance(60_000)
+    flow.beat()
+    running(flow, heard_ms=flow.clock() - 60_000)
+
+    found = step(why_topic(flow.context, "Topic"), "heard")
+
+    assert (found.ok, found.answer) == (False, "the slots had its answer 60 s ago")
+
+
+def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow) -> None:
+    flow.settings["max_bytes_per_second"] = 1000
+    flow.write(*(b"%d" % number for number in range(20)))
+    running(flow)
+    names, minute = ("P", "B", "topic", "Topic", "P.Topic"), (flow.clock() - 60_000, flow.clock())
+    window = WindowMetric(*names, *minute, 120, 9, Statistics(), Statistics(), Statistics())
+    flow.b.add_topic(internal_topics.METRICS_WINDOWS)
+    flow.b.compacted(internal_topics.METRICS_WINDOWS).write({b"w": window.value()})
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.verdict == "copied, 20 offsets to go"
+    assert step(answer, "lag").answer == (
+        "20 offsets to go, about 10 s at the 2 records/s of late; "
+        "P->B is limited to 1,000 bytes a second"
+    )
+
+
+def test_a_source_that_does_not_answer_leaves_what_the_target_knows(flow: RunningFlow) -> None:
+    flow.p.fail()
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert (answer.ok, answer.known) == (None, True)
+    assert answer.verdict.startswith("not known: P does not answer")
+    assert step(answer, "partitions").ok
+
+
+def test_heartbeats_need_no_list(flow: RunningFlow) -> None:
+    flow.settings |= {"topics": (), "heartbeats_replication_enabled": True}
+    flow.p.add_topic("heartbeats")
+
+    assert step(why_topic(flow.context, "heartbeats"), "allowed").ok
+
+
+def test_the_flow_is_the_one_that_was_asked(flow: RunningFlow) -> None:
+    assert why_topic(flow.context, "Topic").flow == Flow("P", "B")
