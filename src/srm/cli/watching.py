@@ -171,9 +171,8 @@ def _drawn(found: Looked, console: Console) -> Text:
         color_system="auto" if console.color_system else None,
     )
     found.render(paper)
-    drawn = Text.from_ansi(out.getvalue().rstrip("\n"))
-    drawn.no_wrap = True
-    return drawn
+    # Rows of tables fit already; lines of text are as long as they are, and are wrapped here.
+    return Text.from_ansi(out.getvalue().rstrip("\n"), overflow="fold")
 
 
 def _clock() -> str:

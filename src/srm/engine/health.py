@@ -159,9 +159,11 @@ def _troubles(found: FlowStatus) -> Iterator[Reason]:
             f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
         )
     for state, means in (("stopped", "stopped"), ("not-created", "not created yet")):
-        names = [topic.topic for topic in found.topics if topic.state == state]
-        if names:
-            yield Reason(f"{amount(len(names), 'topic')} {means}: {some(names)}")
+        some_of = [topic for topic in found.topics if topic.state == state]
+        if some_of:
+            names = some([topic.topic for topic in some_of])
+            action = next((one for topic in some_of if (one := remedy(topic.reason))), "")
+            yield Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
     silent = [slot.slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):
         yield Reason(f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}")

@@ -88,6 +88,19 @@ def test_a_terminal_is_redrawn_and_keeps_the_last_look(terminal: StringIO) -> No
     assert "every 2 s until Ctrl-C" in shown
 
 
+def test_long_lines_are_wrapped_and_not_cut_off(terminal: StringIO) -> None:
+    looks = iter([Looked(1, lambda console: console.print("word " * 30 + "end", soft_wrap=True))])
+
+    def look() -> Looked:
+        for found in looks:
+            return found
+        raise KeyboardInterrupt
+
+    show(look, 2.0, as_json=False)
+
+    assert "end" in terminal.getvalue()
+
+
 def test_what_passes_by_waiting_is_said_and_looked_at_again(
     terminal: StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
