@@ -76,7 +76,7 @@ def _kind(look: GroupLook) -> Step:
 
 
 def _unread(look: GroupLook) -> Step:
-    question = "may srm read its offsets?"
+    question = "can its offsets be read, and translated?"
     return Step.no("offsets", question, look.unread, remedy(look.unread))
 
 

@@ -28,7 +28,7 @@ from srm.engine.proving import read_proof
 from srm.engine.standing import as_move
 from srm.engine.supervision import standing_pause
 from srm.engine.why.rates import recent_rate, seconds_to_go
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 
 _logger = logging.getLogger(__name__)
 
@@ -117,29 +117,37 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         proof=read_proof(context.target, config.flow),
     )
     try:
-        return _with_source(context, look)
+        look = _of_source(context, look)
     except UnavailableError as error:
         return replace(look, source_error=str(error))
-
-
-def _with_source(context: FlowContext, look: GroupLook) -> GroupLook:
-    group = look.group
-    found = context.source.groups([group])[group]
-    if found.kind in WITHOUT_OFFSETS:
-        return replace(look, found=found)
     try:
-        committed = context.source.committed(group)
-    except UnavailableError:
-        raise
-    except SrmError as error:
-        return replace(look, found=found, unread=str(error))
-    look = replace(look, found=found, committed=committed)
-    if not look.known:
-        return replace(look, similar=tuple(sorted(context.source.groups())))
-    if not look.selection.selects_group(group, committed):
+        return _translated(context, look)
+    except UnavailableError as error:
+        return replace(look, unread=str(error))
+
+
+def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
+    """Ask the source what the group is and where it stands."""
+    group = look.group
+    look = replace(look, found=context.source.groups([group])[group])
+    if look.found is not None and look.found.kind in WITHOUT_OFFSETS:
         return look
-    surveyed = survey(context, [group])
-    look = replace(look, outcomes=surveyed.outcomes, unread=surveyed.errors.get(group, ""))
+    try:
+        look = replace(look, committed=context.source.committed(group))
+    except AuthorizationError as error:
+        return replace(look, unread=str(error))
+    if look.known:
+        return look
+    return replace(look, similar=tuple(sorted(context.source.groups())))
+
+
+def _translated(context: FlowContext, look: GroupLook) -> GroupLook:
+    """Add what becomes of the group's offsets, and whether it can move."""
+    if not look.selection.selects_group(look.group, look.committed):
+        return look
+    surveyed = survey(context, [look.group])
+    unread = surveyed.errors.get(look.group, "")
+    look = replace(look, outcomes=surveyed.outcomes, unread=unread)
     return _with_movement(context, _with_decisions(context, look, surveyed))
 
 

@@ -32,6 +32,7 @@ def topic_steps(facts: TopicFacts) -> Iterator[Step]:
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     """Ask what a topic that is selected needs, and how it is doing."""
     down = next(down_reasons(copying.status), None)
+    yield _served(facts)
     yield _source_right(facts, copying)
     question = "does a replicator run?"
     if down is not None:
@@ -60,7 +61,9 @@ def _exists(facts: TopicFacts) -> Step:
         told = f"{source} does not let srm see whether there is one"
         action = _GRANT.format("Read", facts.topic, source)
         return Step.no("exists", question, told, action)
-    return Step.no("exists", question, f"{source} has no topic {facts.topic}")
+    left = f", {facts.config.flow.target} still has its copy {facts.remote}"
+    told = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
+    return Step.no("exists", question, told)
 
 
 def _selection(facts: TopicFacts) -> Iterator[Step]:
@@ -96,6 +99,24 @@ def _cycle(facts: TopicFacts, question: str) -> Step:
     else:
         back = f"where groups stand in it does not go back ({selection.why_not(topic)})"
     return Step.no("no-cycle", question, f"{told}; {back}")
+
+
+def _served(facts: TopicFacts) -> Step:
+    question = "does a broker lead each partition, on both sides?"
+    flow = facts.config.flow
+    sides = (
+        (flow.source, facts.on_source.get(facts.topic)),
+        (flow.target, facts.on_target.get(facts.remote)),
+    )
+    left = [
+        f"partition{'s' * (len(topic.leaderless) != 1)} "
+        f"{some([str(number) for number in sorted(topic.leaderless)])} of {topic.name} on {alias}"
+        for alias, topic in sides
+        if topic is not None and topic.leaderless
+    ]
+    if left:
+        return Step.no("served", question, f"no broker leads {' and '.join(left)} now")
+    return Step.yes("served", question)
 
 
 def _source_right(facts: TopicFacts, copying: Copying) -> Step:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, Refusal, refusal
 from srm.domain.pause import Pause
 from srm.domain.replication_state import decode_state
+from srm.domain.topics import TopicPartition
 from srm.engine import control_lists
 from srm.engine.control_lists import ControlLists
 from srm.engine.observing import PartitionView, partition_views
@@ -151,11 +152,12 @@ def _as_copied(facts: TopicFacts) -> TopicDescription | None:
 def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -> Copying:
     config, topic, now_ms = context.config, facts.topic, context.now_ms()
     maps = context.maps.load([topic], {})
-    places = partitions_of({topic: known}, [topic])
+    places = _served(partitions_of({topic: known}, [topic]), known)
     ends = told_ends(maps, places) if facts.source_error else context.source.log_ends(places)
     unknown = [place for place in ends if maps.get(place).position is None]
     starts = context.source.log_starts(unknown) if unknown else {}
-    copies = partitions_of(facts.on_target, [facts.remote] if _has_copy(facts) else [])
+    copy = facts.on_target.get(facts.remote)
+    copies = [] if copy is None else _served(partitions_of(facts.on_target, [copy.name]), copy)
     driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(maps.reports, now_ms)
     told = topic_status(
@@ -183,14 +185,15 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
         tuple(partition_views(known, maps, ends)),
         _assigned(context, known),
         _rights(context, facts),
-        "" if _has_copy(facts) else context.target.creation_problem(_spec(facts, known)),
+        "" if copy is not None else context.target.creation_problem(_spec(facts, known)),
         max((report.source_heard_ms for report in maps.reports), default=0),
         recent_rate(context, [topic], now_ms) if told.remaining else None,
     )
 
 
-def _has_copy(facts: TopicFacts) -> bool:
-    return facts.remote in facts.on_target
+def _served(places: Collection[TopicPartition], topic: TopicDescription) -> list[TopicPartition]:
+    """Leave out partitions that nobody leads: nobody could answer for them."""
+    return [place for place in places if place.partition not in topic.leaderless]
 
 
 def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:

@@ -101,6 +101,17 @@ def test_offsets_that_may_not_be_read_are_a_right_that_is_missing(flow: RunningF
     assert answer.action == "grant Describe on group audit"
 
 
+def test_a_partition_that_nobody_leads_keeps_its_offsets_from_being_translated(
+    flow: RunningFlow,
+) -> None:
+    flow.b.leaderless.add(COPY)
+
+    answer = why_group(flow.context, "audit")
+
+    assert wrong(answer) == ["offsets"]
+    assert "cluster B: no leader yet for P.Topic-0" in answer.verdict
+
+
 def test_offsets_in_topics_that_are_not_selected_name_the_topic_and_the_command(
     flow: RunningFlow,
 ) -> None:

@@ -83,6 +83,27 @@ def test_a_topic_that_srm_may_not_see_is_not_called_absent(flow: RunningFlow) ->
     assert answer.action.startswith("grant Read on topic Topic of P")
 
 
+def test_a_topic_that_was_deleted_says_that_its_copy_is_left(flow: RunningFlow) -> None:
+    flow.p.delete_topic("Topic")
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.known
+    assert answer.verdict == "not copied: P has no topic Topic, B still has its copy P.Topic"
+
+
+@pytest.mark.parametrize(("alias", "topic"), [("P", "Topic"), ("B", "P.Topic")])
+def test_partitions_that_nobody_leads_are_named_instead_of_an_error(
+    flow: RunningFlow, alias: str, topic: str
+) -> None:
+    {"P": flow.p, "B": flow.b}[alias].leaderless.add(TopicPartition(topic, 0))
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["served"]
+    assert f"no broker leads partition 0 of {topic} on {alias} now" in answer.verdict
+
+
 def test_internal_topics_are_never_copied(flow: RunningFlow) -> None:
     flow.p.add_topic("__consumer_offsets")
 
