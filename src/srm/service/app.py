@@ -17,7 +17,8 @@ from srm import __version__
 from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
-from srm.service.routes import actions, flows, health, metrics, moves, topics
+from srm.service.explaining import Explaining
+from srm.service.routes import actions, flows, health, metrics, moves, topics, why
 from srm.service.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -60,9 +61,10 @@ def create_app(
     )
     app.state.views = views
     app.state.actions = acting or Actions(views.config)
+    app.state.explaining = Explaining(views.config)
     answer_errors(app)
     readers = [Depends(guard(guarded, "reader"))]
-    for module in (flows, topics, metrics, moves):
+    for module in (flows, topics, metrics, moves, why):
         app.include_router(module.router, dependencies=readers)
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])

@@ -11,7 +11,9 @@ from tests.service_views import StillWatch, config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.test_series import window
 
+from srm.engine.why import ask
 from srm.service.app import create_app
+from srm.service.explaining import Explaining
 from srm.service.looks import FlowLook
 from srm.service.views import Views
 from srm.testing.flows import P_TO_B, flow_config
@@ -196,3 +198,21 @@ def test_no_secret_of_the_configuration_is_told(client: TestClient) -> None:
     for path in client.get("/openapi.json").json()["paths"]:
         filled = path.format_map(names)
         assert "hunter2" not in client.get(filled).text
+
+
+def test_why_is_asked_of_the_flows_that_are_watched(world: CopiedTopic, views: Views) -> None:
+    app = create_app(views)
+    app.state.explaining = Explaining(
+        views.config, lambda _config, _flow, name, kinds: ask(world.forward, name, kinds)
+    )
+    client = TestClient(app)
+
+    [answer] = client.get("/v2/why/topic/P.Topic?flow=P->B").json()
+    missing = client.get("/v2/why/group/audits")
+
+    assert (answer["subject"], answer["asked"]) == ("Topic", "P.Topic")
+    assert {step["name"] for step in answer["steps"]} >= {"enabled", "exists"}
+    assert missing.status_code == 404
+    assert "did you mean group audit" in missing.json()["detail"]
+    assert client.get("/v2/why/topic/Topic?flow=P->X").status_code == 404
+    assert client.get("/v2/why/topic/Topic?flow=P").status_code == 400

@@ -182,7 +182,7 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
     )
     return Copying(
         status,
-        tuple(partition_views(known, maps, ends)),
+        tuple(partition_views(known, maps, ends, starts)),
         _assigned(context, known),
         _rights(context, facts),
         "" if copy is not None else context.target.creation_problem(_spec(facts, known)),

@@ -1,0 +1,35 @@
+"""``/v2/why``: why a topic is (not) copied, a group (not) translated and able to move."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from srm.domain.topics import Flow
+from srm.engine.why import Kind, Why
+from srm.service.answering import PROBLEMS, answer
+from srm.service.asking import ViewsDep
+from srm.service.explaining import Explaining
+
+router = APIRouter(prefix="/v2", tags=["why"], responses=PROBLEMS)
+
+
+@router.get("/why/{kind}/{name:path}", response_model=list[Why], summary="Why is it where it is")
+async def why(
+    request: Request,
+    views: ViewsDep,
+    kind: Kind,
+    name: Annotated[str, Path(description="Topic on either side, or group.", max_length=249)],
+    flow: Annotated[
+        str, Query(description="Only this flow, as `A->B`; default: all.", examples=["P->B"])
+    ] = "",
+) -> Response:
+    """Ask both clusters of each flow: list, filter, state and right, and the one thing to do.
+
+    Takes as long as they take; an answer for each flow that knows the name.
+    """
+    wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
+    flows = [look.flow for look in wanted]
+    explaining: Explaining = request.app.state.explaining
+    return answer(request, list(await explaining.why(flows, [kind], name)), list[Why])
