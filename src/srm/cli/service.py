@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import sys
 from typing import Annotated
@@ -11,14 +12,16 @@ import uvicorn
 
 from srm.cli.output import ConfigOption, run_cli
 from srm.config.loader import load_config
-from srm.service.app import create_app
-from srm.service.views import Views
+from srm.errors import UsageError
+from srm.service.serving import server_config
+from srm.service.users import line
 
 app = typer.Typer(add_completion=False)
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def serve(
+    context: typer.Context,
     *,
     config: ConfigOption = None,
     host: Annotated[
@@ -29,21 +32,38 @@ def serve(
     ] = None,
 ) -> None:
     """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
-    loaded = load_config(config)
-    settings = loaded.service
+    if context.invoked_subcommand is not None:
+        return
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    uvicorn.run(
-        create_app(Views(loaded)),
-        host=host if host is not None else settings.host,
-        port=port if port is not None else settings.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-    )
+    uvicorn.Server(server_config(load_config(config), host, port)).run()
+
+
+@app.command()
+def password(
+    name: Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")],
+    *,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Group, as service.operators may name it; may be repeated."),
+    ] = None,
+) -> None:
+    """Print a user's line for the file of service.users.location; asks for the password.
+
+    Without a terminal the password is read from the first line of the input.
+    """
+    given = _twice(name) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    sys.stdout.write(line(name, given, tuple(group or ())) + "\n")
+
+
+def _twice(name: str) -> str:
+    given = getpass.getpass(f"password of {name}: ")
+    if getpass.getpass("once more: ") != given:
+        raise UsageError("the two are not the same; nothing was written")
+    return given
 
 
 def main() -> None:

@@ -92,15 +92,20 @@ def problem(request: Request, status: int, title: str, detail: str) -> Response:
     return Response(encode(document), status_code=status, media_type=PROBLEM)
 
 
+def problem_of(request: Request, error: SrmError) -> Response:
+    """Answer with the problem that an error is."""
+    answered = problem(request, error.http_status, type(error).__name__, str(error))
+    if error.retriable:
+        answered.headers["Retry-After"] = "5"
+    return answered
+
+
 def answer_errors(app: FastAPI) -> None:
     """Have all errors answered as problem documents: one shape for whoever asks."""
 
     def of_srm(request: Request, error: Exception) -> Response:
         assert isinstance(error, SrmError)  # noqa: S101 -- registered for it below
-        answered = problem(request, error.http_status, type(error).__name__, str(error))
-        if error.retriable:
-            answered.headers["Retry-After"] = "5"
-        return answered
+        return problem_of(request, error)
 
     def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 -- as above

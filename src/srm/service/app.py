@@ -18,6 +18,9 @@ from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
 from srm.service.explaining import Explaining
+from srm.service.federation import INTERNAL
+from srm.service.gathering import answer_from_elsewhere
+from srm.service.joining import Joining, join
 from srm.service.routes import actions, flows, health, metrics, moves, topics, why
 from srm.service.views import Views
 
@@ -32,7 +35,10 @@ answer has an `ETag`; ask with `If-None-Match` to be told only of news. Errors a
 
 
 def create_app(
-    views: Views, access: Access | None = None, acting: Actions | None = None
+    views: Views,
+    access: Access | None = None,
+    acting: Actions | None = None,
+    joining: Joining | None = None,
 ) -> FastAPI:
     """Make the application over views, which it starts and closes.
 
@@ -40,13 +46,21 @@ def create_app(
         views: what it answers from.
         access: who may see and act; by default everybody sees, and nobody acts.
         acting: carries out what operators ask for; by default on the clusters themselves.
+        joining: finds and asks other services, started and closed as the views are; by default
+            what the configuration says.
+
+    Raises:
+        ConfigError: the configuration of what other services are asked cannot be used.
     """
     guarded = access or open_access()
+    joined = joining or join(views.config, views.watched)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         views.start()
+        joined.start()
         yield
+        await joined.close()
         await run_in_threadpool(views.close)
 
     app = FastAPI(
@@ -62,10 +76,15 @@ def create_app(
     app.state.views = views
     app.state.actions = acting or Actions(views.config)
     app.state.explaining = Explaining(views.config)
+    app.state.federation = joined.federation
     answer_errors(app)
+    answer_from_elsewhere(app)
     readers = [Depends(guard(guarded, "reader"))]
     for module in (flows, topics, metrics, moves, why):
         app.include_router(module.router, dependencies=readers)
+        app.include_router(
+            module.router, prefix=INTERNAL, dependencies=readers, include_in_schema=False
+        )
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])
     app.include_router(_documentation(app), dependencies=readers)

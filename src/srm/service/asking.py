@@ -8,6 +8,8 @@ from fastapi import Depends, Path, Request
 
 from srm.domain.topics import Flow
 from srm.errors import UsageError
+from srm.service.federation import is_internal
+from srm.service.remote import TARGET_HEADER
 from srm.service.views import Views
 
 Metric = Literal[
@@ -18,9 +20,13 @@ HOURS: Final = 2
 
 
 def views_of(request: Request) -> Views:
-    """Return the views that the application was made with."""
+    """Return the views that the application was made with.
+
+    Another service is answered of one target alone where it says so.
+    """
     found: Views = request.app.state.views
-    return found
+    target = request.headers.get(TARGET_HEADER) if is_internal(request) else None
+    return found if target is None else found.only(target)
 
 
 ViewsDep = Annotated[Views, Depends(views_of)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from srm.domain.topics import Flow
@@ -308,7 +308,8 @@ class DrillRow:
 class ClusterInfo:
     """A Kafka cluster by its id: its alias, and the flows into and out of it that are watched.
 
-    ``measured`` are the newest windows of those flows, by flow.
+    ``measured`` are the newest windows of those flows, by flow. ``missing`` says of which targets
+    flows may be missing, and why.
     """
 
     cluster_id: str
@@ -317,6 +318,7 @@ class ClusterInfo:
     outgoing: tuple[str, ...]
     looked_ms: int
     measured: dict[str, Measured]
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,11 @@ class Views:
         self._watch(target).refresh()
 
     @property
+    def watched(self) -> tuple[str, ...]:
+        """Aliases of the targets that are watched."""
+        return tuple(self._watches)
+
+    @property
     def targets(self) -> tuple[TargetLook, ...]:
         """The latest look at each target."""
         return tuple(watch.look for watch in self._watches.values())

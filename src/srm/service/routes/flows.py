@@ -28,6 +28,7 @@ from srm.service.documents import (
     PartitionRow,
     TopicRow,
 )
+from srm.service.gathering import FLOWS, everywhere
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
 
@@ -42,7 +43,8 @@ async def flows(
     request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
 ) -> Response:
     """Tell of each flow whether it is well, how far behind it is and what a disaster would cost."""
-    return answer(request, page(views.flows(), offset, limit), Page[FlowSummary])
+    found = await everywhere(request, views.flows(), FLOWS, offset, limit)
+    return answer(request, found, Page[FlowSummary])
 
 
 @router.get("/{source}/{target}", response_model=FlowSummary, summary="One flow")

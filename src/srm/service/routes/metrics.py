@@ -15,6 +15,7 @@ from srm.errors import NotFoundError
 from srm.service.answering import PROBLEMS, answer
 from srm.service.asking import FlowDep, Metric, Source, Target, ViewsDep, time_range
 from srm.service.documents import ClusterInfo, MetricSeries
+from srm.service.gathering import whole_cluster
 from srm.service.views import Views
 from srm.wiring import now_ms
 
@@ -39,7 +40,7 @@ Downstream = Annotated[str, Path(description="Topic on the target.", examples=["
 )
 async def cluster_info(request: Request, views: ViewsDep, kafka_cluster_id: str) -> Response:
     """Tell which flows touch a cluster, by Kafka's id of it (or its alias)."""
-    return answer(request, views.cluster(kafka_cluster_id))
+    return answer(request, await whole_cluster(request, views, kafka_cluster_id))
 
 
 @router.get(
@@ -82,6 +83,7 @@ async def downstream_topic_metrics(
 
 
 def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
+    views.series(target)  # or another service knows
     found = [
         look.flow
         for look in views.looks()

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from srm.domain.move.report import MoveReport
 from srm.errors import NotFoundError
-from srm.service.answering import PROBLEMS, Limit, Offset, answer, page
+from srm.service.answering import PROBLEMS, Limit, Offset, answer
 from srm.service.asking import ViewsDep
 from srm.service.documents import DrillRow, MoveDetail, MoveRow, Page
+from srm.service.gathering import DRILLS, MOVES, everywhere
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
 
@@ -25,7 +26,8 @@ async def moves(
 ) -> Response:
     """List moves with their step, what was lost (RPO) and how long it took (RTO)."""
     rows = [row for row in views.moves() if which == "all" or row.ended == (which == "ended")]
-    return answer(request, page(rows, offset, limit), Page[MoveRow])
+    found = await everywhere(request, rows, MOVES, offset, limit)
+    return answer(request, found, Page[MoveRow])
 
 
 @router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
@@ -48,4 +50,5 @@ async def drills(
     request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
 ) -> Response:
     """List rehearsals of failovers with what they proved."""
-    return answer(request, page(views.drills(), offset, limit), Page[DrillRow])
+    found = await everywhere(request, views.drills(), DRILLS, offset, limit)
+    return answer(request, found, Page[DrillRow])

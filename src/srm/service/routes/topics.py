@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from srm.service.answering import PROBLEMS, Limit, Offset, Search, answer, containing, page
+from srm.service.answering import PROBLEMS, Limit, Offset, Search, answer, containing
 from srm.service.asking import Metric, ViewsDep, time_range
 from srm.service.documents import MetricSeries, Page, RemoteTopic
+from srm.service.gathering import REMOTE_TOPICS, all_series, everywhere
 from srm.wiring import now_ms
 
 router = APIRouter(responses=PROBLEMS)
@@ -41,7 +42,8 @@ async def remote_topics(
         )
         if source in {"", row.source} and target in {"", row.target}
     ]
-    return answer(request, page(found, offset, limit), Page[RemoteTopic])
+    rows = await everywhere(request, found, REMOTE_TOPICS, offset, limit)
+    return answer(request, rows, Page[RemoteTopic])
 
 
 @router.get(
@@ -56,7 +58,8 @@ async def cluster_metrics(
     """Return the windows of two hours of each flow that has the cluster as its source."""
     times = time_range(now_ms(), None, None)
     flows = [look.flow for look in views.looks() if look.flow.source == cluster]
-    return answer(request, [views.metric(flow, "", metric, *times) for flow in flows])
+    series = [views.metric(flow, "", metric, *times) for flow in flows]
+    return await all_series(request, series)
 
 
 @router.get(
@@ -70,4 +73,4 @@ async def topic_metrics(request: Request, views: ViewsDep, topic: str, metric: M
     times = time_range(now_ms(), None, None)
     flows = [row for row in views.remote_topics() if topic == row.remote_topic]
     series = [views.metric(row.flow, row.topic, metric, *times) for row in flows]
-    return answer(request, series)
+    return await all_series(request, series)

@@ -1,0 +1,242 @@
+"""One service answers for all: what it does not watch itself, it asks those that do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from srm.domain.documents import adapter
+from srm.errors import ElsewhereError, UnavailableError
+from srm.service.announcements import Announcement
+from srm.service.documents import Page
+from srm.service.remote import Reply
+
+INTERNAL: Final = "/internal"
+"""Before the routes that services ask each other for: those answer of what is watched here only."""
+_MOST: Final = 1000
+_STRANGE: Final = "its service answers in another form: is it of another version?"
+_T = TypeVar("_T")
+
+
+class Watchers(Protocol):
+    """Who is announced to watch what; :class:`srm.service.neighbours.Neighbours` is it."""
+
+    def watchers(self, target: str) -> tuple[Announcement, ...]:
+        """Return the services that watch a target, the one heard of last first."""
+        ...
+
+    def watched(self) -> tuple[str, ...]:
+        """Return the targets that some other service watches."""
+        ...
+
+    def error(self, target: str) -> str:
+        """Return why it is not known who watches a target, if that is so."""
+        ...
+
+
+class Asks(Protocol):
+    """Asks one service; :class:`srm.service.remote.Remote` is it."""
+
+    async def get(
+        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+    ) -> Reply:
+        """Ask for a path of a target; UnavailableError where there is no answer."""
+        ...
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request as every service knows it: without what stands before routes."""
+    path, root = str(request.scope["path"]), str(request.scope.get("root_path", "")).rstrip("/")
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
+
+
+def is_internal(request: Request) -> bool:
+    """Whether another service asks: then nobody else is asked, or it would go round."""
+    return path_of(request).startswith(f"{INTERNAL}/")
+
+
+class Federation:
+    """Asks the services that watch what this one does not.
+
+    Args:
+        here: targets that this service watches.
+        expected: targets that somebody should watch.
+        neighbours: who is announced.
+        remote: asks one of them.
+    """
+
+    def __init__(
+        self, here: Iterable[str], expected: Iterable[str], neighbours: Watchers, remote: Asks
+    ) -> None:
+        self._here = frozenset(here)
+        self._expected = tuple(expected)
+        self._neighbours = neighbours
+        self._remote = remote
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that others watch, or should."""
+        found = dict.fromkeys((*self._expected, *self._neighbours.watched()))
+        return tuple(sorted(target for target in found if target not in self._here))
+
+    async def ask(self, target: str, path: str, headers: Mapping[str, str]) -> Reply:
+        """Ask for a path, query included, those that watch a target, until one answers.
+
+        Raises:
+            UnavailableError: none of them answers, or none is known.
+        """
+        failures = []
+        for service in self._neighbours.watchers(target):
+            try:
+                reply = await self._remote.get(service, target, path, headers)
+            except UnavailableError as error:
+                failures.append(str(error))
+                continue
+            if reply.status < 500 and not _is_elsewhere(reply):
+                return reply
+            failures.append(f"{service.url}: {_detail(reply)}")
+        unknown = self._neighbours.error(target) or "see service.advertise"
+        nobody = f"no service that watches {target} is announced: {unknown}"
+        raise UnavailableError("; ".join(failures) or nobody)
+
+    async def forward(self, request: Request, target: str) -> Reply:
+        """Ask what this service was asked: who watches a target, or all where none is named.
+
+        Raises:
+            ElsewhereError: all others have answered, and do not know it either.
+            UnavailableError: somebody who might know it does not answer.
+        """
+        query = f"?{request.url.query}" if request.url.query else ""
+        path = f"{quote(path_of(request))}{query}"
+        if target:
+            return await self.ask(target, path, request.headers)
+        found, missing = await self._all(path, request.headers)
+        for reply in found.values():
+            if reply.status < 400:
+                return reply
+        if missing:
+            raise UnavailableError(f"{path}: {_told(missing)}")
+        raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
+
+    async def pages(
+        self, request: Request, of: type[_T], count: int, path: str = ""
+    ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
+        """Ask all others for the beginning of a list.
+
+        Args:
+            request: as this service was asked; its query but for ``offset`` and ``limit`` is
+                passed on.
+            of: type of the rows.
+            count: so many rows of each.
+            path: of the list; by default the one that was asked for.
+
+        Returns:
+            One page for each target, and why there is none of others.
+        """
+        kind: Any = adapter(Page[of])  # type: ignore[valid-type]
+        query = "" if path else _query(request)
+        where = path or quote(path_of(request))
+
+        async def read(target: str) -> Page[_T]:
+            items: tuple[_T, ...] = ()
+            while True:
+                part = f"offset={len(items)}&limit={min(_MOST, max(1, count - len(items)))}"
+                asked = f"{where}?{query}{part}"
+                found: Page[_T] = kind.validate_json(await self._body(target, asked, request))
+                items += found.items
+                if len(items) >= min(count, found.total) or not found.items:
+                    return Page(items, found.total, 0, {})
+
+        return await self._each(read)
+
+    async def documents(
+        self, request: Request, of: type[_T]
+    ) -> tuple[dict[str, _T], dict[str, str]]:
+        """Ask all others what this service was asked, for documents of a type; as :meth:`pages`."""
+        kind = adapter(of)
+
+        async def read(target: str) -> _T:
+            asked = f"{quote(path_of(request))}?{_query(request)}"
+            return kind.validate_json(await self._body(target, asked, request))
+
+        return await self._each(read)
+
+    async def _body(self, target: str, path: str, request: Request) -> bytes:
+        # Not If-None-Match: that is of the whole list.
+        headers = {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
+        reply = await self.ask(target, path, headers)
+        if reply.status != 200:
+            raise UnavailableError(f"{reply.status}: {_detail(reply)}")
+        return reply.body
+
+    async def _all(
+        self, path: str, headers: Mapping[str, str]
+    ) -> tuple[dict[str, Reply], dict[str, str]]:
+        async def read(target: str) -> Reply:
+            return await self.ask(target, path, headers)
+
+        return await self._each(read)
+
+    async def _each(self, read: Any) -> tuple[dict[str, Any], dict[str, str]]:
+        """Ask for all targets at the same time; nobody waits for the slowest but its own part."""
+        targets = self.targets
+        answers = await asyncio.gather(*map(read, targets), return_exceptions=True)
+        found: dict[str, Any] = {}
+        missing: dict[str, str] = {}
+        for target, answer in zip(targets, answers, strict=True):
+            if isinstance(answer, UnavailableError):
+                missing[target] = str(answer)
+            elif isinstance(answer, ValidationError):
+                missing[target] = _STRANGE
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[target] = answer
+        return found, missing
+
+
+def decoded(of: type[_T], reply: Reply) -> _T:
+    """Read what another service has answered.
+
+    Raises:
+        UnavailableError: it is something else.
+    """
+    try:
+        return adapter(of).validate_json(reply.body)
+    except ValidationError:
+        raise UnavailableError(_STRANGE) from None
+
+
+def _query(request: Request) -> str:
+    kept = [
+        f"{quote(name)}={quote(value, safe='')}&"
+        for name, value in request.query_params.multi_items()
+        if name not in {"offset", "limit"}
+    ]
+    return "".join(kept)
+
+
+def _problem(reply: Reply) -> Mapping[str, Any]:
+    try:
+        found = json.loads(reply.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_elsewhere(reply: Reply) -> bool:
+    return reply.status == 404 and _problem(reply).get("title") == ElsewhereError.__name__
+
+
+def _detail(reply: Reply) -> str:
+    return str(_problem(reply).get("detail", reply.status))
+
+
+def _told(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{target}: {why}" for target, why in missing.items())

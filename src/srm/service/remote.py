@@ -1,0 +1,184 @@
+"""Asking another service: whom, with which credentials, and for how long.
+
+Anybody who may write to a cluster's topic of announcements can name an address there. So only
+hosts that the configuration names are asked, or those that show a certificate of an authority that
+it names; what is asked for is always a route under ``/internal``, no redirect is followed, and an
+answer has its limits in time and size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Final
+
+import httpx
+
+from srm.config.service import RemoteSettings, ServiceSettings
+from srm.errors import ConfigError, UnavailableError
+from srm.service.announcements import Announcement
+from srm.service.tls import load
+
+TARGET_HEADER: Final = "X-SRM-Target"
+"""Of which target alone another service is to answer."""
+_MOST_BYTES: Final = 64 << 20
+_REST_S: Final = 10.0
+"""One that did not answer is not waited for again at once."""
+_PASSED_ON: Final = ("If-None-Match",)
+_TYPES: Final = ("application/json", "application/problem+json")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What another service has answered; ``media_type`` is empty without a body."""
+
+    status: int
+    body: bytes
+    media_type: str
+    headers: Mapping[str, str]
+
+
+class Remote:
+    """Asks other services.
+
+    Args:
+        settings: of this service.
+        transport: what carries the requests, instead of the network.
+        clock: monotonic seconds.
+
+    Raises:
+        ConfigError: at construction, the settings trust whoever announces something, or name files
+            that cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        remote = settings.remote
+        if not remote.hosts and remote.ca_location is None:
+            raise ConfigError(
+                "service.remote.querying.enabled needs service.remote.hosts, or "
+                "service.remote.ssl.ca.location: whoever may write to a cluster could name any "
+                "host (docs/service-access.md)"
+            )
+        self._remote = remote
+        self._passes_tokens = settings.access.auth == "bearer"
+        self._context = _context(remote)
+        self._transport = transport
+        self._clock = clock
+        self._client: httpx.AsyncClient | None = None
+        self._resting: dict[str, float] = {}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def get(
+        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+    ) -> Reply:
+        """Ask a service for a path, query included, of one target.
+
+        Args:
+            service: whom.
+            target: alias; it answers of this one alone.
+            path: as this service was asked, such as ``/v2/flows?limit=10``.
+            headers: of the request that this service was asked with.
+
+        Raises:
+            UnavailableError: it may not be asked, does not answer in time, or not as a service.
+        """
+        self.require_trusted(service)
+        if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
+            raise UnavailableError(f"{service.url} did not answer; asked again in {wait:.0f} s")
+        limit_s = self._remote.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(limit_s):
+                reply = await self._ask(f"{service.url}/internal{path}", target, headers)
+        except TimeoutError:
+            why = f"no answer within {limit_s:g} s"
+        except (httpx.HTTPError, ssl.SSLError, OSError, ValueError) as error:
+            why = str(error) or type(error).__name__
+        else:
+            self._resting.pop(service.url, None)
+            return reply
+        self._resting[service.url] = self._clock() + _REST_S
+        raise UnavailableError(f"{service.url}: {why}")
+
+    def require_trusted(self, service: Announcement) -> None:
+        """Raise where a service may not be asked.
+
+        Raises:
+            UnavailableError: its host is not named, or it has no certificate to show.
+        """
+        hosts = self._remote.hosts
+        if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):
+            raise UnavailableError(f"{service.host} is none of service.remote.hosts: not asked")
+        if not hosts and service.protocol != "https":
+            raise UnavailableError(
+                f"{service.url} shows no certificate, and service.remote.hosts does not name its "
+                "host: not asked"
+            )
+
+    async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:
+        client = self._opened()
+        sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), **self._credentials(headers)}
+        sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
+        async with client.stream("GET", url, headers=sent) as response:
+            media_type = response.headers.get("Content-Type", "").partition(";")[0]
+            if response.status_code in {401, 403}:
+                raise ValueError(f"it lets nobody in as this service ({response.status_code})")
+            if response.status_code != 304 and media_type not in _TYPES:
+                raise ValueError(
+                    f"it answers {response.status_code} with {media_type or 'nothing'}"
+                )
+            body = bytearray()
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > _MOST_BYTES:
+                    raise ValueError(f"it answers more than {_MOST_BYTES >> 20} MiB")
+            told = {n: response.headers[n] for n in ("ETag",) if n in response.headers}
+            return Reply(response.status_code, bytes(body), media_type, told)
+
+    def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:
+        if self._remote.username:
+            pair = f"{self._remote.username}:{self._remote.password.reveal()}"
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        given = headers.get("Authorization", "")
+        return {"Authorization": given} if self._passes_tokens and given else {}
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                verify=self._context,
+                transport=self._transport,
+                timeout=self._remote.timeout.total_seconds(),
+                trust_env=False,
+                follow_redirects=False,
+            )
+        return self._client
+
+
+def _context(remote: RemoteSettings) -> ssl.SSLContext:
+    if remote.ca_location is None:
+        context = ssl.create_default_context()
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        load("service.remote.ssl.ca.location", remote.ca_location, context.load_verify_locations)
+    if remote.certificate_location is not None:
+        password = remote.key_password.reveal()
+        load(
+            "service.remote.ssl.certificate.location",
+            remote.certificate_location,
+            lambda path: context.load_cert_chain(path, remote.key_location, lambda: password),
+        )
+    return context

@@ -1,0 +1,45 @@
+"""The service as a program of its own: application, access and TLS for uvicorn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import uvicorn
+
+from srm.config.model import Config
+from srm.service.app import create_app
+from srm.service.logins import access_of
+from srm.service.tls import server_options
+from srm.service.views import Views
+
+
+def server_config(
+    config: Config, host: str | None = None, port: int | None = None
+) -> uvicorn.Config:
+    """Return what uvicorn serves, and how.
+
+    Args:
+        config: the configuration.
+        host: address to listen on; by default that of the configuration.
+        port: port; by default that of the configuration.
+
+    Raises:
+        ConfigError: who may come in is not settled, or a file that is needed cannot be used.
+    """
+    settings = replace(
+        config.service,
+        host=config.service.host if host is None else host,
+        port=config.service.port if port is None else port,
+    )
+    config = replace(config, service=settings)
+    access = access_of(settings, settings.host)
+    options = server_options(settings.access)
+    return uvicorn.Config(
+        create_app(Views(config), access),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        **options,
+    )
