@@ -18,7 +18,7 @@ from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
 from srm.service.explaining import Explaining
-from srm.service.federation import INTERNAL
+from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
 from srm.service.joining import Joining, join
 from srm.service.routes import actions, flows, health, metrics, moves, topics, why
@@ -79,12 +79,10 @@ def create_app(
     app.state.federation = joined.federation
     answer_errors(app)
     answer_from_elsewhere(app)
+    app.add_middleware(InternalPaths)
     readers = [Depends(guard(guarded, "reader"))]
     for module in (flows, topics, metrics, moves, why):
         app.include_router(module.router, dependencies=readers)
-        app.include_router(
-            module.router, prefix=INTERNAL, dependencies=readers, include_in_schema=False
-        )
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])
     app.include_router(_documentation(app), dependencies=readers)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from fastapi import Request
 from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm.domain.documents import adapter
 from srm.errors import ElsewhereError, UnavailableError
@@ -19,6 +20,7 @@ from srm.service.remote import Reply
 
 INTERNAL: Final = "/internal"
 """Before the routes that services ask each other for: those answer of what is watched here only."""
+_MARK: Final = "internal"
 _MOST: Final = 1000
 _STRANGE: Final = "its service answers in another form: is it of another version?"
 _T = TypeVar("_T")
@@ -58,7 +60,25 @@ def path_of(request: Request) -> str:
 
 def is_internal(request: Request) -> bool:
     """Whether another service asks: then nobody else is asked, or it would go round."""
-    return path_of(request).startswith(f"{INTERNAL}/")
+    return getattr(request.state, _MARK, False)
+
+
+class InternalPaths:
+    """Middleware that serves every route under ``/internal``, too, and marks who asks there."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            request = Request(scope)
+            path = path_of(request)
+            if path.startswith(f"{INTERNAL}/") and request.method == "GET":
+                root = str(scope["path"]).removesuffix(path)
+                state = {**scope.get("state", {}), _MARK: True}
+                scope = {**scope, "path": root + path.removeprefix(INTERNAL), "state": state}
+        await self._app(scope, receive, send)
 
 
 class Federation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,6 +12,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.test_standing import running
 
 from srm.engine.checkpoints import emit
+from srm.service.acting import Actions
 from srm.service.app import create_app
 from srm.service.views import Views
 
@@ -33,6 +35,13 @@ def views(world: CopiedTopic) -> Views:
 
 
 @pytest.fixture
-def client(views: Views) -> Iterator[TestClient]:
-    with TestClient(create_app(views), raise_server_exceptions=False) as opened:
+def acting(world: CopiedTopic, views: Views) -> Actions:
+    """Actions on the fakes."""
+    return Actions(views.config, lambda alias: nullcontext({"P": world.p, "B": world.b}[alias]))
+
+
+@pytest.fixture
+def client(views: Views, acting: Actions) -> Iterator[TestClient]:
+    app = create_app(views, acting=acting)
+    with TestClient(app, raise_server_exceptions=False) as opened:
         yield opened

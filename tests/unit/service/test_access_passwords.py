@@ -1,0 +1,186 @@
+"""Names and passwords: slow to guess, quick for who came in before, never locked out by others."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from io import StringIO
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from srm.cli.service import app as program
+from srm.config.service import AccessSettings
+from srm.errors import ConfigError, UsageError
+from srm.service.acting import Actions
+from srm.service.app import create_app
+from srm.service.logins import password_access
+from srm.service.users import PasswordHash, UsersFile, line, parse_users
+from srm.service.views import Views
+
+PASSWORD = "paßwort: with colon"
+
+
+@pytest.fixture(scope="module")
+def alice() -> str:
+    return line("alice", PASSWORD, ("ops",)) + "\n"
+
+
+@pytest.fixture
+def users(tmp_path: Path, alice: str) -> Path:
+    path = tmp_path / "users"
+    path.write_text(f"# who may come in\n\n{alice}", "utf-8")
+    return path
+
+
+class Ticks:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    return Ticks()
+
+
+@pytest.fixture
+def client(views: Views, acting: Actions, users: Path, ticks: Ticks) -> TestClient:
+    access = password_access(AccessSettings(operators=("ops",)), UsersFile(users), ticks)
+    return TestClient(create_app(views, access, acting), raise_server_exceptions=False)
+
+
+def come_in(client: TestClient, password: str = PASSWORD, name: str = "alice") -> httpx.Response:
+    return client.get("/v2/flows", auth=(name.encode(), password.encode()))
+
+
+def test_the_right_password_comes_in_and_groups_give_roles(client: TestClient) -> None:
+    assert come_in(client).status_code == 200
+    auth = ("alice", PASSWORD.encode())
+    assert client.post("/v2/flows/P/B/refresh", json={}, auth=auth).status_code == 200
+
+
+def test_no_name_is_answered_with_a_challenge(client: TestClient) -> None:
+    for headers in (
+        {},
+        {"Authorization": "Bearer x"},
+        {"Authorization": "Basic"},
+        {"Authorization": "Basic %%%"},
+        {"Authorization": "Basic YWxpY2U="},
+        {"Authorization": "Basic /////w=="},
+    ):
+        refused = client.get("/v2/flows", headers=headers)
+        assert refused.status_code == 401
+        assert refused.headers["WWW-Authenticate"].startswith("Basic realm=")
+
+
+def test_a_wrong_password_and_an_unknown_name_are_told_alike(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        wrong, unknown = come_in(client, "guess-1"), come_in(client, "guess-1", "bob")
+
+    assert (
+        (wrong.status_code, wrong.text) == (unknown.status_code, unknown.text) == (401, wrong.text)
+    )
+    assert "guess-1" not in caplog.text
+    assert "login of 'alice' from testclient refused" in caplog.text
+
+
+def test_guessing_has_to_wait_longer_each_time(client: TestClient, ticks: Ticks) -> None:
+    waits = []
+    for _ in range(8):
+        assert come_in(client, "guess").status_code == 401
+        too_soon = come_in(client)
+        assert too_soon.status_code == 429
+        waits.append(int(too_soon.headers["Retry-After"]))
+        ticks.now += waits[-1]
+
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (1, 31)
+    assert come_in(client).status_code == 200
+
+
+def test_who_came_in_before_is_not_locked_out_by_somebody_elses_guesses(client: TestClient) -> None:
+    assert come_in(client).status_code == 200
+
+    assert come_in(client, "guess").status_code == 401
+    assert come_in(client, "guess").status_code == 429
+
+    assert come_in(client).status_code == 200
+
+
+def test_guesses_at_one_name_hold_up_no_other(client: TestClient) -> None:
+    come_in(client, "guess", "bob")
+
+    assert come_in(client).status_code == 200
+
+
+def test_a_changed_file_counts_at_once(client: TestClient, users: Path) -> None:
+    assert come_in(client).status_code == 200
+
+    users.write_text(line("alice", "new"), "utf-8")
+
+    assert come_in(client).status_code == 401
+    assert come_in(client, "new").status_code == 429
+
+
+def test_a_file_that_is_gone_lets_nobody_in(client: TestClient, users: Path) -> None:
+    users.unlink()
+
+    assert come_in(client).status_code == 400
+
+
+def test_each_hash_has_a_salt_of_its_own_and_knows_its_password_only() -> None:
+    one, other = PasswordHash.of("a"), PasswordHash.of("a")
+
+    assert one != other
+    assert one.matches("a")
+    assert not one.matches("b")
+    assert PasswordHash.parse(one.text()) == one
+
+
+@given(st.text(st.characters(exclude_characters="\r\n"), min_size=8, max_size=60))
+def test_damaged_lines_are_refused_by_number_and_never_shown(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_users(f"# users\nalice:{text}", "users")
+
+    assert re.fullmatch("users:2: no hash as 'srm-service password' writes it", str(refused.value))
+
+
+def test_costs_that_would_stop_the_service_are_refused(alice: str) -> None:
+    with pytest.raises(ConfigError, match="users:1"):
+        parse_users(alice.replace("ln=15", "ln=30"), "users")
+
+
+@pytest.mark.parametrize("name", ["", "a:b", " a", "a\nb", "#a"])
+def test_names_that_cannot_stand_in_the_file_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name"):
+        line(name, "x")
+
+
+def test_the_program_writes_lines_that_the_service_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", StringIO("open sesame\n"))
+    done = CliRunner().invoke(program, ["password", "ali", "--group", "ops"], input="open sesame\n")
+
+    [entry] = parse_users(done.output, "output").values()
+    assert entry.password.matches("open sesame")
+    assert entry.groups == {"ops"}
+    assert "sesame" not in done.output
+
+
+def test_an_empty_password_is_refused() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        line("alice", "")
