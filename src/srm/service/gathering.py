@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from fastapi import FastAPI, Request, Response
 
 from srm.domain.documents import encode
-from srm.errors import ElsewhereError, SrmError
+from srm.errors import ElsewhereError, NotFoundError, SrmError
 from srm.service.answering import PROBLEM, answer, page, problem_of
 from srm.service.documents import (
     ClusterInfo,
@@ -137,6 +137,8 @@ def answer_from_elsewhere(app: FastAPI) -> None:
         if not isinstance(error, ElsewhereError):
             raise error
         federation = federation_of(request)
+        if not error.target and is_internal(request):  # who asks was right to ask here
+            return problem_of(request, NotFoundError(str(error)))
         if federation is None or request.method != "GET" or not path_of(request).startswith(_API):
             return problem_of(request, error)
         if error.target and error.target not in federation.targets:
