@@ -6,6 +6,7 @@ then, and not in each of Airflow's processes that load plugins.
 """
 
 import threading
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
@@ -14,10 +15,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from srm.config.loader import load_config
+from srm.config.model import Config
 from srm.errors import ConfigError
 from srm.service.access import Access, Role, User
 from srm.service.answering import problem
 from srm.service.app import create_app
+from srm.service.joining import join
 from srm.service.views import Views
 
 _DAG: Final = DagDetails(id="srm_replication")
@@ -44,10 +47,21 @@ def service() -> FastAPI:
                 config = load_config(None)
             except ConfigError as error:
                 return _without_config(error)
-            views = Views(config)
-            views.start()
-            _made.append(create_app(views, Access(identify)))
+            _made.append(_started(config))
         return _made[0]
+
+
+def _started(config: Config) -> FastAPI:
+    """Make the application and begin to look: what is mounted has no start of its own."""
+    # Others would have to log in to Airflow: it asks them, and they do not ask it.
+    remote = replace(config.service.remote, advertise=False)
+    config = replace(config, service=replace(config.service, remote=remote))
+    views = Views(config)
+    joining = join(config, views.watched)
+    app = create_app(views, Access(identify), joining=joining)
+    views.start()
+    joining.start()
+    return app
 
 
 def _without_config(error: ConfigError) -> FastAPI:
