@@ -16,7 +16,8 @@ from srm.config.loader import load_config
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
-from srm.engine.metrics import AggregationSummary, WindowSpec, stored_windows
+from srm.engine.aggregation import AggregationSummary
+from srm.engine.metrics import WindowSpec, stored_windows
 from srm.engine.proving import read_proof
 from srm.wiring import now_ms, open_cluster, open_flow
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from srm.domain.checkpoint_latency import CheckpointMetric, checkpoints_of
 from srm.domain.topics import Flow
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UsageError
 
 Level = Literal["topic", "cluster"]
 
@@ -310,10 +310,20 @@ def changes(
         key: value for key, value in wanted.items() if stored.get(key) != value
     }
     for key in stored.keys() - wanted.keys():
-        source, target, *_, start_ms, end_ms = json.loads(key)
-        if Flow(source, target) == flow and not keeping.keeps(start_ms, end_ms):
+        span = _span(key, flow)
+        if span is not None and not keeping.keeps(*span):
             written[key] = None
     return written
+
+
+def _span(key: bytes, flow: Flow) -> tuple[int, int] | None:
+    """Return start and end by a window's key, None for one of another flow or that is none."""
+    try:
+        source, target, *_, start_ms, end_ms = json.loads(key)
+        ours = Flow(source, target) == flow
+        return (int(start_ms), int(end_ms)) if ours and end_ms > start_ms else None
+    except (ValueError, TypeError, UsageError):
+        return None
 
 
 def _subject(window: WindowMetric) -> tuple[str, ...]:
