@@ -234,12 +234,6 @@ def test_a_record_that_is_no_metric_is_passed_over(lab):
     assert {w.records for w in lab.stored()} == {10}
 
 
-def test_a_clock_that_runs_ahead_by_years_takes_no_memory(lab):
-    lab.keep(lab.traffic(), lambda: lab.topic.write(replace(RAW, time_ms=START_MS * 2)), nothing)
-
-    assert all(w.end_ms < START_MS * 1.5 for w in lab.stored())
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
