@@ -56,11 +56,12 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     # An alias of its own: the raw topic of P belongs to all tests.
     flow = Flow(f"P{uuid.uuid4().hex[:8]}", "B")
     file = tmp_path / "srm.properties"
+    # Nobody copies it: of a flow that is switched on that would be told too.
     file.write_text(
         f"clusters = {flow.source}, B\n"
         f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
         f"B.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        f"{flow}.enabled = true\n"
+        f"{flow}.enabled = false\n"
         "offset-syncs.topic.replication.factor = 1\n"
     )
     config = load_config(file)
@@ -77,7 +78,10 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
         first = aggregate(spark, context, consumer)
         again = aggregate(spark, context, consumer)
         short = aggregate(
-            spark, context, consumer, WindowSpec(look_back_ms=70_000, keep_ms=120_000)
+            spark,
+            context,
+            consumer,
+            WindowSpec(look_back_ms=70_000, keep_ms=120_000, keep_all_ms=120_000),
         )
         windows = stored_windows(context.target, flow)
         newest = latest_windows(context.target, flow)
