@@ -33,6 +33,7 @@ class AggregationSummary:
     """What one aggregation of a flow read and wrote.
 
     Attributes:
+        raw_records: measurements of one partition, or of one topic's checkpoints, in an interval.
         engine: whether Spark computed the windows or a plain loop; the windows are the same.
         silence: why nobody copies the flow, None where somebody does.
     """
@@ -80,7 +81,7 @@ def aggregate(
         AggregationSummary(
             context.config.flow,
             wanted,
-            windows.records,
+            windows.measured,
             windows.malformed,
             engine="plain",
             silence=silence,

@@ -19,12 +19,12 @@ class KeptWindows:
     claims to have measured in the future, by more than the look-back, is not taken in.
 
     Attributes:
-        records: how many raw records were taken in, those that are none included.
-        malformed: how many of them were none.
+        measured: how many measurements were taken in, records that are none included.
+        malformed: how many records were none.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
-        self.records = 0
+        self.measured = 0
         self.malformed = 0
         self._spec = spec
         self._interval_ms = config.metrics_interval // timedelta(milliseconds=1)
@@ -38,12 +38,13 @@ class KeptWindows:
         """Take in record values."""
         latest_ms = now_ms + self._spec.look_back_ms
         for value in values:
-            self.records += 1
             try:
                 found = decode_measured(value)
             except IntegrityError:
+                self.measured += 1
                 self.malformed += 1
                 continue
+            self.measured += len(found)
             self._windows.add(metric for metric in found if metric.time_ms <= latest_ms)
 
     def take(self, now_ms: int) -> list[WindowMetric]:
