@@ -1,50 +1,72 @@
-"""Aggregates replication metrics into sliding windows.
+"""Completes the windows of the replication metrics.
 
-A Spark job reads the raw metrics of a flow and writes minimum, maximum, average and sum of byte
-rate, latency and record lag by topic and cluster to `srm-metrics-windows.internal`. Windows are
-computed anew from the raw topic and keyed by their time, so running twice changes nothing.
+Minimum, maximum, average and sum of byte rate, latencies and record lag by topic and flow are in
+`srm-metrics-windows.internal`. Replicators write them while they copy
+(`metrics.windows.continuous`). This looks whether all are there that follow from the raw metrics of
+the last quarter of an hour, and writes those that are not. Of a flow whose replicator is down it
+asks the source how far it has gone, so that its lag grows for everybody to see. Windows are keyed
+by their time, so running twice changes nothing.
 
-**When it is red** - the end of spark-submit's output is in the task log. Copying is not affected;
-the next run also computes the windows that are missing, as long as the raw metrics are kept.
+**Spark** - only a flow with more raw metrics than one process counts in the time that Spark takes
+to start is left to the second task, which is skipped otherwise. It uses the Spark Connect server of
+the connection `srm_spark_connect` where there is one, else `spark-submit`.
+
+**Where to look** - the log of `aggregate`, and its XCom `summary`.
+
+**When it is red** - `UnavailableError`: a target does not answer; the next run makes up for it.
+Else the end of the log says why. Copying is not affected; windows that are missing are computed as
+long as the raw metrics are kept.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import dag
+from airflow.sdk import dag, task
 
-from srm_airflow.settings import (
-    SPARK_CONNECTION,
-    job_arguments,
-    load,
-    settled_cron,
-    spark_job,
-)
+from srm.domain.topics import Flow
+from srm_airflow import engine_calls
+from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
+from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
 
 
+@task.short_circuit
+def aggregate(flows: list[str], *, ti: Any = None) -> list[str]:
+    """Aggregate what one process can; return the flows that are left to Spark."""
+    summaries = engine_calls.aggregate_metrics(flows)
+    ti.xcom_push("summary", summaries)
+    return [flow for flow, summary in summaries.items() if summary is None]
+
+
+def arguments(left: list[str] | None) -> list[str]:
+    """Return the arguments of the Spark job for the flows that are left to it."""
+    return job_arguments(CONFIG, [Flow.parse(flow) for flow in left or ()])
+
+
 @dag(
-    # A cold Spark application takes 20 s of two cores.
     schedule=settled_cron("*/5 * * * *"),
     max_active_runs=1,
     catchup=False,
     dagrun_timeout=timedelta(minutes=15),
     default_args={"retries": 1, "retry_delay": timedelta(seconds=10)},
+    render_template_as_native_obj=True,
+    user_defined_macros={"arguments": arguments},
     tags=["srm", "metrics", "spark"],
     doc_md=__doc__,
 )
 def srm_metrics_aggregation() -> None:
-    """Aggregate all flows in one Spark application; a flow that fails does not stop the others."""
-    SparkSubmitOperator(
-        task_id="aggregate",
-        conn_id=SPARK_CONNECTION,
+    """Aggregate all flows; a flow that fails does not stop the others."""
+    left = aggregate([str(flow) for flow in CONFIG.flows])
+    in_spark = SparkJobOperator(
+        task_id="aggregate_in_spark",
         name="srm-metrics",
         application=spark_job("metrics"),
-        application_args=job_arguments(CONFIG),
+        application_args="{{ arguments(ti.xcom_pull('aggregate')) }}",
     )
+    left >> in_spark
 
 
 srm_metrics_aggregation()

@@ -7,8 +7,9 @@ needs is imported by the call: DAG files import this, are parsed all the time, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -106,11 +107,52 @@ def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
     Raises:
         SrmError, AirflowFailException: the first failure, after all flows had their turn.
     """
+    return _in_turn(flows, sync_group_offsets)
+
+
+def aggregate_metrics(flows: Sequence[str]) -> dict[str, Any]:
+    """Store the metrics' windows of several flows that are not stored yet; sum it up by flow.
+
+    Returns:
+        The summaries; None for a flow with more raw metrics than this process should count.
+
+    Raises:
+        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    """
+    return _in_turn(flows, _aggregate)
+
+
+def _aggregate(flow: str) -> dict[str, Any] | None:
+    from srm.engine.aggregation import aggregate  # noqa: PLC0415 - not for parsing
+    from srm.kafka.raw_log import read_raw_metrics  # noqa: PLC0415 - not for parsing
+
+    pair = Flow.parse(flow)
+    consumer = load_config(config_path()).cluster_clients(pair.target, pair).consumer
+    with opened(flow) as context:
+        summary = aggregate(context, partial(read_raw_metrics, pair, consumer))
+    if summary is None:
+        logger.info("%s: left to Spark, its raw metrics are many", flow)
+        return None
+    logger.info("%s: %d windows, %d of them written", flow, summary.windows, summary.written)
+    if summary.silence is not None:
+        logger.warning(
+            "%s: nobody copies it, %s: %s records behind",
+            *(flow, summary.silence.reason, summary.silence.lag_records),
+        )
+    return dict(as_json(summary))
+
+
+def _in_turn(flows: Sequence[str], call: Callable[[str], Any]) -> dict[str, Any]:
+    """Call for each flow; one that fails does not keep the others waiting.
+
+    Raises:
+        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    """
     summaries: dict[str, Any] = {}
     failures: list[Exception] = []
     for flow in flows:
         try:
-            summaries[flow] = sync_group_offsets(flow)
+            summaries[flow] = call(flow)
         except (SrmError, AirflowFailException) as error:
             logger.error("%s: %s", flow, error)  # noqa: TRY400 - the message says it all
             failures.append(error)

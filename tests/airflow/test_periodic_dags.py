@@ -61,3 +61,14 @@ def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
     assert site.y.topics()[f"{site.x.alias}.{topic}"].partitions == 3
     offered = json.loads(choices.file_of(Flow.parse(site.flow)).read_text())
     assert offered == {"topics": sorted([site.topic, topic]), "groups": [site.group]}
+
+
+def test_an_aggregation_starts_no_spark_for_few_raw_metrics_and_tells_the_lag_of_a_silent_flow(
+    site: Site,
+) -> None:
+    states = site.run(site.dag("srm_metrics_aggregation"))
+
+    assert states == {"run": "success", "aggregate": "success", "aggregate_in_spark": "skipped"}
+    summary = site.xcom("aggregate", "summary")[str(Flow.parse(site.flow).reversed)]
+    assert summary["engine"] == "plain"
+    assert summary["silence"]["reason"] == "no replicator was ever seen"

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from tests.old_records import old_raw_metric
+from tests.raw_metrics import measured, values
 
-from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw
+from srm.domain.checkpoint_latency import CheckpointMetric
+from srm.domain.metrics import (
+    Measured,
+    RawMetric,
+    Statistics,
+    WindowMetric,
+    decode_measured,
+    encode_raw,
+)
+from srm.domain.topics import Flow
+from srm.domain.windows import LONGEST_INTERVAL_MS, Windows
 from srm.spark import metrics
 
 pytestmark = pytest.mark.spark
@@ -21,12 +35,16 @@ def raw(time_s: float, interval_s: float = 1, **changes: object) -> RawMetric:
     return replace(RAW, time_ms=int(time_s * 1000), interval_ms=int(interval_s * 1000), **changes)  # type: ignore[arg-type]
 
 
-def frame(spark: SparkSession, *records: RawMetric) -> DataFrame:
-    values = [(bytearray(value),) for value in encode_raw(records)]
-    return metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
+def frame(spark: SparkSession, *records: Measured) -> DataFrame:
+    return parsed(spark, values(records))
 
 
-def windows(spark: SparkSession, *records: RawMetric, window_s: int = 20) -> list[WindowMetric]:
+def parsed(spark: SparkSession, found: list[bytes]) -> DataFrame:
+    rows = [(bytearray(value),) for value in found]
+    return metrics.parse(spark.createDataFrame(rows, metrics.VALUE_SCHEMA))
+
+
+def windows(spark: SparkSession, *records: Measured, window_s: int = 20) -> list[WindowMetric]:
     rows = metrics.windows(frame(spark, *records), window_s * 1000, TICK).collect()
     found = [metrics.to_metric(row, TICK) for row in rows]
     return sorted(found, key=lambda w: (w.level, w.topic, w.start_ms))
@@ -132,3 +150,58 @@ def test_the_order_of_the_raw_records_does_not_matter(spark):
     ]
 
     assert windows(spark, *records, window_s=60) == windows(spark, *reversed(records), window_s=60)
+
+
+def test_checkpoints_have_a_latency_and_no_rate_and_no_lag(spark):
+    emitted = CheckpointMetric(15_000, 8_000, "P", "B", "pay", "P.pay", 5, 30, 50, 3)
+
+    found = windows(spark, emitted, raw(35, bytes=10), window_s=40)
+
+    assert {w.checkpoint_latency_ms for w in found if w.start_ms < 10_000} == {
+        Statistics(5.0, 30.0, 50.0, 3)
+    }
+    assert {w.byte_rate.count for w in found if w.start_ms == 0} == {1}
+    assert {w.byte_rate for w in found if w.end_ms < 40_000} == {Statistics()}
+
+
+def of_flow(number: int, metric: Measured) -> Measured:
+    """Give a metric to a flow of its own, for many examples to share one Spark job.
+
+    Not in the first seconds of 1970: Spark divides a time before it towards zero.
+    """
+    return replace(metric, source=f"P{number}", time_ms=metric.time_ms + LONGEST_INTERVAL_MS)
+
+
+# A Spark job takes a second: shrinking would take many.
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate),
+)
+@given(
+    st.lists(st.lists(measured(), min_size=1, max_size=25), min_size=20, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_spark_computes_what_a_plain_loop_computes(
+    spark: SparkSession, examples: list[list[Measured]], seed: int
+):
+    """Late, out of order, and some of it written twice."""
+    shuffle = random.Random(seed)
+    told = [values(of_flow(n, m) for m in example) for n, example in enumerate(examples)]
+    log = [value for of_one in told for value in of_one]
+    log += shuffle.sample(log, len(log) // 5)
+    shuffle.shuffle(log)
+
+    rows = metrics.windows(parsed(spark, log), 20_000, TICK).collect()
+
+    expected: list[WindowMetric] = []
+    for number in range(len(examples)):
+        plain = Windows(Flow(f"P{number}", "B"), 20_000, TICK)
+        for value in log:
+            plain.add(decode_measured(value))
+        expected += plain.between(0, 10**15)
+    assert len(expected) > len(examples)
+    assert sorted(w.value() for w in (metrics.to_metric(row, TICK) for row in rows)) == sorted(
+        w.value() for w in expected
+    )

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
 
+from srm.errors import UnavailableError, UsageError
+from srm.spark import REMOTE
 from srm.spark.session import settings, spark_session
+from srm.stack.ports import free_port
 
 pytestmark = pytest.mark.spark
 
@@ -56,3 +60,26 @@ def test_tasks_run_in_this_interpreter_and_find_srm(spark):
     assert spark.sparkContext.parallelize([1], 1).map(where).collect() == [
         (sys.executable, srm.__file__)
     ]
+
+
+@pytest.mark.parametrize("remote", ["spark.example:15002", "sc://", "sc://host:port"])
+def test_what_names_no_connect_server_is_refused(remote, monkeypatch):
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+
+    with (
+        pytest.raises(UsageError, match="sc://host:port"),
+        spark_session("another", remote=remote),
+    ):
+        pass
+
+
+def test_a_connect_server_that_is_down_is_not_asked_for_ten_minutes(monkeypatch):
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv(REMOTE, f"sc://127.0.0.1:{free_port()}/;token=secret")
+
+    with (
+        pytest.raises(UnavailableError, match="does not answer") as caught,
+        spark_session("another"),
+    ):
+        pass
+    assert "secret" not in str(caught.value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,22 +15,32 @@ from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.config.loader import load_config
 from srm.config.model import Config
+from srm.domain.amount import amount
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
-from srm.engine.metrics import AggregationSummary, WindowSpec, stored_windows
+from srm.engine import aggregation
+from srm.engine.aggregation import AggregationSummary
+from srm.engine.metrics import WindowSpec, stored_windows
 from srm.engine.proving import read_proof
+from srm.engine.silent_flows import Silence
+from srm.kafka.raw_log import read_raw_metrics
 from srm.pages.tables import Listing
 from srm.wiring import now_ms, open_cluster, open_flow
 
 _Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
 
 app = typer.Typer(
-    help="Windowed metrics: byte rate, replication latency, record lag.", no_args_is_help=True
+    help="Windowed metrics: byte rate, replication and checkpoint latency, record lag.",
+    no_args_is_help=True,
 )
 
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master; without it two cores of this machine.")
+]
+RemoteOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Spark Connect server sc://host:port, else $SPARK_REMOTE."),
 ]
 
 
@@ -41,23 +52,56 @@ def aggregate(
     look_back: Annotated[
         int, typer.Option(metavar="SECONDS", help="Compute the windows of this long a time again.")
     ] = 900,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With Spark also where one process would do.")
+    ] = False,
     master: MasterOption = None,
+    remote: RemoteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the windows of the last minutes from the raw metrics; again is harmless."""
+    """Compute the windows of the last minutes from the raw metrics; again is harmless.
+
+    Spark is only started for a flow with more raw metrics than one process counts in its time.
+    """
+    resolved = load_config(config)
+    spec = WindowSpec(look_back_ms=look_back * 1000)
+    wanted = tuple(flow or resolved.flows)
+    done = {} if spark else _in_this_process(resolved, wanted, spec)
+    left = [one for one in wanted if one not in done]
+    if left:
+        done |= _in_spark(resolved, left, spec, master, remote)
+    summaries = tuple(done[one] for one in wanted)
+    emit(summaries, as_json, lambda console: _render_summaries(console, summaries))
+
+
+def _in_this_process(
+    config: Config, flows: Iterable[Flow], spec: WindowSpec
+) -> dict[Flow, AggregationSummary]:
+    """Aggregate the flows that are small enough."""
+    done: dict[Flow, AggregationSummary] = {}
+    for one in flows:
+        with open_flow(config, one) as context:
+            consumer = config.cluster_clients(one.target, one).consumer
+            summary = aggregation.aggregate(context, partial(read_raw_metrics, one, consumer), spec)
+        if summary is not None:
+            done[one] = summary
+    return done
+
+
+def _in_spark(
+    config: Config, flows: Iterable[Flow], spec: WindowSpec, master: str | None, remote: str | None
+) -> dict[Flow, AggregationSummary]:
     # Importing Spark takes longer than most other commands run.
     from srm.spark.aggregation import aggregate as aggregate_flow  # noqa: PLC0415
     from srm.spark.session import spark_session  # noqa: PLC0415
 
-    resolved = load_config(config)
-    spec = WindowSpec(look_back_ms=look_back * 1000)
-    summaries: list[AggregationSummary] = []
-    with spark_session("srm-metrics", master) as spark:
-        for one in flow or resolved.flows:
-            with open_flow(resolved, one) as context:
-                consumer = resolved.cluster_clients(one.target, one).consumer
-                summaries.append(aggregate_flow(spark, context, consumer, spec))
-    emit(tuple(summaries), as_json, lambda console: _render_summaries(console, summaries))
+    done: dict[Flow, AggregationSummary] = {}
+    with spark_session("srm-metrics", master, remote=remote) as session:
+        for one in flows:
+            with open_flow(config, one) as context:
+                consumer = config.cluster_clients(one.target, one).consumer
+                done[one] = aggregate_flow(session, context, consumer, spec)
+    return done
 
 
 @app.command(name="show", cls=WatchCommand)
@@ -114,12 +158,31 @@ def _render_stored(
         console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
 
 
-def _render_summaries(console: Console, summaries: list[AggregationSummary]) -> None:
+def _render_summaries(console: Console, summaries: Iterable[AggregationSummary]) -> None:
     for summary in summaries:
-        console.print(
-            f"{summary.flow}: {summary.raw_records} raw records, {summary.windows} windows, "
-            f"{summary.written} written, {summary.expired} expired"
+        by = "by Spark" if summary.engine == "spark" else "without Spark"
+        news = (
+            f"{amount(summary.written, 'window')} written"
+            if summary.written
+            else "complete before, nothing written"
         )
+        console.print(
+            f"{summary.flow}: {amount(summary.raw_records, 'raw record')}, "
+            f"{amount(summary.windows, 'window')} {by}, {news}, {summary.expired} expired"
+        )
+        if summary.silence is not None:
+            console.print(f"[yellow]{escape(_silence(summary.silence))}[/yellow]", soft_wrap=True)
+
+
+def _silence(silence: Silence) -> str:
+    lag = (
+        "its lag is not known, the source does not answer"
+        if silence.lag_records is None
+        else f"{amount(silence.lag_records, 'record')} behind"
+    )
+    heard = silence.source_heard_ms
+    since = f"; the source was last heard of {_age(silence.time_ms - heard)} ago" if heard else ""
+    return f"  nobody copies it ({silence.reason or 'no slot is alive'}): {lag}{since}"
 
 
 def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[Flow, ...]) -> None:
@@ -130,20 +193,38 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
     table = Listing()
     table.add_column("flow")
     table.add_column("topic")
-    for name in ("window s", "records", "kB/s min avg max", "latency ms min avg max"):
+    for name in (
+        "window s",
+        "ended ago",
+        "records",
+        "kB/s min avg max",
+        "latency ms min avg max",
+        "lag min avg max",
+        "checkpoint ms min avg max",
+    ):
         table.add_column(name, justify="right")
-    table.add_column("lag min avg max", justify="right")
+    time_ms = now_ms()
     for window in windows:
         table.add_row(
             str(window.flow),
-            window.topic or "(all)",
+            escape(window.topic) or "(all)",
             f"{(window.end_ms - window.start_ms) / 1000:g}",
+            _age(time_ms - window.end_ms),
             f"{window.records:,}",
             _spread(window.byte_rate, 1000, 1),
             _spread(window.replication_latency_ms, 1, 0),
             _spread(window.replication_records_lag, 1, 0),
+            _spread(window.checkpoint_latency_ms, 1, 0),
         )
     console.print(table)
+
+
+def _age(milliseconds: int) -> str:
+    seconds = max(0, milliseconds) // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 def _spread(values: Statistics, unit: int, digits: int) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 
 from srm.config.airflow_keys import AIRFLOW_KEYS
 from srm.config.config_key import ConfigKey, Origin
+from srm.config.metrics_keys import METRICS_KEYS
 from srm.config.move_keys import MOVE_KEYS
 from srm.config.service_keys import SERVICE_KEYS
 from srm.domain.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
@@ -301,14 +302,7 @@ FLOW_KEYS: Final = (
         origin="ours",
         attribute="drill_schedule",
     ),
-    ConfigKey(
-        "metrics.interval.seconds",
-        "seconds",
-        "5",
-        "How often raw metrics are written per partition.",
-        origin="ours",
-        attribute="metrics_interval",
-    ),
+    *METRICS_KEYS,
     ConfigKey(
         "data.loss.policy",
         "choice",

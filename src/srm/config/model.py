@@ -77,6 +77,7 @@ class FlowConfig:
     proof_budget: int
     drill_schedule: str | None
     metrics_interval: timedelta
+    metrics_windows_continuous: bool
     data_loss_policy: Literal["stop", "continue"]
     max_bytes_per_second: int | None
     merge_bytes: int

@@ -44,6 +44,7 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
         emit_heartbeats_enabled=False,
         heartbeats_replication_enabled=False,
         emit_offset_syncs_enabled=False,
+        metrics_windows_continuous=False,
         records=RecordSettings(),
     )
     clients = {

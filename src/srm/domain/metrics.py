@@ -2,9 +2,9 @@
 
 Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots:
 what each saw of its partitions with traffic or lag in one metrics interval, many partitions in one
-record. Windows (:class:`WindowMetric`, topic
-``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing them
-again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
+record. Whoever writes checkpoints says there how long they took. Windows (:class:`WindowMetric`,
+topic ``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing
+them again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from srm.domain.checkpoint_latency import CheckpointMetric, checkpoints_of
 from srm.domain.topics import Flow
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UsageError
 
 Level = Literal["topic", "cluster"]
 
@@ -98,7 +99,10 @@ def _record(interval: tuple[int, int, str, str], metrics: list[RawMetric]) -> di
     }
 
 
-def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
+Measured: TypeAlias = RawMetric | CheckpointMetric
+
+
+def decode_measured(value: Encoded) -> tuple[Measured, ...]:
     """Decode a record value; up to version 0.9 each had the fields of one :class:`RawMetric`.
 
     Raises:
@@ -106,10 +110,10 @@ def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
     """
     try:
         raw = json.loads(value)
-        topics = raw.pop("topics", None)
+        topics, checkpoints = raw.pop("topics", None), raw.pop("checkpoints", ())
         if topics is None:
             return (RawMetric(**raw),)
-        return tuple(
+        partitions = tuple(
             RawMetric(
                 **raw,
                 topic=topic["topic"],
@@ -119,8 +123,18 @@ def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
             for topic in topics
             for counts in topic["partitions"]
         )
+        return (*partitions, *checkpoints_of(raw, checkpoints))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise IntegrityError(f"raw metrics record {value[:80]!r} is damaged: {error}") from error
+
+
+def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
+    """Decode what a record value says of partitions.
+
+    Raises:
+        IntegrityError: the value is no raw metrics record.
+    """
+    return tuple(metric for metric in decode_measured(value) if isinstance(metric, RawMetric))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +169,8 @@ class WindowMetric:
 
     At level ``cluster`` (SRM's word for a whole replication) the topic names are empty.
     ``byte_rate`` is in bytes per second and ``replication_records_lag`` in records, both over
-    samples of one slide; ``replication_latency_ms`` is over records. ``records`` and ``bytes`` are
-    totals.
+    samples of one slide; ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over
+    checkpoints. ``records`` and ``bytes`` are totals.
     """
 
     source: str
@@ -171,6 +185,7 @@ class WindowMetric:
     byte_rate: Statistics
     replication_latency_ms: Statistics
     replication_records_lag: Statistics
+    checkpoint_latency_ms: Statistics = Statistics()
 
     @property
     def flow(self) -> Flow:
@@ -185,24 +200,25 @@ class WindowMetric:
     def value(self) -> Encoded:
         """Encode the record value; ``avg`` is added for readers."""
         raw = asdict(self)
-        for name in ("byte_rate", "replication_latency_ms", "replication_records_lag"):
+        for name in STATISTICS:
             raw[name]["avg"] = getattr(self, name).avg
         return _encode(raw)
 
     @classmethod
     def decode(cls, value: Encoded) -> WindowMetric:
-        """Decode a record value.
+        """Decode a record value; what an earlier version did not measure is empty, as with none.
 
         Raises:
             IntegrityError: the value is not a window.
         """
         try:
             raw = json.loads(value)
-            for name in ("byte_rate", "replication_latency_ms", "replication_records_lag"):
+            raw.setdefault("checkpoint_latency_ms", asdict(Statistics()))
+            for name in STATISTICS:
                 entry = raw[name]
                 raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])
             return cls(**raw)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
 
     def merge(self, other: WindowMetric) -> WindowMetric:
@@ -220,7 +236,17 @@ class WindowMetric:
             self.byte_rate.merge(other.byte_rate),
             self.replication_latency_ms.merge(other.replication_latency_ms),
             self.replication_records_lag.merge(other.replication_records_lag),
+            self.checkpoint_latency_ms.merge(other.checkpoint_latency_ms),
         )
+
+
+STATISTICS: Final = (
+    "byte_rate",
+    "replication_latency_ms",
+    "replication_records_lag",
+    "checkpoint_latency_ms",
+)
+"""Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
 
 
 def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
@@ -284,10 +310,20 @@ def changes(
         key: value for key, value in wanted.items() if stored.get(key) != value
     }
     for key in stored.keys() - wanted.keys():
-        source, target, *_, start_ms, end_ms = json.loads(key)
-        if Flow(source, target) == flow and not keeping.keeps(start_ms, end_ms):
+        span = _span(key, flow)
+        if span is not None and not keeping.keeps(*span):
             written[key] = None
     return written
+
+
+def _span(key: bytes, flow: Flow) -> tuple[int, int] | None:
+    """Return start and end by a window's key, None for one of another flow or that is none."""
+    try:
+        source, target, *_, start_ms, end_ms = json.loads(key)
+        ours = Flow(source, target) == flow
+        return (int(start_ms), int(end_ms)) if ours and end_ms > start_ms else None
+    except (ValueError, TypeError, UsageError):
+        return None
 
 
 def _subject(window: WindowMetric) -> tuple[str, ...]:

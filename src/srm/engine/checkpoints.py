@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
+from srm.domain.checkpoint_latency import checkpoint_metrics, encode_checkpoints
 from srm.domain.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
 from srm.domain.filters import NameFilter, group_filter
 from srm.domain.ledger import Ledger
@@ -31,6 +32,7 @@ from srm.engine.group_listing import selected_groups
 from srm.engine.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.proving import keep_proof, read_proof
+from srm.engine.raw_metrics import tell
 from srm.engine.supervision import paused_text
 from srm.errors import IntegrityError, SrmError, UnavailableError
 
@@ -51,12 +53,13 @@ def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFact
 class Survey:
     """The translations of all selected groups of a flow, and what could not be read, by group.
 
-    ``facts_of`` is what they were translated with.
+    ``facts_of`` is what they were translated with, ``asked_ms`` when each group was asked.
     """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
+    asked_ms: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -162,6 +165,7 @@ def emit(
                 context.target, topic, replication_factor=config.checkpoints_replication_factor
             )
         table.write(changed)
+        _tell_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
         still = standing_still(existing.keys() - records.keys(), found)
         keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
@@ -178,6 +182,27 @@ def emit(
         dry_run=dry_run,
         proof=proven.proof,
     )
+
+
+def _tell_latency(
+    context: FlowContext, found: Survey, written: Collection[bytes], began_ms: int
+) -> None:
+    """Tell how long the checkpoints took that were just acknowledged.
+
+    One group's may have been acknowledged before another's; the target is asked for all at once.
+    """
+    now_ms = context.now_ms()
+    taken = [
+        (
+            outcome.upstream.topic,
+            checkpoint.topic_partition.topic,
+            now_ms - found.asked_ms[outcome.group],
+        )
+        for outcome in found.outcomes
+        if (checkpoint := outcome.checkpoint) is not None and checkpoint.key() in written
+    ]
+    metrics = checkpoint_metrics(context.config.flow, began_ms, now_ms, taken)
+    tell(context, "checkpoints", encode_checkpoints(metrics))
 
 
 def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
@@ -214,7 +239,13 @@ def survey(
     selection = selection_of(context.config)
     listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
-    commits, errors = per_group(wanted, context.source.committed)
+    asked_ms: dict[str, int] = {}
+
+    def committed(group: str) -> Commits:
+        asked_ms[group] = context.now_ms()
+        return context.source.committed(group)
+
+    commits, errors = per_group(wanted, committed)
     if groups is not None:
         unselected = sorted(set(groups) - set(wanted))
         errors.update({group: _not_selected(group, selection.flow) for group in unselected})
@@ -229,7 +260,7 @@ def survey(
         for group, offsets in sorted(chosen.items())
         for outcome in checkpoint_outcomes(group, offsets, selection, facts_of)
     )
-    return Survey(outcomes, errors, facts_of)
+    return Survey(outcomes, errors, facts_of, asked_ms)
 
 
 def per_group(

@@ -54,19 +54,6 @@ class WindowBounds:
         return window.start_ms >= self.first_start_ms and window.end_ms <= self.last_end_ms
 
 
-@dataclass(frozen=True, slots=True)
-class AggregationSummary:
-    """What one aggregation of a flow read and wrote."""
-
-    flow: Flow
-    bounds: WindowBounds
-    raw_records: int
-    malformed_records: int
-    windows: int
-    written: int
-    expired: int
-
-
 def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBounds:
     """Decide which windows can be computed completely now.
 

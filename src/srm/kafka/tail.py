@@ -1,4 +1,4 @@
-"""Following one partition of a topic from its start: for readers that live long."""
+"""Following one partition of a topic, from its start or a time: for readers that live long."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _SILENCE_S: Final = 20.0
 _SHORTEST_LOOK_S: Final = 1.0
 _FETCH_WAIT_MS: Final = 200
 _END_POLL_S: Final = 0.1
+_MUCH_BYTES: Final = 1024 * 1024
 _logger = logging.getLogger(__name__)
 
 
 class KafkaTopicTail:
-    """Reads one partition from its start and continues as records arrive.
+    """Reads one partition from its start, or a time, and continues as records arrive.
 
     One thread at a time. The topic may come into being later. Records of aborted transactions are
     not seen. A cluster that does not answer for a while only delays; an error that waiting does not
@@ -38,6 +39,8 @@ class KafkaTopicTail:
         partition: its partition.
         fetch_wait_ms: so long a broker that has nothing new waits with its answer. What comes ends
             the wait; only the end of a log that ends with a transaction marker is seen so late.
+        since_ms: begin with the first record whose timestamp is this or later.
+        at_once: whether a broker answers as soon as there is anything, or waits all the same.
     """
 
     def __init__(
@@ -47,9 +50,16 @@ class KafkaTopicTail:
         partition: int = 0,
         *,
         fetch_wait_ms: int = _FETCH_WAIT_MS,
+        since_ms: int | None = None,
+        at_once: bool = True,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
-        self._props = {**reader_props(consumer_props), "fetch.wait.max.ms": fetch_wait_ms}
+        self._props = {
+            **reader_props(consumer_props),
+            "fetch.wait.max.ms": fetch_wait_ms,
+            "fetch.min.bytes": 1 if at_once else _MUCH_BYTES,
+        }
+        self._since_ms = since_ms
         self._topic = topic
         self._partition = partition
         self._where = f"following {topic}-{partition}"
@@ -59,6 +69,7 @@ class KafkaTopicTail:
         self._heard = 0.0
         self._end: int | None = None
         self._caught_up = False
+        self._rewound = False
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +96,11 @@ class KafkaTopicTail:
         True as well for a topic that does not exist. Stays true: what comes later is news.
         """
         return self._caught_up
+
+    @property
+    def rewound(self) -> bool:
+        """Whether records were returned again, as the log had lost some that were returned."""
+        return self._rewound
 
     def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:
         """Read on to where the log ends now; return what is new, and whether the end was reached.
@@ -167,6 +183,7 @@ class KafkaTopicTail:
         timeout_s = max(_SHORTEST_LOOK_S, left_s)
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+            start = max(start, self._next or self._first(consumer, end, timeout_s))
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() in UNKNOWN_TOPIC_CODES:
@@ -178,9 +195,20 @@ class KafkaTopicTail:
             return
         self._end = end
         self._caught_up = self._caught_up or start >= end
-        partition.offset = max(start, self._next or 0)
+        partition.offset = start
         consumer.assign([partition])
         self._assigned = True
+
+    def _first(self, consumer: Consumer, end: int, timeout_s: float) -> int:
+        """Return the offset to begin with: 0, or that of a time."""
+        if self._since_ms is None:
+            return 0
+        wanted = KafkaTopicPartition(self._topic, self._partition, self._since_ms)
+        [found] = consumer.offsets_for_times([wanted], timeout=timeout_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        # A negative offset says that no record is that young.
+        return int(found.offset) if found.offset >= 0 else end
 
     def _absent(self, consumer: Consumer, timeout_s: float) -> bool:
         """Tell a topic that does not exist from one whose leader is not known for a moment."""
@@ -195,6 +223,7 @@ class KafkaTopicTail:
             position = position_after(message, self._where)
             if position is None:
                 continue
+            self._rewound = self._rewound or position < (self._next or 0)
             self._next, self._heard = position, time.monotonic()
             if message.error() is None and message.key() is not None:
                 pairs.append((message.key(), message.value()))

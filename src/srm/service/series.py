@@ -196,7 +196,7 @@ def _touching(windows: list[Measured]) -> Iterator[Measured]:
 def _row(window: WindowMetric) -> list[float]:
     row: list[float] = [window.start_ms, window.end_ms, window.records, window.bytes]
     for field in METRICS.values():
-        found: Statistics = getattr(window, field, Statistics())
+        found: Statistics = getattr(window, field)
         row += [found.min, found.max, found.sum, found.count]
     return row
 

@@ -10,9 +10,10 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from srm.domain import internal_topics
-from srm.engine.compacted import ensure_compacted
-from srm.engine.metrics import AggregationSummary, WindowSpec, bounds, store
+from srm.engine.aggregation import AggregationSummary, keep, settled
+from srm.engine.metrics import WindowSpec, bounds
 from srm.engine.ports import FlowContext
+from srm.engine.silent_flows import tell_silence
 from srm.spark import metrics
 
 logger = logging.getLogger(__name__)
@@ -37,11 +38,11 @@ def aggregate(
     """
     spec = spec or WindowSpec()
     flow = context.config.flow
-    now_ms = context.now_ms()
     interval_ms = context.config.metrics_interval // timedelta(milliseconds=1)
-    wanted = bounds(spec, now_ms, interval_ms)
+    silence, _ = tell_silence(context)
+    complete = bounds(spec, context.now_ms(), interval_ms)
     topic = internal_topics.raw_metrics(flow.source)
-    ranges = metrics.plan_ranges(consumer_properties, topic, wanted.first_start_ms)
+    ranges = metrics.plan_ranges(consumer_properties, topic, complete.first_start_ms)
     logger.info("aggregating %s of %s in %d ranges", topic, flow, len(ranges))
     seen = Observation()
     raw = metrics.parse(metrics.load_values(spark, consumer_properties, ranges)).observe(
@@ -51,17 +52,17 @@ def aggregate(
     )
     ours = raw.where((F.col("source") == flow.source) & (F.col("target") == flow.target))
     rows = metrics.windows(ours, spec.window_ms, spec.slide_ms).collect() if ranges else []
-    found = [metrics.to_metric(row, spec.slide_ms) for row in rows]
-    complete = [window for window in found if wanted.hold(window)]
-    ensure_compacted(
-        context.target,
-        internal_topics.METRICS_WINDOWS,
-        replication_factor=context.config.internal_replication_factor,
-    )
-    written, expired = store(context.target, flow, complete, spec.keeping(now_ms))
     counted = seen.get if ranges else {"raw": 0, "malformed": 0}
-    if counted["malformed"]:
-        logger.warning("%s holds %d records that are no metrics", topic, counted["malformed"])
-    return AggregationSummary(
-        flow, wanted, counted["raw"], counted["malformed"], len(complete), written, expired
+    return keep(
+        context,
+        spec,
+        [metrics.to_metric(row, spec.slide_ms) for row in rows],
+        AggregationSummary(
+            flow,
+            settled(complete, spec, silence),
+            counted["raw"],
+            counted["malformed"],
+            engine="spark",
+            silence=silence,
+        ),
     )

@@ -35,6 +35,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument(
         "--flow", action="append", type=Flow.parse, metavar="A->B", help="default: all enabled"
     )
+    options.add_argument(
+        "--remote",
+        metavar="sc://HOST:PORT",
+        help="Spark Connect server, where spark-submit does not start this; else $SPARK_REMOTE",
+    )
     return options
 
 
@@ -65,7 +70,7 @@ def run_job(
     failures: list[SrmError] = []
     try:
         config = load_config(options.config)
-        with spark_session(name) as spark:
+        with spark_session(name, remote=options.remote) as spark:
             for flow in options.flow or config.flows:
                 failures += _run_flow(spark, config, flow, work)
     except SrmError as error:

@@ -7,7 +7,8 @@ the same raw records always give the same windows, bit for bit.
 The steps: a raw record covers an interval; what it counted is shared out over the *ticks* (one
 slide long, aligned to the epoch) which that interval touches. A tick of a topic is the sum over its
 partitions, a tick of the cluster level the sum over the flow's topics. A window's statistics are
-over its ticks; latency is over records.
+over its ticks; latencies are over records and over checkpoints. :mod:`srm.domain.windows` does the
+same without Spark.
 """
 
 from __future__ import annotations
@@ -28,48 +29,48 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from srm.domain.checkpoint_latency import LATENCY
 from srm.domain.metrics import COUNTS, Statistics, WindowMetric
 from srm.domain.offset_ranges import OffsetRange, split
+from srm.domain.windows import LONGEST_INTERVAL_MS
 from srm.kafka.errors import kafka_errors
 from srm.spark.ranges import read, reader
 
 RANGE_SIZE = 100_000
-# A slot whose clock was set would otherwise report an interval of years, and that many ticks.
-LONGEST_INTERVAL_MS = 3_600_000
 _TIMEOUT_SECONDS = 30.0
 
-_TEXTS = ("source", "target", "topic", "remote_topic")
-_NUMBERS = (
-    "time_ms",
-    "interval_ms",
-    "records",
-    "bytes",
-    "latency_ms_min",
-    "latency_ms_max",
-    "latency_ms_sum",
-    "latency_count",
-    "lag_records",
-)
-RAW_SCHEMA = StructType(
-    [StructField(name, StringType()) for name in _TEXTS]
-    + [StructField("partition", IntegerType())]
-    + [StructField(name, LongType()) for name in _NUMBERS]
-)
-"""Columns of a raw metric; names as in :class:`srm.domain.metrics.RawMetric`."""
+_MOMENT = ("time_ms", "interval_ms")
+_NAMES = ("source", "target", "topic", "remote_topic")
+_COUNTED = ("records", "bytes", *LATENCY, "lag_records")
+_CHECKPOINTS = tuple(name.replace("latency", "checkpoint") for name in LATENCY)
+_LATENCIES = (*LATENCY, *_CHECKPOINTS)
 
-_TOPICS = ArrayType(
-    StructType(
-        [
-            StructField("topic", StringType()),
-            StructField("remote_topic", StringType()),
-            StructField("partitions", ArrayType(ArrayType(LongType()))),
-        ]
-    )
+RAW_SCHEMA = StructType(
+    [StructField(name, StringType()) for name in _NAMES]
+    + [StructField("partition", IntegerType())]
+    + [StructField(name, LongType()) for name in (*_MOMENT, *_COUNTED, *_CHECKPOINTS)]
 )
-_RECORD_SCHEMA = StructType([*RAW_SCHEMA.fields, StructField("topics", _TOPICS)])
+"""Columns of a raw metric, named as in :class:`srm.domain.metrics.RawMetric`, and of checkpoints.
+
+Of the latter all counts of partitions are null, of partitions those of checkpoints.
+"""
+
+_LONGS = ArrayType(LongType())
+_TOPIC = [StructField("topic", StringType()), StructField("remote_topic", StringType())]
+_RECORD_SCHEMA = StructType(
+    [field for field in RAW_SCHEMA.fields if field.name not in _CHECKPOINTS]
+    + [
+        StructField(
+            "topics",
+            ArrayType(StructType([*_TOPIC, StructField("partitions", ArrayType(_LONGS))])),
+        ),
+        StructField(
+            "checkpoints", ArrayType(StructType([*_TOPIC, StructField("latency_ms", _LONGS)]))
+        ),
+    ]
+)
 
 VALUE_SCHEMA = "value binary"
-_LATENCIES = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
 
 
 def plan_ranges(
@@ -124,61 +125,95 @@ def _values_of(
 def parse(values: DataFrame) -> DataFrame:
     """Parse JSON values into :data:`RAW_SCHEMA`; one that is no raw metrics record has nulls.
 
-    A record holds many partitions (:func:`srm.domain.metrics.encode_raw`), an old one holds one.
+    A record holds many partitions (:func:`srm.domain.metrics.encode_raw`) or the latencies of
+    checkpoints (:mod:`srm.domain.checkpoint_latency`), an old one holds one partition.
     """
     record = F.from_json(F.col("value").cast("string"), _RECORD_SCHEMA)
-    topics = values.select(record.alias("raw")).select(
-        "raw.*", F.explode_outer("raw.topics").alias("of")
-    )
-    rows = topics.select("*", F.explode_outer("of.partitions").alias("counts"))
+    rows = values.select(record.alias("raw")).select("raw.*", _entries().alias("of"))
     is_new = F.col("topics").isNotNull()
-    counted = {
-        name: F.when(is_new, F.get("counts", F.lit(index))).otherwise(F.col(name))
-        for index, name in enumerate(COUNTS)
+    found = {
+        **{name: _either(is_new, F.col(f"of.{name}"), name) for name in ("topic", "remote_topic")},
+        **{name: _either(is_new, _at("partition", i), name) for i, name in enumerate(COUNTS)},
+        **{name: _at("latency_ms", index) for index, name in enumerate(_CHECKPOINTS)},
     }
-    named = {
-        name: F.when(is_new, F.col(f"of.{name}")).otherwise(F.col(name))
-        for name in ("topic", "remote_topic")
-    }
-    found = rows.withColumns({**counted, **named})
-    return found.select(*(F.col(f.name).cast(f.dataType).alias(f.name) for f in RAW_SCHEMA.fields))
+    return rows.withColumns(found).select(
+        *(F.col(f.name).cast(f.dataType).alias(f.name) for f in RAW_SCHEMA.fields)
+    )
+
+
+def _entries() -> Column:
+    """Return an entry for each partition of each topic, and for each topic with checkpoints."""
+    none = F.lit(None).cast(_LONGS)
+
+    def entry(topic: Column, partition: Column, latency_ms: Column) -> Column:
+        return F.struct(
+            topic["topic"].alias("topic"),
+            topic["remote_topic"].alias("remote_topic"),
+            partition.alias("partition"),
+            latency_ms.alias("latency_ms"),
+        )
+
+    def of_topic(topic: Column) -> Column:
+        return F.transform(topic["partitions"], lambda counts: entry(topic, counts, none))
+
+    of_partitions = F.flatten(F.transform("raw.topics", of_topic))
+    of_checkpoints = F.transform("raw.checkpoints", lambda of: entry(of, none, of["latency_ms"]))
+    no_checkpoints = F.slice(of_partitions, 1, 0)
+    return F.explode_outer(F.concat(of_partitions, F.coalesce(of_checkpoints, no_checkpoints)))
+
+
+def _at(counts: str, index: int) -> Column:
+    return F.get(f"of.{counts}", F.lit(index))
+
+
+def _either(is_new: Column, new: Column, name: str) -> Column:
+    return F.when(is_new, new).otherwise(F.col(name))
 
 
 def is_usable() -> Column:
     """Whether a parsed record can be counted."""
-    needed = [F.col(f.name).isNotNull() for f in RAW_SCHEMA.fields]
-    return reduce(Column.__and__, needed) & F.col("interval_ms").between(1, LONGEST_INTERVAL_MS)
+    known = _all_known((*_NAMES, *_MOMENT)) & (
+        _all_known(("partition", *_COUNTED)) | _all_known(_CHECKPOINTS)
+    )
+    return known & F.col("interval_ms").between(1, LONGEST_INTERVAL_MS)
+
+
+def _all_known(names: Iterable[str]) -> Column:
+    return reduce(Column.__and__, [F.col(name).isNotNull() for name in names])
 
 
 def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:
     """Share each raw record out over the ticks it touches: one row per partition and tick.
 
     Bytes and records are shared in proportion, without a remainder. The lag is the newest one
-    reported for the tick. Latencies belong to the tick in which the interval ended.
+    reported for the tick. Latencies belong to the tick in which the interval ended. Checkpoints
+    have no partition: a row without one has no bytes, no records and no lag.
     """
     size = F.lit(tick_ms)
     covered = raw.withColumn("from_ms", F.col("time_ms") - F.col("interval_ms"))
-    first = F.expr(f"from_ms div {tick_ms}") * size
     last = F.expr(f"(time_ms - 1) div {tick_ms}") * size
+    first = F.when(F.col("partition").isNull(), last).otherwise(
+        F.expr(f"from_ms div {tick_ms}") * size
+    )
     exploded = (
         covered.withColumn("last_tick", last)
         .withColumn("tick_ms", F.explode(F.sequence(first, last, size)))
         .withColumn("lo", F.greatest(F.col("tick_ms") - F.col("from_ms"), F.lit(0)))
         .withColumn("hi", F.least(F.col("tick_ms") + size - F.col("from_ms"), F.col("interval_ms")))
     )
-    ended_here = (F.col("tick_ms") == F.col("last_tick")) & (F.col("latency_count") > 0)
     shared = exploded.select(
-        *_TEXTS,
+        *_NAMES,
         "partition",
         "tick_ms",
         "time_ms",
         "lag_records",
         _share("bytes"),
         _share("records"),
-        *(F.when(ended_here, F.col(name)).alias(name) for name in _LATENCIES),
+        *(column for names in (LATENCY, _CHECKPOINTS) for column in _ended(names)),
     )
-    return shared.groupBy(*_TEXTS, "partition", "tick_ms").agg(
-        *_totals(), F.max_by("lag_records", "time_ms").alias("lag_records")
+    newest = F.struct("time_ms", "lag_records")
+    return shared.groupBy(*_NAMES, "partition", "tick_ms").agg(
+        *_totals(), F.max_by("lag_records", newest).alias("lag_records")
     )
 
 
@@ -187,14 +222,18 @@ def _share(name: str) -> Column:
     return F.expr(f"({name} * hi) div interval_ms - ({name} * lo) div interval_ms").alias(name)
 
 
+def _ended(names: tuple[str, ...]) -> list[Column]:
+    """Give latencies, the last of the names being their count, to the tick where they ended."""
+    here = (F.col("tick_ms") == F.col("last_tick")) & (F.col(names[-1]) > 0)
+    return [F.when(here, F.col(name)).alias(name) for name in names]
+
+
 def _totals() -> list[Column]:
+    sums = ("bytes", "records", *(n for n in _LATENCIES if n.endswith(("_sum", "_count"))))
     return [
-        F.sum("bytes").alias("bytes"),
-        F.sum("records").alias("records"),
-        F.min("latency_ms_min").alias("latency_ms_min"),
-        F.max("latency_ms_max").alias("latency_ms_max"),
-        F.sum("latency_ms_sum").alias("latency_ms_sum"),
-        F.sum("latency_count").alias("latency_count"),
+        *(F.sum(name).alias(name) for name in sums),
+        *(F.min(name).alias(name) for name in _LATENCIES if name.endswith("_min")),
+        *(F.max(name).alias(name) for name in _LATENCIES if name.endswith("_max")),
     ]
 
 
@@ -226,7 +265,8 @@ def sliding_windows(ticks: DataFrame, window_ms: int, tick_ms: int) -> DataFrame
         F.min("lag_records").alias("lag_min"),
         F.max("lag_records").alias("lag_max"),
         F.sum("lag_records").alias("lag_sum"),
-        F.count(F.lit(1)).alias("ticks"),
+        # A tick in which only checkpoints were written is no sample of rate and lag.
+        F.count("lag_records").alias("ticks"),
     )
     return grouped.withColumns(
         {
@@ -246,18 +286,11 @@ def windows(raw: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
 def to_metric(row: Row, tick_ms: int) -> WindowMetric:
     """Turn one row of :func:`windows` into the record that is stored."""
     per_second = 1000 / tick_ms
-    rate = Statistics(
-        row.bytes_min * per_second, row.bytes_max * per_second, row.bytes * per_second, row.ticks
-    )
-    latency = Statistics()
-    if row.latency_count:
-        latency = Statistics(
-            float(row.latency_ms_min),
-            float(row.latency_ms_max),
-            float(row.latency_ms_sum),
-            row.latency_count,
-        )
-    lag = Statistics(float(row.lag_min), float(row.lag_max), float(row.lag_sum), row.ticks)
+    rate = lag = Statistics()
+    if row.ticks:
+        sizes = (row.bytes_min * per_second, row.bytes_max * per_second, row.bytes * per_second)
+        rate = Statistics(*sizes, row.ticks)
+        lag = Statistics(float(row.lag_min), float(row.lag_max), float(row.lag_sum), row.ticks)
     return WindowMetric(
         row.source,
         row.target,
@@ -266,9 +299,15 @@ def to_metric(row: Row, tick_ms: int) -> WindowMetric:
         row.remote_topic,
         row.start_ms,
         row.end_ms,
-        row.records,
-        row.bytes,
+        row.records or 0,
+        row.bytes or 0,
         rate,
-        latency,
+        _latency(row, LATENCY),
         lag,
+        _latency(row, _CHECKPOINTS),
     )
+
+
+def _latency(row: Row, names: tuple[str, ...]) -> Statistics:
+    least, most, total, count = (row[name] for name in names)
+    return Statistics(float(least), float(most), float(total), count) if count else Statistics()

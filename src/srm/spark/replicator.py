@@ -4,7 +4,7 @@
 
     driver process                              Spark                     Python workers
     per flow:  driver thread, discovery thread
-               heartbeats thread
+               heartbeats thread, metrics windows thread
     per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
                ^    (again when it dies)                                   |
                +--- slot reports, raw metrics (Kafka topics on the target) +
@@ -39,12 +39,14 @@ from srm.engine.ports import FlowContext
 from srm.engine.supervision import standing_request
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
+from srm.kafka.raw_log import follow_raw_metrics
 from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.driver.jobs import keep_running
 from srm.replication.driver.progress import FlowProgress
+from srm.replication.driver.windows import keep_windows
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
@@ -244,6 +246,10 @@ class Replicator:
             threads.append(_thread(f"driver {flow}", partial(self._drive, work)))
             beat = partial(emit_heartbeats, work.context, self._stop)
             threads.append(_thread(f"heartbeats {flow}", beat))
+            target = self._config.cluster_clients(flow.target, flow)
+            follow = partial(follow_raw_metrics, flow, target.consumer)
+            windows = partial(keep_windows, work.context, follow, self._stop)
+            threads.append(_thread(f"metrics windows {flow}", windows))
             for spec in work.specs:
                 name = f"slot {spec.slot} of {flow}"
                 _thread(name, partial(self._keep_running, name, spark, spec))

@@ -1,13 +1,18 @@
-"""One way to start Spark, under spark-submit and without it: a session, or only its context."""
+"""One way to start Spark, under spark-submit and without it: a session, or only its context.
+
+A session may also be one of a Spark Connect server, which is warm: it has its JVM and workers.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from py4j.protocol import INPUT_CONVERTER, Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -15,8 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from srm.errors import StackError
-from srm.spark import WORKER_DAEMON
+from srm.errors import StackError, UnavailableError, UsageError
+from srm.spark import REMOTE, WORKER_DAEMON
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +30,21 @@ DEFAULT_MASTER = "local[2]"
 # Set by spark-submit for the Python program it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+# PySpark's functions ask the environment which kind of columns to make.
+_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"
+
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT_S = 10.0
+
+_SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
+}
+
+_SETTINGS = {
+    **_SQL_SETTINGS,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": WORKER_DAEMON,
 }
 
@@ -80,7 +95,10 @@ def settings(
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None = None, conf: Mapping[str, str] | None = None
+    name: str,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    remote: str | None = None,
 ) -> Iterator[SparkSession]:
     """Give a Spark session and stop it at the end; one that is active already is used and kept.
 
@@ -88,13 +106,22 @@ def spark_session(
         name: application name, as people see it in Spark's UI.
         master: Spark master; ignored under spark-submit, ``local[2]`` where nothing is said.
         conf: further Spark settings.
+        remote: a Spark Connect server, ``sc://host:port``, by default that of $SPARK_REMOTE; its
+            master and static settings hold then. Ignored under spark-submit.
 
     Raises:
         StackError: the JVM does not start.
+        UnavailableError: the Spark Connect server does not answer.
+        UsageError: ``remote`` is no address of one.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
+        return
+    remote = remote or os.environ.get(REMOTE)
+    if remote and not submitted():
+        with _remote_session(name, remote, conf or {}) as session:
+            yield session
         return
     with _start_errors(name):
         builder = SparkSession.builder.appName(name)
@@ -106,6 +133,46 @@ def spark_session(
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _remote_session(name: str, remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    server = _answering(remote)
+    try:
+        builder = SparkSession.builder.appName(name).remote(remote)
+        for key, value in (_SQL_SETTINGS | dict(conf)).items():
+            builder = builder.config(key, value)
+        try:
+            session = builder.getOrCreate()
+        except PySparkException as error:
+            raise UnavailableError(f"Spark Connect server {server}: {error}") from error
+        logger.info("%s on Spark Connect server %s", name, server)
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        os.environ.pop(_IS_REMOTE, None)
+
+
+def _answering(remote: str) -> str:
+    """Return host and port of a Connect server that takes connections.
+
+    Spark's client tries for ten minutes before it gives up one that is down.
+    """
+    try:
+        parts = urlsplit(remote)
+        address = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        address = None, 0
+    if not remote.startswith("sc://") or not address[0]:
+        raise UsageError("a Spark Connect server is named sc://host:port")
+    server = f"{address[0]}:{address[1]}"
+    try:
+        socket.create_connection((address[0], address[1]), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise UnavailableError(f"Spark Connect server {server} does not answer: {error}") from error
+    return server
 
 
 @contextmanager

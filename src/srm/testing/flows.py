@@ -50,6 +50,7 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         proof_budget=200,
         drill_schedule=None,
         metrics_interval=SECOND,
+        metrics_windows_continuous=True,
         data_loss_policy="stop",
         max_bytes_per_second=None,
         merge_bytes=1 << 20,

@@ -90,6 +90,28 @@ def test_it_is_caught_up_behind_a_transaction_marker(cluster, props, state_topic
         assert until_caught_up(tail) == [(b"a", b"1")]
 
 
+def test_it_may_begin_at_a_time(cluster, props, state_topic):
+    producer = Producer(props)
+    for second in range(5):
+        producer.produce(state_topic, b"x", b"%d" % second, 0, timestamp=1_700_000_000_000 + second)
+    assert producer.flush(60) == 0
+
+    with KafkaTopicTail(props, state_topic, since_ms=1_700_000_000_003) as tail:
+        assert until_caught_up(tail) == [(b"3", b"x"), (b"4", b"x")]
+    with KafkaTopicTail(props, state_topic, since_ms=1_700_000_000_005) as tail:
+        assert until_caught_up(tail) == []
+        cluster.compacted(state_topic).write({b"new": b"1"})
+        assert next_pairs(tail, 1) == [(b"new", b"1")], "none was so young, this one is"
+
+
+def test_one_that_asks_seldom_catches_up_too(cluster, props, state_topic):
+    cluster.compacted(state_topic).write({b"a": b"1"})
+
+    with KafkaTopicTail(props, state_topic, fetch_wait_ms=1000, at_once=False) as tail:
+        assert until_caught_up(tail) == [(b"a", b"1")]
+        assert not tail.rewound
+
+
 def test_a_topic_that_comes_later_is_followed_then(cluster, props, unique):
     with KafkaTopicTail(props, unique) as tail:
         assert until_caught_up(tail) == [], "what does not exist has nothing to catch up with"

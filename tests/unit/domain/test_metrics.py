@@ -10,6 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.old_records import old_raw_metric
 
+from srm.domain.checkpoint_latency import (
+    CheckpointMetric,
+    checkpoint_metrics,
+    encode_checkpoints,
+)
 from srm.domain.metrics import (
     METRICS_PER_RECORD,
     Keeping,
@@ -17,6 +22,7 @@ from srm.domain.metrics import (
     Statistics,
     WindowMetric,
     changes,
+    decode_measured,
     decode_raw,
     encode_raw,
     latest,
@@ -88,6 +94,29 @@ def test_raw_metrics_of_many_partitions_are_several_records():
     assert [len(decode_raw(value)) for value in values] == [METRICS_PER_RECORD, 1]
 
 
+def test_what_is_told_of_checkpoints_is_read_beside_partitions_and_old_readers_see_none():
+    [value] = encode_checkpoints(checkpoint_metrics(FLOW, 1000, 1400, [("pay", "P.pay", 250)]))
+
+    assert json.loads(value)["topics"] == []
+    assert decode_raw(value) == ()
+    assert decode_measured(value) == (
+        CheckpointMetric(1400, 400, "P", "B", "pay", "P.pay", 250, 250, 250, 1),
+    )
+    assert [found for one in encode_raw([RAW]) for found in decode_measured(one)] == [RAW]
+
+
+def test_an_emission_is_summed_up_by_topic():
+    taken = [("pay", "P.pay", 30), ("B.pay", "pay", 7), ("pay", "P.pay", 10), ("pay", "P.pay", -4)]
+
+    found = checkpoint_metrics(FLOW, 1000, 1000, taken)
+
+    assert [(m.topic, m.latency_ms_min, m.latency_ms_max, m.latency_ms_sum) for m in found] == [
+        ("B.pay", 7, 7, 7),
+        ("pay", 0, 30, 40),
+    ]
+    assert {m.interval_ms for m in found} == {1}, "an interval of nothing could not be counted"
+
+
 def test_a_raw_metric_of_an_earlier_version_is_read():
     assert decode_raw(old_raw_metric(RAW)) == (RAW,)
 
@@ -102,14 +131,19 @@ def test_a_damaged_record_is_an_integrity_error(value: bytes):
 
 @given(
     topic=st.text(max_size=20), start=counts, end=counts, records=counts, size=counts,
-    rate=statistics, latency=statistics, lag=statistics,
+    four=st.tuples(statistics, statistics, statistics, statistics),
 )  # fmt: skip
-def test_any_window_survives_its_codec(*, topic, start, end, records, size, rate, latency, lag):
-    before = WindowMetric(
-        "P", "B", "topic", topic, f"P.{topic}", start, end, records, size, rate, latency, lag
-    )
+def test_any_window_survives_its_codec(*, topic, start, end, records, size, four):
+    before = WindowMetric("P", "B", "topic", topic, f"P.{topic}", start, end, records, size, *four)
 
     assert WindowMetric.decode(before.value()) == before
+
+
+def test_a_window_of_an_earlier_version_knows_no_checkpoints():
+    raw = json.loads(window(0).value())
+    del raw["checkpoint_latency_ms"]
+
+    assert WindowMetric.decode(json.dumps(raw).encode()) == window(0)
 
 
 def test_a_stored_window_shows_averages_to_readers():

@@ -7,18 +7,20 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.raw_metrics import raw_metrics
+from tests.raw_metrics import measured, raw_metrics
 
-from srm.domain.metrics import RawMetric, WindowMetric
+from srm.domain.checkpoint_latency import CheckpointMetric
+from srm.domain.metrics import Measured, RawMetric, Statistics, WindowMetric
 from srm.domain.topics import Flow
 from srm.domain.windows import LONGEST_INTERVAL_MS, Windows
 
 FLOW = Flow("P", "B")
 TICK = 10_000
 RAW = RawMetric(12_000, 4_000, "P", "B", "pay", "P.pay", 0, 10, 1001, 1, 9, 40, 10, 7)
+EMITTED = CheckpointMetric(15_000, 8_000, "P", "B", "pay", "P.pay", 5, 30, 50, 3)
 
 
-def windows(*metrics: RawMetric, window_ms: int = 20_000) -> list[WindowMetric]:
+def windows(*metrics: Measured, window_ms: int = 20_000) -> list[WindowMetric]:
     found = Windows(FLOW, window_ms, TICK)
     found.add(metrics)
     return list(found.between(-LONGEST_INTERVAL_MS, 10**15))
@@ -49,9 +51,32 @@ def test_what_nobody_can_have_measured_is_left_out() -> None:
     assert not windows(replace(RAW, source="Q"))
 
 
-@given(st.lists(raw_metrics(), max_size=30), st.randoms(use_true_random=False), st.integers(0, 30))
+def test_checkpoints_belong_to_the_tick_in_which_they_were_written() -> None:
+    found = windows(RAW, EMITTED, window_ms=TICK)
+
+    assert {(w.level, w.start_ms): w.checkpoint_latency_ms for w in found} == {
+        ("topic", 0): Statistics(),
+        ("cluster", 0): Statistics(),
+        ("topic", 10_000): Statistics(5.0, 30.0, 50.0, 3),
+        ("cluster", 10_000): Statistics(5.0, 30.0, 50.0, 3),
+    }
+
+
+def test_checkpoints_alone_are_no_sample_of_rate_and_lag() -> None:
+    later = replace(EMITTED, time_ms=25_000)
+
+    [window] = [
+        w for w in windows(RAW, later, window_ms=30_000) if (w.level, w.start_ms) == ("topic", 0)
+    ]
+
+    assert (window.byte_rate.count, window.replication_records_lag.count) == (2, 2)
+    assert window.checkpoint_latency_ms.count == 3
+    assert {w.byte_rate for w in windows(EMITTED)} == {Statistics()}
+
+
+@given(st.lists(measured(), max_size=30), st.randoms(use_true_random=False), st.integers(0, 30))
 def test_neither_order_nor_the_moment_of_reading_changes_a_window(
-    metrics: list[RawMetric], shuffle: random.Random, cut: int
+    metrics: list[Measured], shuffle: random.Random, cut: int
 ) -> None:
     late = list(metrics)
     shuffle.shuffle(late)
@@ -71,9 +96,9 @@ def test_no_byte_is_lost_or_counted_twice(metrics: list[RawMetric]) -> None:
         assert sum(w.bytes for w in found if w.level == level) == sum(m.bytes for m in metrics)
 
 
-@given(st.lists(raw_metrics(), max_size=30), st.integers(0, 200_000))
+@given(st.lists(measured(), max_size=30), st.integers(0, 200_000))
 def test_what_is_forgotten_changes_no_window_that_begins_later(
-    metrics: list[RawMetric], before_ms: int
+    metrics: list[Measured], before_ms: int
 ) -> None:
     found = Windows(FLOW, 20_000, TICK)
     found.add(metrics)
@@ -83,9 +108,9 @@ def test_what_is_forgotten_changes_no_window_that_begins_later(
     assert list(found.between(before_ms, 10**15)) == wanted
 
 
-@given(st.lists(raw_metrics(), max_size=30), st.lists(st.integers(0, 230_000), max_size=5))
+@given(st.lists(measured(), max_size=30), st.lists(st.integers(0, 230_000), max_size=5))
 def test_what_is_taken_bit_by_bit_is_in_the_end_what_is_computed_at_once(
-    metrics: list[RawMetric], looks: list[int]
+    metrics: list[Measured], looks: list[int]
 ) -> None:
     found, taken = Windows(FLOW, 20_000, TICK), dict[bytes, WindowMetric]()
     for look, cut in enumerate(sorted(looks)):

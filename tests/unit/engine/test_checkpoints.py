@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
+from srm.domain import internal_topics
+from srm.domain.checkpoint_latency import CheckpointMetric
 from srm.domain.ledger import LedgerEntry
+from srm.domain.metrics import Measured, decode_measured
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import TopicPartition
 from srm.engine.checkpoints import CheckpointSummary, emit, per_group, survey
-from srm.engine.ports import FlowContext
+from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 
 GROUP = "billing"
@@ -233,3 +237,64 @@ def test_maps_that_cannot_be_used_stop_only_their_partition(sites) -> None:
     summary = emit(sites.flow("P->B"))
 
     assert summary.states == {"damaged-map": 1, "translated": 1}
+
+
+def told(context: FlowContext) -> list[Measured]:
+    topic = internal_topics.raw_metrics(context.config.flow.source)
+    table = context.target.compacted(topic)
+    found: list[Measured] = []
+    table.scan(lambda _, key, value: found.extend(decode_measured(value or b"")))
+    return found
+
+
+def test_checkpoints_took_from_the_look_at_their_group_until_they_were_acknowledged(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("P", GROUP, "B.Payments", 20)
+    sites.commit("P", "slow", "Payments", 10)
+    context = sites.flow("P->B")
+    committed = context.source.committed
+
+    def in_turn(group: str) -> dict[TopicPartition, int]:
+        sites.clock.advance(700 if group == "slow" else 50)
+        return committed(group)
+
+    monkeypatch.setattr(context.source, "committed", in_turn)
+    monkeypatch.setattr("srm.engine.checkpoints.GROUPS_AT_A_TIME", 1)
+    began_ms = sites.clock()
+
+    emit(context)
+
+    moment = (began_ms + 750, 750, "P", "B")
+    assert told(context) == [
+        CheckpointMetric(*moment, "B.Payments", "Payments", 750, 750, 750, 1),
+        CheckpointMetric(*moment, "Payments", "P.Payments", 700, 750, 1450, 2),
+    ]
+
+
+def test_checkpoints_that_were_there_already_took_no_time(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    context = sites.flow("P->B")
+    emit(context)
+
+    emit(context)
+
+    assert len(told(context)) == 1
+
+
+def test_checkpoints_are_written_though_nobody_may_tell_how_long_they_took(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    context = sites.flow("P->B")
+    create = sites.clusters["B"].create_topics
+
+    def refuse(specs: Collection[TopicSpec]) -> None:
+        if any(spec.name.startswith("srm-metrics-") for spec in specs):
+            raise AuthorizationError("no right Create on cluster B")
+        create(specs)
+
+    monkeypatch.setattr(sites.clusters["B"], "create_topics", refuse)
+
+    assert emit(context).written == 1

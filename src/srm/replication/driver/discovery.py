@@ -25,6 +25,7 @@ from srm.engine.compacted import compacted_spec
 from srm.engine.control_lists import ControlLists
 from srm.engine.control_topics import create_control_topics
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
+from srm.engine.raw_metrics import raw_metrics_spec
 from srm.errors import AuthorizationError, SrmError
 from srm.replication.driver.gone import GoneWatch, Side
 
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 _REST: Final = 100.0  # times what a close look took, until the next one
 _LONGEST_REST_S: Final = 5.0
 _SHORTEST_REST: Final = 20.0  # times what a look took that takes long
-_ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ def internal_topic_specs(
     on_target = [
         compacted_spec(internal_topics.replication(flow.source), own, STATE_PARTITIONS),
         compacted_spec(internal_topics.offset_map(flow.source), own, MAP_PARTITIONS),
-        TopicSpec(internal_topics.raw_metrics(flow.source), 1, own, _ONE_DAY),
+        raw_metrics_spec(config),
         compacted_spec(internal_topics.HEARTBEATS, config.heartbeats_replication_factor),
     ]
     if config.emit_checkpoints_enabled:

@@ -1,0 +1,80 @@
+"""Spark jobs of bounded length: on a warm Spark Connect server where there is one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from srm.spark import REMOTE
+from srm_airflow.settings import SPARK_CONNECTION
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+logger = logging.getLogger(__name__)
+
+CONNECT_CONNECTION: Final = "srm_spark_connect"
+"""Airflow connection of type ``spark_connect`` that names a Spark Connect server; optional."""
+
+_END_S: Final = 10.0
+
+
+class SparkJobOperator(SparkSubmitOperator):
+    """Run one of the project's Spark jobs and show what it prints.
+
+    Where the connection ``srm_spark_connect`` names a Spark Connect server the job is a process
+    beside this one that uses it, which takes seconds. Else spark-submit starts an application by
+    the connection ``srm_spark``.
+    """
+
+    def __init__(self, *, conn_id: str = SPARK_CONNECTION, **kwargs: Any) -> None:
+        super().__init__(conn_id=conn_id, **kwargs)
+        self._process: subprocess.Popen[str] | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Run the job.
+
+        Raises:
+            AirflowException: the job has failed; its last lines are in the log.
+        """
+        remote = connect_url()
+        if remote is None:
+            return super().execute(context)
+        command = [sys.executable, self.application, *(self.application_args or ())]
+        # In the environment, as the address may hold a token.
+        environment = {**os.environ, REMOTE: remote}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as self._process:
+            for line in self._process.stdout or ():
+                logger.info("%s", line.rstrip())
+        code = self._process.returncode
+        if code:
+            raise AirflowException(f"{self.name} has failed with exit code {code}, see above")
+        return None
+
+    def on_kill(self) -> None:
+        """End the job."""
+        if self._process is None:
+            super().on_kill()
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def connect_url() -> str | None:
+    """Return the address of the Spark Connect server, None where no connection names one."""
+    try:
+        return str(SparkConnectHook(CONNECT_CONNECTION).get_connection_url())
+    except AirflowNotFoundException:
+        return None

@@ -1,0 +1,285 @@
+"""Windows are stored as they end, and are what a plain recomputation says, whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.raw_metrics import measured, values
+
+from srm.domain import internal_topics
+from srm.domain.metrics import Measured, RawMetric, WindowMetric
+from srm.domain.windows import Windows
+from srm.engine.metrics import WindowSpec, stored_windows
+from srm.engine.ports import FlowContext
+from srm.errors import UnavailableError
+from srm.replication.driver.windows import keep_windows
+from srm.testing.clock import FakeClock
+from srm.testing.fake_cluster import FakeCluster
+from srm.testing.fake_maps import FakeMapReader
+from srm.testing.flows import P_TO_B, flow_config
+
+START_MS = 1_700_000_000_000
+SPEC = WindowSpec(window_ms=20_000, slide_ms=10_000, look_back_ms=400_000, keep_all_ms=400_000)
+RAW = RawMetric(0, 1000, "P", "B", "pay", "P.pay", 0, 10, 5000, 1, 9, 40, 10, 7)
+
+
+@dataclass
+class Topic:
+    """The raw topic: values with their timestamps; ``lost`` says that a reader begins again."""
+
+    clock: FakeClock
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    lost: bool = False
+    opened: int = 0
+
+    def write(self, *metrics: Measured) -> None:
+        self.entries += [(self.clock(), value) for value in values(metrics)]
+
+    @contextmanager
+    def open(self, since_ms: int) -> Iterator[Log]:
+        self.opened += 1
+        self.lost = False
+        yield Log(self, since_ms)
+
+
+@dataclass
+class Log:
+    topic: Topic
+    since_ms: int
+    at: int = 0
+    caught_up: bool = False
+
+    @property
+    def rewound(self) -> bool:
+        return self.topic.lost
+
+    def poll(self, _timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        found = self.topic.entries[self.at :]
+        self.at = 0 if self.topic.lost else len(self.topic.entries)
+        self.caught_up = True
+        if self.topic.lost:
+            return []
+        return [(b"0", value) for time_ms, value in found if time_ms >= self.since_ms]
+
+
+@dataclass
+class Script:
+    """Stands in for the event that ends the thread: time goes by in its waits, and things happen.
+
+    After the last of them it is set.
+    """
+
+    clock: FakeClock
+    happenings: list[Callable[[], None]]
+
+    def is_set(self) -> bool:
+        return not self.happenings
+
+    def wait(self, seconds: float) -> bool:
+        self.clock.advance(round(seconds * 1000))
+        if self.happenings:
+            self.happenings.pop(0)()
+        return self.is_set()
+
+
+@dataclass
+class Lab:
+    clock: FakeClock = field(default_factory=lambda: FakeClock(START_MS))
+
+    def __post_init__(self) -> None:
+        self.target = FakeCluster("B", clock=self.clock)
+        self.topic = Topic(self.clock)
+        self.context = FlowContext(
+            flow_config(),
+            FakeCluster("P"),
+            self.target,
+            FakeMapReader(),
+            FakeMapReader(),
+            self.clock,
+        )
+
+    def keep(self, *happenings: Callable[[], None]) -> None:
+        """Run the thread for as many waits, in each of which one of these happens."""
+        script = Script(self.clock, list(happenings))
+        keep_windows(
+            self.context,
+            self.topic.open,
+            cast("object", script),  # type: ignore[arg-type]
+            SPEC,
+            clock=lambda: self.clock() / 1000,
+        )
+
+    def stored(self) -> tuple[WindowMetric, ...]:
+        return stored_windows(self.target)
+
+    def writes(self) -> int:
+        written: list[bytes] = []
+        table = self.target.compacted(internal_topics.METRICS_WINDOWS)
+        table.scan(lambda _, key, value: written.append(key))
+        return len(written)
+
+    def traffic(self, **changes: object) -> Callable[[], None]:
+        """Something is copied now."""
+        return lambda: self.topic.write(replace(RAW, time_ms=self.clock(), **changes))  # type: ignore[arg-type]
+
+
+def nothing() -> None:
+    """Nothing happens."""
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+def test_a_window_is_stored_once_it_has_ended(lab):
+    lab.keep(lab.traffic(), nothing, nothing, nothing, nothing)
+
+    topic = [w for w in lab.stored() if w.level == "topic"]
+    assert [(w.start_ms - START_MS, w.records) for w in topic] == [(-10_000, 10), (0, 10)]
+
+
+def test_an_idle_flow_writes_nothing_at_all(lab):
+    lab.keep(*[nothing] * 200)
+
+    assert internal_topics.METRICS_WINDOWS not in lab.target.topics()
+
+
+def test_a_window_is_written_once(lab):
+    lab.keep(*[lab.traffic()] * 10, *[nothing] * 4)
+
+    assert lab.writes() == len(lab.stored())
+
+
+def test_what_comes_late_is_counted_in_windows_that_were_stored(lab):
+    late = replace(RAW, time_ms=START_MS + 8_000, partition=1, records=90)
+    lab.keep(lab.traffic(), *[nothing] * 8, lambda: lab.topic.write(late), nothing)
+
+    assert {w.records for w in lab.stored()} == {100}
+
+
+def test_another_thread_writes_nothing_that_is_stored_already(lab):
+    lab.keep(*[lab.traffic()] * 6, *[nothing] * 3)
+    before = lab.writes()
+
+    lab.keep(nothing, nothing)
+
+    assert lab.writes() == before
+
+
+def test_what_was_told_while_nobody_looked_is_made_up_for(lab):
+    lab.keep(lab.traffic(), nothing)
+    lab.clock.advance(100_000)
+    lab.traffic()()
+    lab.clock.advance(60_000)
+
+    lab.keep(nothing)
+
+    ended_ms = sorted({w.end_ms - START_MS for w in lab.stored()})
+    assert ended_ms == [10_000, 20_000, 120_000, 130_000]
+
+
+def test_a_target_that_is_away_is_waited_for(lab):
+    lab.keep(
+        lab.traffic(),
+        lambda: lab.target.fail(UnavailableError("B is away")),
+        *[nothing] * 5,
+        lab.target.recover,
+        *[nothing] * 5,
+    )
+
+    assert {w.records for w in lab.stored()} == {10}
+
+
+def test_records_that_are_read_again_are_not_counted_again(lab):
+    def lose() -> None:
+        lab.topic.lost = True
+
+    lab.keep(lab.traffic(), nothing, lose, *[nothing] * 6)
+
+    assert lab.topic.opened == 2
+    assert {w.records for w in lab.stored()} == {10}
+
+
+def test_windows_that_nobody_needs_any_more_are_removed(lab):
+    lab.keep(lab.traffic(), *[nothing] * 100)
+    every = {w.start_ms for w in lab.stored()}
+
+    lab.clock.advance(SPEC.keep_ms)
+    lab.keep(nothing)
+
+    assert every
+    assert lab.stored() == ()
+
+
+def test_a_flow_may_be_left_to_the_aggregation(lab):
+    config = replace(lab.context.config, metrics_windows_continuous=False)
+    lab.context = replace(lab.context, config=config)
+
+    lab.keep(lab.traffic(), *[nothing] * 9)
+
+    assert lab.topic.opened == 0
+
+
+def test_a_record_that_is_no_metric_is_passed_over(lab):
+    junk = (START_MS + 1000, b"junk")
+    lab.keep(lambda: lab.topic.entries.append(junk), lab.traffic(), *[nothing] * 4)
+
+    assert {w.records for w in lab.stored()} == {10}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.lists(measured(), max_size=4),
+            st.sampled_from(["away", "back", "lost", "restart"]),
+        ),
+        max_size=25,
+    )
+)
+def test_whatever_happens_the_windows_are_those_of_a_plain_recomputation(
+    events: list[list[Measured] | str],
+) -> None:
+    """Raw records come late and in any order; the target goes away; threads end and begin."""
+    lab = Lab()
+    runs: list[list[Callable[[], None]]] = [[]]
+    told: list[Measured] = []
+
+    def write(metrics: list[Measured]) -> Callable[[], None]:
+        moved = [replace(m, time_ms=m.time_ms + START_MS - 150_000) for m in metrics]
+        told.extend(moved)
+        return lambda: lab.topic.write(*moved)
+
+    def lose() -> None:
+        lab.topic.lost = True
+
+    happen: dict[str, Callable[[], None]] = {
+        "away": lambda: lab.target.fail(UnavailableError("away")),
+        "back": lab.target.recover,
+        "lost": lose,
+    }
+    for event in events:
+        if event == "restart":
+            runs.append([])
+        elif isinstance(event, str):
+            runs[-1].append(happen[event])
+        else:
+            runs[-1].append(write(event))
+    for run in runs:
+        lab.keep(*run, nothing)
+    lab.keep(lab.target.recover, *[nothing] * 12)
+
+    first_ms = lab.clock() - SPEC.look_back_ms
+    plain = Windows(P_TO_B, SPEC.window_ms, SPEC.slide_ms)
+    plain.add(told)
+    expected = {w.key(): w for w in plain.between(first_ms, lab.clock() - 10_000)}
+    stored = {w.key(): w for w in lab.stored() if w.start_ms >= first_ms}
+    assert {key: stored.get(key) for key in expected} == expected
+    assert all(w.end_ms > lab.clock() - 10_000 for key, w in stored.items() if key not in expected)
