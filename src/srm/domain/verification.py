@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from srm.domain.topics import Flow
@@ -43,10 +43,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """One side of a range: the number of its records, and the hash of them in order."""
+    """One side of a range: the number of its records, and the hash of them in order.
+
+    ``epoch`` is the leader epoch of what was read last, -1 if not known, and ``reached`` an offset
+    up to which the log held that epoch then.
+    """
 
     records: int
     digest: str
+    epoch: int = field(default=-1, compare=False)
+    reached: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
