@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain import internal_topics
@@ -35,6 +35,8 @@ class _Observed:
 
     time_ms: int
     maps: FlowMaps
+    source_ids: Mapping[str, str]
+    target_ids: Mapping[str, str]
     source_configs: Mapping[str, Mapping[str, str]]
     target_configs: Mapping[str, Mapping[str, str]]
     source_logs: Mapping[TopicPartition, LogBounds]
@@ -61,7 +63,8 @@ def plan(
     policy, flow = context.config.policy, context.config.flow
     remotes = {name: policy.format_remote_topic(flow.source, name) for name in chosen}
     partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
-    observed = _observe(context, partitions, remotes)
+    ids = {name: described[name].topic_id for name in chosen}
+    observed = _observe(context, partitions, remotes, ids)
     planned = [_plan_one(p, remotes[p.topic], observed, max_records) for p in partitions]
     return VerificationPlan(
         flow,
@@ -98,7 +101,10 @@ def _choose(
 
 
 def _observe(
-    context: FlowContext, partitions: list[TopicPartition], remotes: Mapping[str, str]
+    context: FlowContext,
+    partitions: list[TopicPartition],
+    remotes: Mapping[str, str],
+    ids: Mapping[str, str],
 ) -> _Observed:
     copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
     before = context.target.log_ends(copies)
@@ -110,6 +116,8 @@ def _observe(
     return _Observed(
         context.now_ms(),
         maps,
+        ids,
+        {name: target_topics[name].topic_id for name in existing},
         context.source.topic_configs(tuple(remotes)),
         context.target.topic_configs(existing),
         _bounds(context.source, partitions),
@@ -166,6 +174,11 @@ def _plan_one(
             "the partition stopped (srm status)?"
         )
         return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
+    planned = replace(
+        planned,
+        source_id=observed.source_ids[partition.topic],
+        target_id=observed.target_ids.get(remote_topic, ""),
+    )
     return planned if max_records is None else newest(planned, max_records)
 
 

@@ -123,7 +123,7 @@ class _Proof:
             if last > first:
                 framing = self._framings[0]
                 start = int(framing.ends[first - 1]) if first else 0
-                content.update(framing.room[start : int(framing.ends[last - 1])])
+                content.update(memoryview(framing.room)[start : int(framing.ends[last - 1])])
             if outcome is Found.UNEQUAL:
                 return None
             if outcome is Found.ENDED:

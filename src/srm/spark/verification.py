@@ -27,11 +27,12 @@ from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 from srm.spark.ranges import read, reader
+from srm.spark.raw_ranges import prove_all
+from srm.spark.spread import spread
 
 logger = logging.getLogger(__name__)
 
 RANGE_RECORDS = 250_000
-_TASKS_PER_CORE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class VerificationRequest:
     topics: tuple[str, ...] = ()
     max_records: int | None = None
     range_records: int = RANGE_RECORDS
+    by_records: bool = False
+    full: bool = False
 
 
 def verify(
@@ -80,7 +83,8 @@ def verify(
     request = request or VerificationRequest()
     planned = engine.plan(context, request.topics, request.max_records)
     parts = [cut(whole, request.range_records) for whole in planned.ranges]
-    found = iter(compare_ranges(spark, properties, [part for cuts in parts for part in cuts]))
+    ranges = [part for cuts in parts for part in cuts]
+    found = iter(compare_ranges(spark, properties, ranges, by_records=request.by_records))
     results = [
         _result(whole, [next(found) for _ in cuts], planned.time_ms)
         for whole, cuts in zip(planned.ranges, parts, strict=True)
@@ -97,30 +101,49 @@ def verify(
 
 
 def compare_ranges(
-    spark: SparkSession, properties: BothClusters, ranges: Collection[RangePlan]
+    spark: SparkSession,
+    properties: BothClusters,
+    ranges: Collection[RangePlan],
+    *,
+    by_records: bool = False,
 ) -> list[RangeResult | str]:
-    """Compare ranges in Spark tasks; a range that cannot be read gives the reason instead."""
-    if not ranges:
-        return []
-    scheduler = spark.sparkContext
-    tasks = min(len(ranges), _TASKS_PER_CORE * scheduler.defaultParallelism)
-    logger.info("comparing %d ranges in %d tasks", len(ranges), tasks)
+    """Compare ranges in Spark tasks; a range that cannot be read gives the reason instead.
+
+    With ``by_records`` ordinary consumers read all of them, however much longer that takes.
+    """
 
     def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
-        return compare_all(properties, part)
+        return compare_all(properties, part, by_records=by_records)
 
-    return scheduler.parallelize(list(ranges), tasks).mapPartitions(compare_part).collect()
+    return spread(spark, ranges, compare_part)
 
 
 def compare_all(
-    properties: BothClusters, ranges: Iterable[RangePlan]
+    properties: BothClusters, ranges: Iterable[RangePlan], *, by_records: bool = False
 ) -> Iterator[RangeResult | str]:
-    """Compare ranges one after another, with one consumer for each cluster."""
+    """Compare ranges one after another: by their bytes, and what is not equal by its records."""
+    plans = list(ranges)
+    proven: list[RangeResult | None] = [None] * len(plans)
+    if not by_records:
+        proven = prove_all(properties.source, properties.target, plans)
+    left = iter(
+        _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
+    )
+    for found in proven:
+        yield found or next(left)
+
+
+def _compare_records(
+    properties: BothClusters, plans: list[RangePlan]
+) -> Iterator[RangeResult | str]:
+    """Compare ranges record by record, with one consumer for each cluster."""
+    if not plans:
+        return
     with (
         reader(properties.source, "read_committed") as source,
         reader(properties.target, "read_committed") as target,
     ):
-        for plan in ranges:
+        for plan in plans:
             try:
                 yield compare(plan, _source_records(source, plan), _target_records(target, plan))
             except SrmError as error:

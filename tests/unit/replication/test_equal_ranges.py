@@ -72,7 +72,9 @@ class Reader:
         ahead = [batch for batch in self.log.batches if behind(batch) > offset]
         given, rest = ahead[: self.log.fetched], ahead[self.log.fetched :]
         last = behind(given[-1])
-        aborted = [(p, first) for p, first, end in self.log.aborted if first < last and end >= offset]
+        aborted = [
+            (p, first) for p, first, end in self.log.aborted if first < last and end >= offset
+        ]
         raw = bytearray(b"".join(given) + (rest[0][:-1] if rest else b""))
         answer = (b"id", 0, 0, self.log.end, self.log.end, 0, tuple(aborted), memoryview(raw))
         return FetchedPartition(*answer)
@@ -132,7 +134,9 @@ def sources(draw: st.DrawFn) -> Log:
             open_since = found[0].offset if open_since is None else open_since
             log.batches.append(batch_of(found, draw(codecs), producer=ABORTER))
         else:
-            log.batches.append(batch_of(found, draw(codecs), producer=draw(st.sampled_from([-1, 9]))))
+            log.batches.append(
+                batch_of(found, draw(codecs), producer=draw(st.sampled_from([-1, 9])))
+            )
             log.records += found
     if open_since is not None:
         log.batches.append(marker(offset, ABORTER))
