@@ -29,12 +29,12 @@ from bench.data import CODECS, Payload, batch_rounds, copies
 from bench.errors import BenchError
 from bench.machine import describe_machine
 from bench.tables import say
-from bench.tree import Tree
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.topics import Flow
+from srm.engine.verification import VerificationRequest
 from srm.spark.session import spark_session
-from srm.spark.verification import BothClusters, VerificationRequest, verify
+from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow
 
 FLOW: Final = Flow("A", "B")
@@ -58,7 +58,7 @@ def main() -> int:
     chosen = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="srm-bench-verify-"))
     with clusters(home) as pair:
-        print(json.dumps(measure(pair, home, chosen), indent=2))  # noqa: T201 - its result
+        print(json.dumps(measure(pair, home, chosen), indent=2))
     return 0
 
 
@@ -130,12 +130,23 @@ def _copy(file: Path) -> None:
 
 
 def _command(*words: str, file: Path) -> Mapping[str, Any] | None:
-    command = [sys.executable, "-m", "srm.cli.main", *words, "--config", str(file), "--flow", "A->B"]
+    command = [
+        sys.executable,
+        "-m",
+        "srm.cli.main",
+        *words,
+        "--config",
+        str(file),
+        "--flow",
+        "A->B",
+    ]
     done = subprocess.run(
         command, cwd=PROJECT, capture_output=True, text=True, timeout=_COPY_S, check=False
     )
     if done.returncode:
-        raise BenchError(f"srm {' '.join(words)} ended with {done.returncode}: {done.stderr[-500:]}")
+        raise BenchError(
+            f"srm {' '.join(words)} ended with {done.returncode}: {done.stderr[-500:]}"
+        )
     return None
 
 

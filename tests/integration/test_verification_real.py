@@ -27,9 +27,10 @@ from srm.domain.verification import Difference, PartitionVerification
 from srm.engine import verification as engine
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.engine.verification import VerificationRequest
 from srm.errors import NotFoundError
 from srm.spark.session import spark_session
-from srm.spark.verification import BothClusters, VerificationRequest, verify
+from srm.spark.verification import BothClusters, verify
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord, read_log
 from srm.wiring import open_flow
@@ -248,7 +249,7 @@ def test_a_topic_that_was_never_copied_is_unverified_and_an_unknown_one_refused(
     assert result.outcome == "unverified"
     assert "does not exist on the target" in result.reason
     with pytest.raises(NotFoundError, match="does not copy no-such"):
-        engine.plan(context, ("no-such",))
+        engine.plan(context, VerificationRequest(("no-such",)))
 
 
 def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(

@@ -140,7 +140,9 @@ def _reached(mark: tuple[int, int]) -> int:
     return mark[1]
 
 
-def in_force(stretches: Sequence[Proven], whole: RangePlan, ends: EpochEnds) -> tuple[Proven, ...]:
+def still_proven(
+    stretches: Sequence[Proven], whole: RangePlan, ends: EpochEnds
+) -> tuple[Proven, ...]:
     """Return what still counts, without what the logs do not hold any more.
 
     Args:
@@ -191,7 +193,7 @@ def unproven(plan: RangePlan, stretches: Sequence[Proven]) -> tuple[RangePlan, .
 
     Args:
         plan: what is to be compared.
-        stretches: in force, in order.
+        stretches: as :func:`still_proven` returns them.
     """
     left = []
     source, target = plan.source_start, plan.target_start

@@ -74,9 +74,9 @@ class PartitionVerification:
     """The result for one partition.
 
     It is about the records in both offset ranges. Of these ``earlier_records`` were proven equal
-    before, the last of them at ``earlier_ms``, and not read again; all others were compared. The two
-    hashes are equal exactly when these are, in order; they depend on how the partition was cut, so
-    they say nothing about an earlier result. ``foreign`` counts target records that the copy did
+    before, the last of them at ``earlier_ms``, and not read again; all others were compared. The
+    two hashes are equal exactly when these are, in order; they depend on how the partition was cut,
+    so they say nothing about an earlier result. ``foreign`` counts target records that the copy did
     not write, ``one_sided`` those of a compacted topic that only one side still has (not hashed, no
     difference).
     ``difference`` is the first one. ``unverified`` is a partition that has no copy to compare yet,

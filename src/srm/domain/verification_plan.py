@@ -218,7 +218,7 @@ def part_of(
     target_start: int,
     target_end: int | None = None,
 ) -> RangePlan:
-    """Narrow a plan to offsets of both sides, of the target up to its own end where none is given."""
+    """Narrow a plan to offsets of both sides, to its own end of the target where none is given."""
     return replace(
         plan,
         source_start=source_start,

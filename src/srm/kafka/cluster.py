@@ -18,8 +18,8 @@ from srm.engine.ports import (
     TopicDescription,
     TopicSpec,
 )
-from srm.kafka import epoch_ends as epoch_calls
 from srm.kafka import acls, group_descriptions, transaction_log
+from srm.kafka import epoch_ends as epoch_calls
 from srm.kafka import first_records as record_calls
 from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls

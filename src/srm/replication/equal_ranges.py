@@ -20,7 +20,7 @@ from srm.domain.runs import Runs
 from srm.domain.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
-from srm.replication.native.frames import Framing, Found, PairSearch, behind
+from srm.replication.native.frames import Found, Framing, PairSearch, behind
 from srm.replication.native.library import NativeLibrary
 from srm.replication.ports import FetchedPartition
 from srm.replication.slot.log_reader import LogReader
@@ -123,7 +123,7 @@ class _Proof:
             if last > first:
                 framing = self._framings[0]
                 start = int(framing.ends[first - 1]) if first else 0
-                content.update(memoryview(framing.room)[start : int(framing.ends[last - 1])])
+                content.update(framing.room.data[start : int(framing.ends[last - 1])])
             if outcome is Found.UNEQUAL:
                 return None
             if outcome is Found.ENDED:

@@ -19,7 +19,6 @@ from srm.domain.topics import TopicPartition
 from srm.domain.verification import RangeResult
 from srm.domain.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError
-from srm.replication import equal_ranges
 from srm.replication.batches.batch import seal
 from srm.replication.equal_ranges import prove_equal
 from srm.replication.native.library import FILE, NativeLibrary
