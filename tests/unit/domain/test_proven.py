@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -67,7 +68,7 @@ def test_what_is_proven_and_what_is_left_are_the_whole_whatever_was_proven(size,
     )
     assert (covered[0][0], covered[0][2]) == (0, SHIFT)
     assert (covered[-1][1], covered[-1][3]) == (END, TARGET_END)
-    for one, other in zip(covered, covered[1:], strict=False):
+    for one, other in pairwise(covered):
         assert (one[1], one[3]) == (other[0], other[2])
     records = sum(s.records for s in stretches) + sum(p.runs.records for p in left)  # type: ignore[attr-defined]
     assert records == sum(run.count for run in RUNS)
