@@ -5,14 +5,15 @@
 
 In one run: the start of Spark, everything by bytes, once more with nothing new, once more with a
 little new, a part by ordinary consumers (``srm verify --by-records``) for comparison, and the whole
-command ``srm verify --full`` as somebody types it. One JSON object on stdout. It needs free disk
-space for the records twice; all is deleted at the end.
+command ``srm verify --full`` as somebody types it. The last thing on stdout is one JSON object. It
+needs free disk space for the records twice; all is deleted at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -85,11 +86,15 @@ def measure(pair: Pair, home: Path, chosen: argparse.Namespace) -> dict[str, Any
         each = max(1, chosen.by_records // chosen.partitions)
         run("by_records", VerificationRequest(max_records=each, full=True, by_records=True))
         run("same_by_bytes", VerificationRequest(max_records=each, full=True))
-    with _timed(figures, "command_full"):
-        _command("verify", "--full", "--json", file=file)
-    with _timed(figures, "command_nothing_new"):
-        _command("verify", "--json", file=file)
+    for name, options in (("command_full", ["--full"]), ("command_nothing_new", [])):
+        with _timed(figures, name) as told:
+            told.update(_told(json.loads(_command("verify", *options, "--json", file=file))))
     return figures
+
+
+def _told(summary: Mapping[str, Any]) -> dict[str, int]:
+    names = {"records": "source_records", "by_records": "by_records"}
+    return {name: sum(p[key] for p in summary["partitions"]) for name, key in names.items()}
 
 
 def _runner(
@@ -102,7 +107,8 @@ def _runner(
         if bad:
             raise BenchError(f"{name}: {bad[0]}")
         records = sum(p.source_records for p in summary.partitions)
-        told |= {"records": records, "per_second": round(records / told["seconds"])}
+        by_records = sum(p.by_records for p in summary.partitions)
+        told |= {"records": records, "by_records": by_records}
 
     return run
 
@@ -114,7 +120,7 @@ def _timed(figures: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
     yield told
     told["seconds"] = round(time.monotonic() - began, 2)
     figures[name] = told
-    say(f"{name}: {told['seconds']} s")
+    say(f"{name}: {told}, load {os.getloadavg()[0]:.1f}")
 
 
 def _append(pair: Pair, payload: Payload, partitions: int, records: int) -> None:
@@ -129,7 +135,7 @@ def _copy(file: Path) -> None:
     say(f"copied in {time.monotonic() - began:.1f} s")
 
 
-def _command(*words: str, file: Path) -> Mapping[str, Any] | None:
+def _command(*words: str, file: Path) -> str:
     command = [
         sys.executable,
         "-m",
@@ -147,7 +153,7 @@ def _command(*words: str, file: Path) -> Mapping[str, Any] | None:
         raise BenchError(
             f"srm {' '.join(words)} ended with {done.returncode}: {done.stderr[-500:]}"
         )
-    return None
+    return done.stdout
 
 
 def _write_config(pair: Pair, home: Path) -> Path:

@@ -60,13 +60,17 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What comparing one range found; the fields mean what :class:`PartitionVerification` says."""
+    """What comparing one range found; the fields mean what :class:`PartitionVerification` says.
+
+    ``by_bytes``: its batches were proven equal, and no record was looked at by itself.
+    """
 
     source: SideResult
     target: SideResult
     foreign: int
     one_sided: int
     difference: Difference | None
+    by_bytes: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ class PartitionVerification:
     ``difference`` is the first one. ``unverified`` is a partition that has no copy to compare yet,
     ``failed`` one that could not be read or whose map cannot be used; ``reason`` says why nothing,
     or only a part, was compared. ``proven`` are the stretches that are known to be equal by now,
-    of the topics with these ids.
+    of the topics with these ids. ``by_records`` counts the source's records that ordinary consumers
+    had to read, one by one.
     """
 
     topic: str
@@ -107,6 +112,7 @@ class PartitionVerification:
     source_id: str = ""
     target_id: str = ""
     proven: tuple[Proven, ...] = ()
+    by_records: int = 0
 
     @property
     def proof(self) -> str:
@@ -207,6 +213,7 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
         sum(r.one_sided for r in results),
         difference,
         whole.left_out,
+        by_records=sum(r.source.records for r in results if not r.by_bytes),
     )
 
 

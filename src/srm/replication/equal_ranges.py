@@ -144,4 +144,4 @@ class _Proof:
             SideResult(count, digest, *framing.reached)
             for count, framing in zip(counts, self._framings, strict=True)
         )
-        return RangeResult(source, target, 0, self._search.one_sided, None)
+        return RangeResult(source, target, 0, self._search.one_sided, None, by_bytes=True)

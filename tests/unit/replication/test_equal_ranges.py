@@ -19,6 +19,7 @@ from srm.domain.topics import TopicPartition
 from srm.domain.verification import RangeResult
 from srm.domain.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError
+from srm.replication import equal_ranges
 from srm.replication.batches.batch import seal
 from srm.replication.equal_ranges import prove_equal
 from srm.replication.native.library import FILE, NativeLibrary
@@ -232,3 +233,90 @@ def test_equality_is_proven_exactly_where_records_are_equal_with_the_same_result
             assert expected.difference is not None
         if expected.difference is not None:
             assert found is None
+
+
+def simple() -> tuple[Log, Log, RangePlan]:
+    records = [Record(n, b"k%d" % n, b"v", (), n) for n in range(6)]
+    copied = [record._replace(offset=FIRST + record.offset) for record in records]
+    source = Log([batch_of(records[:2], 0), batch_of(records[2:], 0)], records, [])
+    target = Log([batch_of(copied, 0)], copied, [])
+    return source, target, plan_for(source, target, (Run(0, FIRST, 6),))
+
+
+def test_the_leader_epoch_of_what_was_read_is_told_with_where_it_reached():
+    source, target, plan = simple()
+
+    found = by_bytes(plan, source, target)
+
+    assert found is not None
+    assert (found.source.epoch, found.source.reached) == (3, 6)
+    assert (found.target.epoch, found.target.reached) == (3, FIRST + 6)
+
+
+def with_wrong_checksum(batch: bytearray) -> None:
+    batch[17] ^= 1  # the records are as they were
+
+
+def with_old_format(batch: bytearray) -> None:
+    batch[16] = 1
+
+
+def with_unknown_codec(batch: bytearray) -> None:
+    batch[22] |= 5
+    seal(memoryview(batch))
+
+
+def with_records_that_are_not_compressed(batch: bytearray) -> None:
+    batch[22] |= 4
+    seal(memoryview(batch))
+
+
+def with_a_count_too_large(batch: bytearray) -> None:
+    struct.pack_into(">i", batch, 57, 7)
+    seal(memoryview(batch))
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        with_wrong_checksum,
+        with_old_format,
+        with_unknown_codec,
+        with_records_that_are_not_compressed,
+        with_a_count_too_large,
+    ],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_strange_is_left_to_consumers(strange, side):
+    *logs, plan = simple()
+    batch = bytearray(logs[side].batches[0])
+    strange(batch)
+    logs[side].batches[0] = bytes(batch)
+
+    assert by_bytes(plan, *logs) is None
+
+
+def test_a_batch_that_comes_twice_is_left_to_consumers():
+    source, target, plan = simple()
+    source.batches.insert(1, source.batches[0])
+
+    assert by_bytes(plan, source, target) is None
+
+
+def test_records_that_were_left_by_decision_are_left_to_consumers():
+    source, target, plan = simple()
+
+    assert by_bytes(replace(plan, decided=((0, 1),)), source, target) is None
+
+
+def test_a_log_that_gives_nothing_is_left_to_consumers(monkeypatch):
+    source, target, plan = simple()
+
+    class Silent(Reader):
+        async def fetch(self, *_: int) -> FetchedPartition:
+            return FetchedPartition(b"id", 0, 0, 6, 6, 0, (), memoryview(bytearray()))
+
+    monkeypatch.setattr(equal_ranges, "_SILENCE_S", 0.0)
+    readers = Silent(source, TopicPartition("pay", 0)), Reader(target, TopicPartition("pay", 0))
+
+    assert asyncio.run(prove_equal(plan, *readers, NATIVE)) is None  # type: ignore[arg-type]
