@@ -39,6 +39,8 @@ class Proven:
     ``records`` were copied of it, from the ``first`` pair of a source and a target offset to the
     ``last``. A log held its leader epoch (``source_mark``, ``target_mark``: epoch and offset) up to
     that offset. ``since_ms`` is when the oldest part was compared, ``time_ms`` when the newest was.
+    ``decided`` are source offsets [from, to) in it that were left on the source by decision, and so
+    not compared.
     """
 
     source_start: int
@@ -54,9 +56,11 @@ class Proven:
     time_ms: int = 0
     compacted: bool = False
     timestamps: bool = True
+    decided: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         """Take pairs as JSON has them."""
+        object.__setattr__(self, "decided", tuple((a, b) for a, b in self.decided))
         for name in ("first", "last", "source_mark", "target_mark"):
             first, second = getattr(self, name)
             object.__setattr__(self, name, (int(first), int(second)))
@@ -85,6 +89,7 @@ class Proven:
             time_ms,
             plan.compacted,
             plan.timestamps,
+            _within(plan.decided, plan.source_start, plan.source_end),
         )
 
     def touches(self, later: Proven) -> bool:
@@ -105,6 +110,7 @@ class Proven:
             last=later.last if later.records else self.last,
             source_mark=later.source_mark if later.source_mark[0] >= 0 else self.source_mark,
             target_mark=later.target_mark if later.target_mark[0] >= 0 else self.target_mark,
+            decided=_within([*self.decided, *later.decided], self.source_start, later.source_end),
             since_ms=min(self.since_ms, later.since_ms),
             time_ms=max(self.time_ms, later.time_ms),
         )
@@ -163,6 +169,9 @@ def _kept(stretch: Proven, whole: RangePlan) -> Proven | None:
     is_cut = stretch.source_end > whole.source_end or stretch.target_end > whole.target_log_end
     if start >= stretch.source_end or is_cut:
         return None
+    decisions = (_within(d, start, stretch.source_end) for d in (stretch.decided, whole.decided))
+    if len(set(decisions)) > 1:
+        return None
     is_whole = start == stretch.source_start
     runs = clip(whole.runs, start, stretch.source_end)
     if not len(runs):
@@ -174,8 +183,27 @@ def _kept(stretch: Proven, whole: RangePlan) -> Proven | None:
     if is_whole:
         return stretch if (first, runs.records) == (stretch.first, stretch.records) else None
     return replace(
-        stretch, source_start=start, target_start=first[1], records=runs.records, first=first
+        stretch,
+        source_start=start,
+        target_start=first[1],
+        records=runs.records,
+        first=first,
+        decided=_within(stretch.decided, start, stretch.source_end),
     )
+
+
+def _within(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return what ranges hold of ``[start, end)``; those that touch are one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        low, high = max(first, start), min(last, end)
+        if low >= high:
+            continue
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return tuple(found)
 
 
 def _says_enough(stretch: Proven, whole: RangePlan) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import pytest
@@ -108,6 +108,20 @@ def test_records_without_a_leader_epoch_cannot_be_known_again():
     unmarked = Proven.of(part_of(whole(), 0, 50, SHIFT, SHIFT + 46), (-1, -1), (5, 146), 1)
 
     assert still_proven([unmarked], whole(), HELD) == ()
+
+
+def test_another_decision_on_what_is_left_on_the_source_makes_it_void():
+    decided = whole(decided=((10, 12), (45, 60)))
+    parts = [part_of(decided, 0, 48, SHIFT, SHIFT + 44)]
+    parts.append(part_of(decided, 48, 50, SHIFT + 44, SHIFT + 46))
+
+    (stretch,) = joined(map(proof, parts))
+
+    assert stretch.decided == ((10, 12), (45, 50))
+    assert still_proven([stretch], decided, HELD) == (stretch,)
+    assert Proven(**asdict(stretch) | {"decided": [[10, 12], [45, 50]]}) == stretch
+    assert still_proven([stretch], whole(decided=((45, 60),)), HELD) == ()
+    assert still_proven([half()], decided, HELD) == ()
 
 
 def test_what_retention_has_taken_is_proven_no_more_and_the_rest_is():
