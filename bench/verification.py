@@ -30,6 +30,7 @@ from bench.data import CODECS, Payload, batch_rounds, copies
 from bench.errors import BenchError
 from bench.machine import describe_machine
 from bench.tables import say
+from bench.tree import Tree
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.topics import Flow
@@ -115,10 +116,16 @@ def _runner(
 
 @contextmanager
 def _timed(figures: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """Measure wall and CPU seconds: of this process and all that it has started, brokers too."""
     told: dict[str, Any] = {}
-    began = time.monotonic()
+    tree = Tree(os.getpid())
+    began, used = time.monotonic(), tree.cpu_by_name()
     yield told
     told["seconds"] = round(time.monotonic() - began, 2)
+    told["cpu_seconds"] = {
+        kind: round(seconds - used.get(kind, 0.0), 2)
+        for kind, seconds in tree.cpu_by_name().items()
+    }
     figures[name] = told
     say(f"{name}: {told}, load {os.getloadavg()[0]:.1f}")
 
