@@ -1,11 +1,12 @@
 """Compares the two copies of every replicated partition.
 
 A Spark job reads source and target over the mapped ranges and compares count, order and content.
-Every hour it takes the newest records of each partition. The latest result of each partition is
-kept in `srm-verification.<SOURCE>.internal`.
+Every hour it takes what is new since the last time, all of it or as many of the newest records as
+*records* says. What was proven equal is not read again. The latest result of each partition, with
+what of it is proven, is kept in `srm-verification.<SOURCE>.internal`.
 
-**By hand** - trigger it with *topics* to verify only some, and with another number of *records*, or
-none, to read the partitions as a whole.
+**By hand** - trigger it with *topics* to verify only some, and with *full* to compare again what
+was proven before, too: that finds what was changed since in place, on a broker's disk.
 
 **When it is red** - the end of the task log names the first difference by partition and offset, or
 the cluster that did not answer. After a difference do not move groups that read this topic before
@@ -40,11 +41,17 @@ PARAMS = {
         description="Names on the source, one per line. Empty: all that are replicated.",
     ),
     "records": Param(
-        100_000,
+        1_000_000,
         type=["null", "integer"],
         minimum=1,
         title="Records of each partition",
-        description="The newest so many copied records. Empty: all.",
+        description="At most the newest so many copied records. Empty: all.",
+    ),
+    "full": Param(
+        default=False,
+        type="boolean",
+        title="In full",
+        description="Compare again what was proven equal before.",
     ),
 }
 
@@ -54,6 +61,8 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
     chosen = [part for topic in params["topics"] for part in ("--topic", topic)]
     if params["records"] is not None:
         chosen += ["--max-records", str(params["records"])]
+    if params["full"]:
+        chosen.append("--full")
     return [*job_arguments(CONFIG), *chosen]
 
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.domain.verification import verdict
+from srm.engine.verification import VerificationRequest
 from srm.spark.job import JobResult, parser, run_job
-from srm.spark.verification import BothClusters, VerificationRequest, verify
+from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow
 
 
@@ -22,10 +23,11 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--topic", action="append", default=[], help="source topic; default: all")
     options.add_argument("--max-records", type=int, help="newest records of each partition")
+    options.add_argument("--full", action="store_true", help="also what was proven equal before")
     chosen = options.parse_args()
 
     def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:
-        request = VerificationRequest(tuple(chosen.topic), chosen.max_records)
+        request = VerificationRequest(tuple(chosen.topic), chosen.max_records, full=chosen.full)
         with open_flow(config, flow) as context:
             clusters = BothClusters.of(config, flow)
             summary = verify(spark, context, clusters, request)

@@ -191,16 +191,18 @@ def test_a_configuration_without_flows_is_an_import_error_that_says_what_to_do(
 
 def test_verification_by_hand_takes_topics_and_a_limit_from_the_form(bag: Any) -> None:
     (task,) = bag.dags["srm_verification"].tasks
-    task.render_template_fields({"params": {"topics": ["Payments", "Refunds"], "records": 500}})
+    chosen = {"topics": ["Payments", "Refunds"], "records": 500, "full": True}
+    task.render_template_fields({"params": chosen})
 
     assert task.application_args[:2] == ["--config", os.environ["SRM_CONFIG"]]
-    assert task.application_args[-6:] == [
+    assert task.application_args[-7:] == [
         "--topic",
         "Payments",
         "--topic",
         "Refunds",
         "--max-records",
         "500",
+        "--full",
     ]
 
 

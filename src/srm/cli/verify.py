@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -9,9 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm.cli.metrics import MasterOption
-from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit
+from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
+from srm.domain.amount import amount
 from srm.domain.verification import Outcome, PartitionVerification, VerificationSummary, verdict
+from srm.engine.verification import VerificationRequest, plan
+from srm.engine.verifying import Comparer, Progress, carry_out
 from srm.pages.tables import Listing
 from srm.wiring import open_flow
 
@@ -42,28 +46,52 @@ def verify(
         int | None,
         typer.Option(min=1, help="Only the newest copied records of each partition."),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compare again what was proven equal before.")
+    ] = False,
+    by_records: Annotated[
+        bool,
+        typer.Option(
+            "--by-records", help="Let ordinary consumers read everything: takes far longer."
+        ),
+    ] = False,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare count, order and content of source and target in Spark tasks.
 
+    It begins where former runs have proven everything equal; without news it starts no Spark.
+
     Exit code 0 where all that could be compared is equal, 8 where copies differ (the first
     difference is named), 6 where a partition could not be read.
     """
-    # Importing Spark takes longer than most other commands run.
-    from srm.spark.session import spark_session  # noqa: PLC0415
-    from srm.spark.verification import BothClusters, VerificationRequest  # noqa: PLC0415
-    from srm.spark.verification import verify as verify_flow  # noqa: PLC0415
-
     resolved = load_config(config)
-    request = VerificationRequest(tuple(topic or ()), max_records)
-    clusters = BothClusters.of(resolved, flow)
-    with spark_session("srm-verification", master) as spark, open_flow(resolved, flow) as context:
-        summary = verify_flow(spark, context, clusters, request)
+    request = VerificationRequest(tuple(topic or ()), max_records, full=full, by_records=by_records)
+    with ExitStack() as stack:
+        context = stack.enter_context(open_flow(resolved, flow))
+        status = stack.enter_context(open_console(stderr=True).status("planning"))
+        planned = plan(context, request)
+
+        def comparer() -> Comparer:
+            # Importing Spark takes longer than most other commands run.
+            from srm.spark.session import spark_session  # noqa: PLC0415
+            from srm.spark.verification import BothClusters, SparkComparer  # noqa: PLC0415
+
+            clusters = BothClusters.of(resolved, flow)
+            status.update("starting Spark")
+            spark = stack.enter_context(spark_session("srm-verification", master))
+            status.update("comparing")
+            return SparkComparer(spark, clusters, by_records=by_records)
+
+        summary = carry_out(context, planned, comparer, lambda seen: status.update(_line(seen)))
     emit(summary, as_json, lambda console: _render(console, summary))
     failure = verdict(summary)
     if failure is not None:
         raise failure
+
+
+def _line(progress: Progress) -> str:
+    return f"{progress.records:,} of {amount(progress.of, 'record')} compared"
 
 
 def _render(console: Console, summary: VerificationSummary) -> None:
@@ -92,6 +120,5 @@ def _render(console: Console, summary: VerificationSummary) -> None:
 
 
 def _remark(result: PartitionVerification) -> str:
-    if result.difference is None:
-        return result.reason
-    return f"first difference: {result.difference}"
+    difference = result.difference and f"first difference: {result.difference}"
+    return "; ".join(told for told in (difference, result.reason, result.proof) if told)

@@ -280,7 +280,8 @@ class Scenario:
 
     def verify(self, api: AirflowApi) -> dict[str, VerificationSummary]:
         """Let all copies be compared as a whole; return the results by flow."""
-        run = api.trigger("srm_verification", _RUN, {"topics": [TOPIC], "records": None})
+        wanted = {"topics": [TOPIC], "records": None, "full": True}
+        run = api.trigger("srm_verification", _RUN, wanted)
         follow_run(self._world, api, "srm_verification", run, _SPARK_JOB_S)
         config = self._world.config
         results = {}

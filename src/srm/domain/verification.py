@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, Literal
 
+from srm.domain import json_records
+from srm.domain.proven import NO_PAIR, Proven
 from srm.domain.topics import Flow
 from srm.domain.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -43,34 +46,48 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """One side of a range: the number of its records, and the hash of them in order."""
+    """One side of a range: the number of its records, and the hash of them in order.
+
+    ``epoch`` is the leader epoch of what was read last, -1 if not known, and ``reached`` an offset
+    up to which the log held that epoch then.
+    """
 
     records: int
     digest: str
+    epoch: int = field(default=-1, compare=False)
+    reached: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What comparing one range found; the fields mean what :class:`PartitionVerification` says."""
+    """What comparing one range found; the fields mean what :class:`PartitionVerification` says.
+
+    ``by_bytes``: its batches were proven equal, and no record was looked at by itself.
+    """
 
     source: SideResult
     target: SideResult
     foreign: int
     one_sided: int
     difference: Difference | None
+    by_bytes: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerification:
     """The result for one partition.
 
-    Compared were the records in both offset ranges. The two hashes are equal exactly when these
-    records are, in order; they depend on how the partition was cut, so they say nothing about an
-    earlier result. ``foreign`` counts target records that the copy did not write, ``one_sided``
-    those of a compacted topic that only one side still has (not hashed, no difference).
+    It is about the records in both offset ranges. Of these ``earlier_records`` were proven equal
+    before, the last of them at ``earlier_ms``, and not read again; all others were compared. The
+    two hashes are equal exactly when these are, in order; they depend on how the partition was cut,
+    so they say nothing about an earlier result. ``foreign`` counts target records that the copy did
+    not write, ``one_sided`` those of a compacted topic that only one side still has (not hashed, no
+    difference).
     ``difference`` is the first one. ``unverified`` is a partition that has no copy to compare yet,
     ``failed`` one that could not be read or whose map cannot be used; ``reason`` says why nothing,
-    or only a part, was compared.
+    or only a part, was compared. ``proven`` are the stretches that are known to be equal by now,
+    of the topics with these ids. ``by_records`` counts the source's records that ordinary consumers
+    had to read, one by one.
     """
 
     topic: str
@@ -90,6 +107,27 @@ class PartitionVerification:
     one_sided: int = 0
     difference: Difference | None = None
     reason: str = ""
+    earlier_records: int = 0
+    earlier_ms: int = 0
+    source_id: str = ""
+    target_id: str = ""
+    proven: tuple[Proven, ...] = ()
+    by_records: int = 0
+
+    @property
+    def proof(self) -> str:
+        """Say which source offsets are proven equal, and what of them was so before."""
+        if not self.proven:
+            return ""
+        stretches = [(s.source_start, s.source_end) for s in self.proven]
+        if len(stretches) == 1 and stretches[0][0] <= self.source_start:
+            told = f"proven to source offset {stretches[0][1]:,}"
+        else:
+            told = f"proven are source offsets {', '.join(f'{a:,} to {b:,}' for a, b in stretches)}"
+        if not self.earlier_records:
+            return told
+        at = datetime.fromtimestamp(self.earlier_ms / 1000, UTC)
+        return f"{told}, {self.earlier_records:,} records of them earlier ({at:%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
         """Encode the record key."""
@@ -97,7 +135,7 @@ class PartitionVerification:
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json_records.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> PartitionVerification:
@@ -106,16 +144,14 @@ class PartitionVerification:
         Raises:
             IntegrityError: the value is not a verification result.
         """
-        try:
-            raw: dict[str, Any] = json.loads(value)
+        with json_records.decoding("verification record", value):
+            names = {entry.name for entry in fields(cls)}
+            raw: dict[str, Any] = {k: v for k, v in json.loads(value).items() if k in names}
             entry = raw["difference"]
             if entry is not None:
                 raw["difference"] = Difference(**entry | {"kinds": tuple(entry["kinds"])})
+            raw["proven"] = tuple(Proven(**stretch) for stretch in raw.get("proven", ()))
             return cls(**raw)
-        except (ValueError, TypeError, KeyError) as error:
-            raise IntegrityError(
-                f"verification record {value[:80]!r} is damaged: {error}"
-            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +213,19 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
         sum(r.one_sided for r in results),
         difference,
         whole.left_out,
+        by_records=sum(r.source.records for r in results if not r.by_bytes),
     )
+
+
+def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | None:
+    """Return what comparing a range has proven; None where it found a difference."""
+    if result.difference is not None:
+        return None
+    marks = [
+        (side.epoch, side.reached) if side.epoch >= 0 else NO_PAIR
+        for side in (result.source, result.target)
+    ]
+    return Proven.of(plan, marks[0], marks[1], time_ms)
 
 
 def new_hash() -> hashlib.blake2b:

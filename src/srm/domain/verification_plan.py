@@ -15,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from srm.domain.offset_map import OffsetMap, Run
+import numpy as np
+
+from srm.domain.offset_map import OffsetMap, Run, Runs
 from srm.errors import UsageError
 
 
@@ -35,7 +37,8 @@ class RangePlan:
     ``left_out`` says what of the target is no part of this copy, or what of the source is not
     compared: ``decided`` are source offsets [from, to) that were left on the source by decision.
     ``compacted`` topics may have lost a record on one side only. ``timestamps`` is False where the
-    target stamps records itself (LogAppendTime).
+    target stamps records itself (LogAppendTime). ``source_id`` and ``target_id`` are the ids of the
+    topics that are meant, empty where they are not known.
     """
 
     topic: str
@@ -47,11 +50,13 @@ class RangePlan:
     target_start: int
     target_end: int
     target_log_end: int
-    runs: tuple[Run, ...]
+    runs: Sequence[Run]
     compacted: bool = False
     timestamps: bool = True
     left_out: str = ""
     decided: tuple[tuple[int, int], ...] = ()
+    source_id: str = ""
+    target_id: str = ""
 
 
 def plan_partition(
@@ -148,7 +153,7 @@ def newest(plan: RangePlan, records: int) -> RangePlan:
         records -= run.count
     if start <= plan.source_start:
         return plan
-    return _part(plan, start, plan.source_end, target_boundary(plan.runs, start, plan.target_end))
+    return part_of(plan, start, plan.source_end, target_boundary(plan.runs, start, plan.target_end))
 
 
 def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
@@ -171,7 +176,7 @@ def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
         filled = records - (taken - run.count)
     edges.append((plan.source_end, plan.target_end))
     return tuple(
-        _part(plan, source_start, source_end, target_start, target_end)
+        part_of(plan, source_start, source_end, target_start, target_end)
         for (source_start, target_start), (source_end, target_end) in pairwise(edges)
     )
 
@@ -191,23 +196,29 @@ def _source_boundary(runs: Sequence[Run], target_offset: int, end: int) -> int:
     return runs[index].source_start + max(0, target_offset - runs[index].target_start)
 
 
-def clip(runs: Iterable[Run], start: int, end: int) -> tuple[Run, ...]:
-    """Keep what the runs hold of the source offsets ``[start, end)``."""
-    clipped = []
-    for run in runs:
-        low, high = max(run.source_start, start), min(run.source_end, end)
-        if low < high:
-            clipped.append(Run(low, low + run.shift, high - low))
-    return tuple(clipped)
+def clip(runs: Iterable[Run], start: int, end: int) -> Runs:
+    """Keep what runs in order hold of the source offsets ``[start, end)``."""
+    known = Runs.of(runs)
+    inside = slice(
+        int(np.searchsorted(known.source_ends, start, side="right")),
+        int(np.searchsorted(known.sources, end)),
+    )
+    kept = known[inside]
+    if not len(kept) or start >= end:
+        return Runs()
+    sources = kept.sources.clip(min=start)
+    targets = kept.targets + sources - kept.sources
+    return Runs(sources, targets, kept.source_ends.clip(max=end) - sources)
 
 
-def _part(
+def part_of(
     plan: RangePlan,
     source_start: int,
     source_end: int,
     target_start: int,
     target_end: int | None = None,
 ) -> RangePlan:
+    """Narrow a plan to offsets of both sides, to its own end of the target where none is given."""
     return replace(
         plan,
         source_start=source_start,

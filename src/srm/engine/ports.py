@@ -205,6 +205,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return up to which offset each log holds a leader epoch, or older ones (KIP-320).
+
+        -1 where the leader does not know it: nothing of it is left, or nobody wrote under it.
+        Unknown partitions are left out.
+        """
+        ...
+
     def open_transactions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:

@@ -1,22 +1,78 @@
-"""Planning a verification of a flow, and the table of its latest results."""
+"""Planning a verification of a flow, and the table of its latest results.
+
+What an earlier verification has proven is not planned again, as far as it still counts
+(:mod:`srm.domain.proven`).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_wanted import Wanted
 from srm.domain.partition_notes import begin_of_copy, in_force
+from srm.domain.proven import EpochEnds, Proven, last_marks, still_proven, unproven
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary
-from srm.domain.verification_plan import LogBounds, RangePlan, newest, plan_partition
+from srm.domain.verification_plan import (
+    LogBounds,
+    RangePlan,
+    clip,
+    cut,
+    newest,
+    plan_partition,
+)
 from srm.engine.ports import Cluster, FlowContext, FlowMaps, TopicDescription
 from srm.engine.topic_sync import selected_topics
-from srm.errors import NotFoundError
+from srm.errors import IntegrityError, NotFoundError
 
+_logger = logging.getLogger(__name__)
+
+RANGE_RECORDS: Final = 250_000
 _FAR: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationRequest:
+    """What to verify.
+
+    Attributes:
+        topics: source topics; none: all that the flow selects.
+        max_records: only the newest copied records of each partition; None: all of them.
+        range_records: how many of them are compared in one piece.
+        full: what was proven before is compared again, too.
+        by_records: ordinary consumers read everything, however much longer that takes.
+    """
+
+    topics: tuple[str, ...] = ()
+    max_records: int | None = None
+    range_records: int = RANGE_RECORDS
+    full: bool = False
+    by_records: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What is verified of one partition, and what of that is proven already.
+
+    ``proven`` are the stretches that still count. ``ranges`` are to be compared. ``former`` is the
+    latest result of the past, None without one.
+    """
+
+    whole: RangePlan
+    ranges: tuple[RangePlan, ...]
+    proven: tuple[Proven, ...] = ()
+    former: PartitionVerification | None = None
+
+    @property
+    def earlier_records(self) -> int:
+        """Copied records that are verified, but were proven before."""
+        start, end = self.whole.source_start, self.whole.source_end
+        spans = ((max(start, s.source_start), min(end, s.source_end)) for s in self.proven)
+        return sum(clip(self.whole.runs, *span).records for span in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +81,13 @@ class VerificationPlan:
 
     flow: Flow
     time_ms: int
-    ranges: tuple[RangePlan, ...]
+    partitions: tuple[PartitionPlan, ...]
     unverified: tuple[PartitionVerification, ...]
+
+    @property
+    def ranges(self) -> tuple[RangePlan, ...]:
+        """All that is to be compared."""
+        return tuple(part for partition in self.partitions for part in partition.ranges)
 
 
 @dataclass(frozen=True)
@@ -35,6 +96,8 @@ class _Observed:
 
     time_ms: int
     maps: FlowMaps
+    source_ids: Mapping[str, str]
+    target_ids: Mapping[str, str]
     source_configs: Mapping[str, Mapping[str, str]]
     target_configs: Mapping[str, Mapping[str, str]]
     source_logs: Mapping[TopicPartition, LogBounds]
@@ -42,39 +105,115 @@ class _Observed:
     target_ends_before: Mapping[TopicPartition, int]
 
 
-def plan(
-    context: FlowContext, topics: Collection[str] = (), max_records: int | None = None
-) -> VerificationPlan:
+def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
     """Plan the comparison of a flow's topics with their copies, as they are now.
-
-    Args:
-        context: the flow.
-        topics: source topics; without any, all that the flow selects.
-        max_records: only the newest copied records of each partition; without it all of them.
 
     Raises:
         NotFoundError: a topic was named that the flow does not copy.
         UnavailableError, AuthorizationError: as the clusters answer.
     """
+    request = request or VerificationRequest()
     described = context.source.topics()
-    chosen = _choose(described, context, topics)
+    chosen = _choose(described, context, request.topics)
     policy, flow = context.config.policy, context.config.flow
     remotes = {name: policy.format_remote_topic(flow.source, name) for name in chosen}
     partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
-    observed = _observe(context, partitions, remotes)
-    planned = [_plan_one(p, remotes[p.topic], observed, max_records) for p in partitions]
+    former = _former(context.target, flow)
+    ids = {name: described[name].topic_id for name in chosen}
+    observed = _observe(context, partitions, remotes, ids)
+    planned = [_plan_one(p, remotes[p.topic], observed) for p in partitions]
+    wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
+    proven = {} if request.full else _proven(context, wholes, former)
     return VerificationPlan(
         flow,
         observed.time_ms,
-        tuple(entry for entry in planned if isinstance(entry, RangePlan)),
-        tuple(entry for entry in planned if isinstance(entry, PartitionVerification)),
+        tuple(_plan_ranges(whole, proven, former, request) for whole in wholes),
+        tuple(
+            with_proof_of(entry, former.get(TopicPartition(entry.topic, entry.partition)))
+            for entry in planned
+            if isinstance(entry, PartitionVerification)
+        ),
     )
 
 
-def record(context: FlowContext, summary: VerificationSummary) -> None:
-    """Store the results as the latest ones; the topic must exist."""
-    table = context.target.compacted(internal_topics.verification(summary.flow.source))
-    table.write({result.key(): result.value() for result in summary.partitions})
+def with_proof_of(
+    result: PartitionVerification, former: PartitionVerification | None
+) -> PartitionVerification:
+    """Keep in a result what a former one has proven: whether that counts is asked when it is used.
+
+    So a map that cannot be read at the moment costs nothing of it.
+    """
+    if former is None:
+        return result
+    return replace(
+        result, source_id=former.source_id, target_id=former.target_id, proven=former.proven
+    )
+
+
+def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerification]:
+    """Read the latest results; one that is damaged has proven nothing."""
+    found = {}
+    for key, value in target.compacted(internal_topics.verification(flow.source)).read().items():
+        try:
+            result = PartitionVerification.decode(value)
+        except IntegrityError as error:
+            _logger.warning("%s: %s; it is verified again", key.decode(errors="replace"), error)
+        else:
+            found[TopicPartition(result.topic, result.partition)] = result
+    return found
+
+
+_Former = Mapping[TopicPartition, PartitionVerification]
+
+
+def _proven(
+    context: FlowContext, wholes: Collection[RangePlan], former: _Former
+) -> dict[TopicPartition, tuple[Proven, ...]]:
+    """Return what of the former results still counts."""
+    candidates = {
+        place: (whole, known.proven)
+        for whole in wholes
+        if (known := former.get(place := TopicPartition(whole.topic, whole.partition)))
+        and known.proven
+        and (known.source_id, known.target_id) == (whole.source_id, whole.target_id)
+    }
+    source_epochs, target_epochs = {}, {}
+    for place, (whole, stretches) in candidates.items():
+        copy = TopicPartition(whole.remote_topic, whole.partition)
+        (source_epochs[place], _), (target_epochs[copy], _) = last_marks(stretches)
+    sources = context.source.epoch_ends(_known(source_epochs))
+    targets = context.target.epoch_ends(_known(target_epochs))
+    found = {}
+    for place, (whole, stretches) in candidates.items():
+        copy = TopicPartition(whole.remote_topic, whole.partition)
+        ends = EpochEnds(sources.get(place, -1), targets.get(copy, -1))
+        found[place] = still_proven(stretches, whole, ends)
+    return found
+
+
+def _known(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
+
+
+def _plan_ranges(
+    whole: RangePlan,
+    proven: Mapping[TopicPartition, tuple[Proven, ...]],
+    former: _Former,
+    request: VerificationRequest,
+) -> PartitionPlan:
+    place = TopicPartition(whole.topic, whole.partition)
+    stretches = proven.get(place, ())
+    if request.max_records is not None:
+        whole = newest(whole, request.max_records)
+    left = unproven(whole, stretches)
+    ranges = tuple(part for piece in left for part in cut(piece, request.range_records))
+    return PartitionPlan(whole, ranges, stretches, former.get(place))
+
+
+def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
+    """Store results as the latest ones; the topic must exist."""
+    table = context.target.compacted(internal_topics.verification(context.config.flow.source))
+    table.write({result.key(): result.value() for result in results})
 
 
 def latest(target: Cluster, flow: Flow) -> VerificationSummary:
@@ -98,7 +237,10 @@ def _choose(
 
 
 def _observe(
-    context: FlowContext, partitions: list[TopicPartition], remotes: Mapping[str, str]
+    context: FlowContext,
+    partitions: list[TopicPartition],
+    remotes: Mapping[str, str],
+    ids: Mapping[str, str],
 ) -> _Observed:
     copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
     before = context.target.log_ends(copies)
@@ -110,6 +252,8 @@ def _observe(
     return _Observed(
         context.now_ms(),
         maps,
+        ids,
+        {name: target_topics[name].topic_id for name in existing},
         context.source.topic_configs(tuple(remotes)),
         context.target.topic_configs(existing),
         _bounds(context.source, partitions),
@@ -132,7 +276,7 @@ def _bounds(
 
 
 def _plan_one(
-    partition: TopicPartition, remote_topic: str, observed: _Observed, max_records: int | None
+    partition: TopicPartition, remote_topic: str, observed: _Observed
 ) -> RangePlan | PartitionVerification:
     names = (partition.topic, partition.partition, remote_topic)
     copy = TopicPartition(remote_topic, partition.partition)
@@ -166,7 +310,11 @@ def _plan_one(
             "the partition stopped (srm status)?"
         )
         return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
-    return planned if max_records is None else newest(planned, max_records)
+    return replace(
+        planned,
+        source_id=observed.source_ids[partition.topic],
+        target_id=observed.target_ids.get(remote_topic, ""),
+    )
 
 
 def _is_compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:

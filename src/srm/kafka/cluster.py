@@ -20,6 +20,7 @@ from srm.engine.ports import (
     TopicSpec,
 )
 from srm.kafka import acls, group_descriptions, topic_rights, transaction_log
+from srm.kafka import epoch_ends as epoch_calls
 from srm.kafka import first_records as record_calls
 from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls
@@ -173,6 +174,10 @@ class KafkaCluster:
     ) -> dict[TopicPartition, BatchSample]:
         """Return what the last batches of each partition look like."""
         return batch_calls.recent_batches(self._clients, partitions)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return up to which offset each log holds a leader epoch, -1 if it does not."""
+        return epoch_calls.epoch_ends(self._clients, epochs)
 
     def open_transactions(
         self, partitions: Collection[TopicPartition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message
@@ -11,27 +11,20 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.config.secrets import ClientProperties
-from srm.domain import internal_topics
 from srm.domain.comparison import Record, compare
 from srm.domain.offset_ranges import OffsetRange
 from srm.domain.topics import Flow
-from srm.domain.verification import (
-    PartitionVerification,
-    RangeResult,
-    VerificationSummary,
-    merge,
-)
-from srm.domain.verification_plan import RangePlan, cut
-from srm.engine import verification as engine
-from srm.engine.compacted import ensure_compacted
+from srm.domain.verification import RangeResult, SideResult, VerificationSummary
+from srm.domain.verification_plan import RangePlan
 from srm.engine.ports import FlowContext
+from srm.engine.verification import VerificationRequest, plan
+from srm.engine.verifying import Progress, carry_out
 from srm.errors import SrmError
 from srm.spark.ranges import read, reader
+from srm.spark.raw_ranges import prove_all
+from srm.spark.spread import TASKS_PER_CORE, cores, spread
 
 logger = logging.getLogger(__name__)
-
-RANGE_RECORDS = 250_000
-_TASKS_PER_CORE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +47,37 @@ class BothClusters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationRequest:
-    """What to verify: source topics (none: all of the flow), and how much of each partition."""
+class SparkComparer:
+    """Compares ranges in Spark tasks (:class:`srm.engine.verifying.Comparer`).
 
-    topics: tuple[str, ...] = ()
-    max_records: int | None = None
-    range_records: int = RANGE_RECORDS
+    Args:
+        spark: the session, classic or Connect.
+        properties: of both clusters.
+        by_records: ordinary consumers read everything.
+    """
+
+    def __init__(
+        self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False
+    ) -> None:
+        self._spark = spark
+        self._properties = properties
+        self._by_records = by_records
+        self._width = cores(spark)
+
+    @property
+    def width(self) -> int:
+        """How many tasks run at a time."""
+        return self._width
+
+    def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
+        """Compare ranges; one that cannot be read gives the reason instead."""
+        # With the object itself the session would go to the tasks.
+        properties, by_records = self._properties, self._by_records
+
+        def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
+            return compare_all(properties, part, by_records=by_records)
+
+        return spread(self._spark, ranges, compare_part, tasks=TASKS_PER_CORE * self._width)
 
 
 def verify(
@@ -78,70 +95,86 @@ def verify(
         UnavailableError, AuthorizationError: as the clusters answer while planning and storing.
     """
     request = request or VerificationRequest()
-    planned = engine.plan(context, request.topics, request.max_records)
-    parts = [cut(whole, request.range_records) for whole in planned.ranges]
-    found = iter(compare_ranges(spark, properties, [part for cuts in parts for part in cuts]))
-    results = [
-        _result(whole, [next(found) for _ in cuts], planned.time_ms)
-        for whole, cuts in zip(planned.ranges, parts, strict=True)
-    ]
-    every = sorted([*results, *planned.unverified], key=lambda r: (r.topic, r.partition))
-    summary = VerificationSummary(planned.flow, tuple(every))
-    ensure_compacted(
-        context.target,
-        internal_topics.verification(planned.flow.source),
-        replication_factor=context.config.internal_replication_factor,
-    )
-    engine.record(context, summary)
-    return summary
+
+    def comparer() -> SparkComparer:
+        return SparkComparer(spark, properties, by_records=request.by_records)
+
+    return carry_out(context, plan(context, request), comparer, log_progress)
 
 
-def compare_ranges(
-    spark: SparkSession, properties: BothClusters, ranges: Collection[RangePlan]
-) -> list[RangeResult | str]:
-    """Compare ranges in Spark tasks; a range that cannot be read gives the reason instead."""
-    if not ranges:
-        return []
-    scheduler = spark.sparkContext
-    tasks = min(len(ranges), _TASKS_PER_CORE * scheduler.defaultParallelism)
-    logger.info("comparing %d ranges in %d tasks", len(ranges), tasks)
-
-    def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
-        return compare_all(properties, part)
-
-    return scheduler.parallelize(list(ranges), tasks).mapPartitions(compare_part).collect()
+def log_progress(progress: Progress) -> None:
+    """Log how far a verification is."""
+    logger.info("%s of %s records compared", f"{progress.records:,}", f"{progress.of:,}")
 
 
 def compare_all(
-    properties: BothClusters, ranges: Iterable[RangePlan]
+    properties: BothClusters, ranges: Iterable[RangePlan], *, by_records: bool = False
 ) -> Iterator[RangeResult | str]:
-    """Compare ranges one after another, with one consumer for each cluster."""
+    """Compare ranges one after another: by their bytes, and what is not equal by its records."""
+    plans = list(ranges)
+    proven: list[RangeResult | None] = [None] * len(plans)
+    if not by_records:
+        proven = prove_all(properties.source, properties.target, plans)
+    left = iter(
+        _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
+    )
+    for found in proven:
+        yield found or next(left)
+
+
+def _compare_records(
+    properties: BothClusters, plans: list[RangePlan]
+) -> Iterator[RangeResult | str]:
+    """Compare ranges record by record, with one consumer for each cluster."""
+    if not plans:
+        return
     with (
         reader(properties.source, "read_committed") as source,
         reader(properties.target, "read_committed") as target,
     ):
-        for plan in ranges:
+        for plan in plans:
             try:
-                yield compare(plan, _source_records(source, plan), _target_records(target, plan))
+                yield _compare_one(plan, source, target)
             except SrmError as error:
                 yield str(error)
 
 
-def _source_records(consumer: Consumer, plan: RangePlan) -> Iterator[Record]:
-    end = min(plan.source_end, plan.source_log_end)
-    return _records(consumer, OffsetRange(plan.topic, plan.partition, plan.source_start, end))
-
-
-def _target_records(consumer: Consumer, plan: RangePlan) -> Iterator[Record]:
-    end = min(plan.target_end, plan.target_log_end)
-    return _records(
-        consumer, OffsetRange(plan.remote_topic, plan.partition, plan.target_start, end)
+def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeResult:
+    ours = OffsetRange(
+        plan.topic, plan.partition, plan.source_start, min(plan.source_end, plan.source_log_end)
+    )
+    theirs = OffsetRange(
+        plan.remote_topic,
+        plan.partition,
+        plan.target_start,
+        min(plan.target_end, plan.target_log_end),
+    )
+    sides = _Reading(source, ours), _Reading(target, theirs)
+    found = compare(plan, *(side.records() for side in sides))
+    return replace(
+        found, source=sides[0].marked(found.source), target=sides[1].marked(found.target)
     )
 
 
-def _records(consumer: Consumer, wanted: OffsetRange) -> Iterator[Record]:
-    for messages in read(consumer, wanted):
-        yield from map(_record, messages)
+class _Reading:
+    """The records of one side, and where the last of them stands."""
+
+    def __init__(self, consumer: Consumer, wanted: OffsetRange) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._last: Message | None = None
+
+    def records(self) -> Iterator[Record]:
+        for messages in read(self._consumer, self._wanted):
+            self._last = messages[-1]
+            yield from map(_record, messages)
+
+    def marked(self, side: SideResult) -> SideResult:
+        """Add the leader epoch up to which the log was read."""
+        epoch = None if self._last is None else self._last.leader_epoch()
+        if self._last is None or epoch is None:
+            return side
+        return replace(side, epoch=epoch, reached=self._last.offset() + 1)
 
 
 def _record(message: Message) -> Record:
@@ -152,16 +185,3 @@ def _record(message: Message) -> Record:
         tuple(message.headers() or ()),
         message.timestamp()[1],
     )
-
-
-def _result(
-    whole: RangePlan, found: list[RangeResult | str], time_ms: int
-) -> PartitionVerification:
-    reason = next((entry for entry in found if isinstance(entry, str)), "")
-    merged = merge(whole, [entry for entry in found if isinstance(entry, RangeResult)], time_ms)
-    if not reason:
-        return merged
-    if merged.outcome == "different":
-        return replace(merged, reason=f"only a part was compared: {reason}")
-    names = (whole.topic, whole.partition, whole.remote_topic)
-    return PartitionVerification(*names, "failed", time_ms, reason=reason)

@@ -178,6 +178,12 @@ class FakeCluster:
             if partition and partition.times and partition.start < partition.end
         }
 
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return up to where each log holds a leader epoch, -1 if it does not."""
+        self._reach("looking up leader epochs")
+        found = {p: self._partition(p) for p in epochs}
+        return {p: log.epoch_end(epochs[p]) for p, log in found.items() if log}
+
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return where the first records stand that are as late as a time, or later."""
         self._reach("listing offsets")

@@ -26,7 +26,7 @@ class FakePartition:
     ``places`` are the offsets of the records, ``times`` pairs of the first offset and the
     timestamp of what was produced together. ``contents`` are records that somebody looks into, all
     others are alike; at the offsets in ``holes`` stands none (a marker, say), those in ``aborted``
-    were never committed.
+    were never committed. ``epochs`` are pairs of the first offset of a leader epoch and its number.
     """
 
     start: int = 0
@@ -37,6 +37,19 @@ class FakePartition:
     contents: dict[int, Record] = field(default_factory=dict)
     holes: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+    def truncate(self, end: int) -> None:
+        """Lose the end of the log; what is written from now on has another leader epoch."""
+        self.end = min(self.end, end)
+        self.epochs = [(at, epoch) for at, epoch in self.epochs if at < self.end or not at]
+        self.epochs.append((self.end, self.epochs[-1][1] + 1))
+
+    def epoch_end(self, epoch: int) -> int:
+        """Return where the log goes on under a later epoch, or ends; -1 for one not known."""
+        if not self.epochs[0][1] <= epoch <= self.epochs[-1][1]:
+            return -1
+        return next((at for at, later in self.epochs if later > epoch), self.end)
 
     def mark(self, markers: int = 1) -> None:
         """Add markers at the end."""

@@ -13,6 +13,7 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary, merge, verdict
 from srm.engine import verification
 from srm.engine.ports import FlowMaps
+from srm.engine.verification import VerificationRequest
 from srm.errors import IntegrityError, NotFoundError, UnavailableError
 
 FLOW = Flow("P", "B")
@@ -47,7 +48,7 @@ def test_everything_copied_is_planned(copied):
 
 
 def test_only_the_newest_records_are_planned_when_asked_for_few(copied):
-    (payments,) = verification.plan(copied.flow("P->B"), max_records=10).ranges
+    (payments,) = verification.plan(copied.flow("P->B"), VerificationRequest(max_records=10)).ranges
 
     assert payments.runs == (Run(90, 91, 10),)
 
@@ -138,7 +139,7 @@ def test_a_map_that_cannot_be_trusted_fails_the_partition(copied):
 
 def test_a_topic_that_the_flow_does_not_copy_is_refused(copied):
     with pytest.raises(NotFoundError, match="does not copy Orders"):
-        verification.plan(copied.flow("P->B"), ["Payments", "Orders"])
+        verification.plan(copied.flow("P->B"), VerificationRequest(("Payments", "Orders")))
 
 
 def test_the_latest_result_of_each_partition_is_kept(copied):
@@ -147,8 +148,8 @@ def test_the_latest_result_of_each_partition_is_kept(copied):
     old, new = (PartitionVerification("Payments", 0, "P.Payments", "equal", t) for t in (1, 2))
     other = PartitionVerification("Payments", 1, "P.Payments", "unverified", 1, reason="why")
 
-    verification.record(context, VerificationSummary(FLOW, (old, other)))
-    verification.record(context, VerificationSummary(FLOW, (new,)))
+    verification.record(context, (old, other))
+    verification.record(context, (new,))
 
     assert verification.latest(context.target, FLOW) == VerificationSummary(FLOW, (new, other))
 

@@ -207,7 +207,7 @@ class WireCluster:
 
         async def once() -> int:
             node = await self.leader(partition)
-            response = await self._call(node, EpochEndRequest(partition, epoch))
+            response = await self._call(node, EpochEndRequest({partition: epoch}))
             [(_, [(error, _, _, end)])] = response.topics
             if error in codes.LEADERSHIP:
                 self.leaders_changed()

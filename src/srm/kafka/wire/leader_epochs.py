@@ -5,6 +5,9 @@ Layouts: OffsetForLeaderEpochRequest.json and OffsetForLeaderEpochResponse.json 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
 
@@ -61,15 +64,16 @@ class _EpochEndStruct(RequestStruct):
 
 
 class EpochEndRequest(Request[_EpochEndStruct]):
-    """Asks where the records of a leader epoch end in the leader's log."""
+    """Asks where the records of leader epochs end in the leader's logs, by partition."""
 
     API_KEY = 23
 
-    def __init__(self, partition: TopicPartition, epoch: int) -> None:
-        self._partition = partition
-        self._epoch = epoch
+    def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
+        topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for partition, epoch in epochs.items():
+            topics[partition.topic].append((partition.partition, _ANY_EPOCH, epoch))
+        self._topics = list(topics.items())
 
     def build(self, request_struct_class: type[_EpochEndStruct]) -> _EpochEndStruct:
         """Make the request; called by aiokafka with the class of the version it chose."""
-        wanted = (self._partition.partition, _ANY_EPOCH, self._epoch)
-        return request_struct_class(_CONSUMER, [(self._partition.topic, [wanted])])
+        return request_struct_class(_CONSUMER, self._topics)

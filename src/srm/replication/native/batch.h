@@ -92,7 +92,7 @@ static int next_record(Records *from, Record *record) {
 }
 
 /* Adds a record to the stretches from `first` on; 0 where there is no room for one. */
-static int stretch_to(Stretch *stretches, int64_t first, int64_t *n, int64_t most, int64_t offset) {
+static inline int stretch_to(Stretch *stretches, int64_t first, int64_t *n, int64_t most, int64_t offset) {
     Stretch *last = *n > first ? &stretches[*n - 1] : 0;
     if (last && last->first + last->count == offset) {
         last->count++;

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 FILE: Final = Path(__file__).with_name("libsrm.so")
 """Where the build hook puts the library, on every platform."""
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
@@ -126,6 +126,16 @@ class NativeLibrary:
         library.srm_crc32c.restype = c_uint32
         library.srm_compare.argtypes = [POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64]
         library.srm_compare.restype = c_int64
+        self.frames, self.pairs, self.behind = (
+            library.srm_frames,
+            library.srm_pairs,
+            library.srm_behind,
+        )
+        for function in (self.frames, self.pairs):
+            function.argtypes = [c_void_p]
+            function.restype = c_int64
+        self.behind.argtypes = [c_void_p, c_int64]
+        self.behind.restype = c_int64
         library.srm_begin.restype = c_int32
         if (version := library.srm_begin(int(use_instruction))) != _VERSION:
             raise OSError(f"{path} is of version {version}, not {_VERSION}")

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "merge.c"
 #include "compare.c"
+#include "frames.c"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,37 @@ static void check(int ok, const char *what) {
     abort();
 }
 
+/* Frames of damaged batches, in memory of just the size that is asked for; then each beside itself. */
+static int64_t frame_all(const uint8_t *in, int64_t size) {
+    static const int64_t aborted[] = {7, 0, 9, 20}, start = 0, many = INT64_MAX / 2;
+    Framing f = {.in = in, .size = size, .to = next_random() % 4 ? INT64_MAX : next_random() % 50,
+                 .from = next_random() % 50, .aborted = aborted, .n_aborted = next_random() % 3,
+                 .room = malloc((size_t)(4 * size + 1)), .offsets = malloc((size_t)(size / 7 + 1) * 8),
+                 .ends = malloc((size_t)(size / 7 + 1) * 8), .least = 1 + next_random() % MOST,
+                 .with_time = next_random() % 2, .opened = !(next_random() % 4)};
+    int64_t outcome, framed = 0, before;
+    do {
+        before = f.at;
+        outcome = srm_frames(&f);
+        check(f.at <= size && f.n <= size / 7, "it framed more than there is");
+        if (outcome == STRANGE) break;
+        if (f.n) check(f.ends[f.n - 1] <= 4 * size, "frames are larger than their room");
+        Side side = {.frames = f.room, .offsets = f.offsets, .ends = f.ends, .n = f.n, .done = 1};
+        Pairs pairs = {.source = side, .target = side, .sources = &start, .targets = &start,
+                       .counts = &many, .n_runs = 1};
+        int all = 1;
+        for (int64_t i = 0; i < f.n; i++) all = all && f.offsets[i] < many;
+        check(!all || srm_pairs(&pairs) == ENDED, "records differ from themselves");
+        framed += f.n;
+        if (outcome == COMPRESSED) f.at += PREFIX + (int64_t)(int32_t)get32(in + f.at + LENGTH_AT);
+    } while (f.at > before);
+    check(srm_behind(in, size) >= -1 || size >= HEADER, "an offset behind nothing");
+    free(f.room);
+    free(f.offsets);
+    free(f.ends);
+    return framed;
+}
+
 int main(int count, char **arguments) {
     static uint8_t seeds[64][MOST];
     static int64_t sizes[64];
@@ -74,7 +106,7 @@ int main(int count, char **arguments) {
     srm_begin(1);
     uint8_t *in_end = fenced(), *room_end = fenced(), *other_end = fenced();
     const time_t until = time(0) + atoi(arguments[1]);
-    uint64_t cases = 0, made = 0;
+    uint64_t cases = 0, made = 0, framed = 0;
     for (; cases % 1024 || time(0) < until; cases++) {
         const int seed = (int)(next_random() % (uint32_t)n);
         const int64_t size = next_random() % 4 ? sizes[seed] : next_random() % (sizes[seed] + 1);
@@ -82,6 +114,7 @@ int main(int count, char **arguments) {
         memcpy(in, seeds[seed], (size_t)size);
         if (size) damage(in, size);
         if (next_random() % 8) mend(in, size);
+        framed += (uint64_t)frame_all(in, size);
         const int64_t room_size = next_random() % MOST;
         Job job = {.in = in, .size = size, .wanted = next_random() % 50,
                    .limit = next_random() % 3 ? next_random() % MOST : 0, .largest = next_random() % MOST,
@@ -122,6 +155,7 @@ int main(int count, char **arguments) {
                 check(compared.at <= compared.size, "it compared past the end");
         }
     }
+    check(framed > 0, "nothing was framed");
     printf("%llu cases, %llu batches made\n", (unsigned long long)cases, (unsigned long long)made);
     return 0;
 }

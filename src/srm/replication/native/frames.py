@@ -1,0 +1,276 @@
+"""Records of fetched batches as frames, and pairs of equal ones: what ``frames.c`` does.
+
+A frame is the content of a record as :func:`srm.domain.comparison.frame` writes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import Structure, c_int32, c_int64, c_void_p
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+
+from srm.domain.runs import Runs
+from srm.errors import IntegrityError
+from srm.replication.native.library import NativeLibrary
+
+HEADER_SIZE: Final = 61
+_PIECE_BYTES: Final = 1 << 20
+"""So much is compared at a time: it stays in the processor's cache."""
+_MOST_OPEN: Final = 64
+_COMPRESSED: Final = 1
+_STRANGE: Final = -1
+_LEAST_RECORD: Final = 7
+_FRAME_GROWTH: Final = 4
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_NOT_COUNTED: Final = 12
+_CODEC_AT: Final = 22
+_CODEC_BITS: Final = 0x07
+_DECODERS: Final[Mapping[int, Callable[[memoryview], bytes]]] = {
+    1: gzip_decode,
+    2: snappy_decode,
+    3: lz4_decode,
+    4: zstd_decode,
+}
+
+
+class Found(IntEnum):
+    """Why a search for pairs ended (``frames.c``)."""
+
+    AGAIN = 0
+    ENDED = 1
+    UNEQUAL = 2
+
+
+class _Framing(Structure):
+    _fields_ = (
+        ("in", c_void_p),
+        ("size", c_int64),
+        ("at", c_int64),
+        ("next", c_int64),
+        ("from", c_int64),
+        ("to", c_int64),
+        ("aborted", c_void_p),
+        ("n_aborted", c_int64),
+        ("i_aborted", c_int64),
+        ("open", c_int64 * _MOST_OPEN),
+        ("n_open", c_int64),
+        ("room", c_void_p),
+        ("offsets", c_void_p),
+        ("ends", c_void_p),
+        ("n", c_int64),
+        ("least", c_int64),
+        ("epoch", c_int32),
+        ("with_time", c_int32),
+        ("opened", c_int32),
+    )
+
+
+class _Side(Structure):
+    _fields_ = (
+        ("frames", c_void_p),
+        ("offsets", c_void_p),
+        ("ends", c_void_p),
+        ("at", c_int64),
+        ("n", c_int64),
+        ("run", c_int64),
+        ("done", c_int32),
+    )
+
+
+class _Pairs(Structure):
+    _fields_ = (
+        ("source", _Side),
+        ("target", _Side),
+        ("sources", c_void_p),
+        ("targets", c_void_p),
+        ("counts", c_void_p),
+        ("n_runs", c_int64),
+        ("first", c_int64),
+        ("one_sided", c_int64),
+        ("compacted", c_int32),
+    )
+
+
+class Framing:
+    """The committed records of one side of a range as frames, a piece at a time.
+
+    Args:
+        library: does it.
+        start: first offset whose record is wanted.
+        end: offset after the last one.
+        with_time: whether the time is content.
+    """
+
+    def __init__(self, library: NativeLibrary, start: int, end: int, *, with_time: bool) -> None:
+        self._library = library
+        self._job = job = _Framing(next=start, to=end, least=_PIECE_BYTES, epoch=-1)
+        setattr(job, "from", start)
+        job.with_time = with_time
+        self._records = memoryview(b"")
+        self._aborted = np.empty(0, np.int64)
+        self.room = np.empty(0, np.uint8)
+        self.offsets = np.empty(0, np.int64)
+        self.ends = np.empty(0, np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many records the piece holds."""
+        return int(self._job.n)
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Leader epoch of the last batch, -1 before the first, and the offset behind it."""
+        return int(self._job.epoch), int(self._job.next)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything up to the end was seen."""
+        return bool(self._job.next >= self._job.to)
+
+    def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
+        """Go on with a fetch answer, after all of the one before it.
+
+        Args:
+            records: batches, writable.
+            aborted: producer id and first offset of each aborted transaction in them.
+        """
+        job = self._job
+        self._records = records
+        ordered = sorted(aborted, key=lambda transaction: transaction[1])
+        self._aborted = np.array(ordered, np.int64)
+        job.aborted, job.n_aborted = self._aborted.ctypes.data, len(ordered)
+        job.i_aborted = job.n_open = 0
+        setattr(job, "in", _address(records))
+        job.size, job.at = len(records), 0
+
+    def next_piece(self) -> bool:
+        """Frame more of the answer; False where it holds no more whole batch.
+
+        Raises:
+            IntegrityError: there is something in it that only an ordinary consumer can judge.
+        """
+        job = self._job
+        while not self.is_complete:
+            at = job.at
+            self._make_room(job.size - at)
+            outcome = self._frames()
+            if job.n:  # a compressed batch behind these comes next
+                return True
+            if outcome == _COMPRESSED:
+                self._open()
+                if job.n:
+                    return True
+            elif job.at == at:
+                return False
+        return False
+
+    def _frames(self) -> int:
+        outcome = int(self._library.frames(ctypes.byref(self._job)))
+        if outcome == _STRANGE:
+            raise IntegrityError(f"the batch behind offset {self._job.next} is strange")
+        return outcome
+
+    def _open(self) -> None:
+        """Frame the compressed batch that is next."""
+        job, at = self._job, self._job.at
+        (length,) = _LENGTH.unpack_from(self._records, at + _LENGTH_AT)
+        batch = self._records[at : at + _NOT_COUNTED + length]
+        opened = memoryview(_opened(batch))
+        outer = getattr(job, "in"), job.size
+        self._make_room(len(opened))
+        setattr(job, "in", _address(opened))
+        job.size, job.at, job.opened = len(opened), 0, 1
+        self._frames()
+        if job.at != len(opened):
+            raise IntegrityError(f"the batch behind offset {job.next} is strange")
+        setattr(job, "in", outer[0])
+        job.size, job.at, job.opened = outer[1], at + len(batch), 0
+
+    def _make_room(self, size: int) -> None:
+        job = self._job
+        if len(self.room) < size * _FRAME_GROWTH:
+            self.room = np.empty(size * _FRAME_GROWTH, np.uint8)
+            job.room = self.room.ctypes.data
+        if len(self.offsets) <= size // _LEAST_RECORD:
+            self.offsets = np.empty(size // _LEAST_RECORD + 1, np.int64)
+            self.ends = np.empty(size // _LEAST_RECORD + 1, np.int64)
+            job.offsets, job.ends = self.offsets.ctypes.data, self.ends.ctypes.data
+
+
+class PairSearch:
+    """Walks the pieces of both sides, along the runs that say what stands where.
+
+    Args:
+        library: does it.
+        runs: of the range.
+        compacted: records that only one side has are passed over.
+    """
+
+    def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:
+        self._library = library
+        self._runs = runs
+        self._job = _Pairs(
+            sources=runs.sources.ctypes.data,
+            targets=runs.targets.ctypes.data,
+            counts=runs.counts.ctypes.data,
+            n_runs=len(runs),
+            compacted=compacted,
+        )
+
+    @property
+    def one_sided(self) -> int:
+        """How many records were passed over, on either side."""
+        return int(self._job.one_sided)
+
+    @property
+    def waits_for(self) -> tuple[bool, bool]:
+        """Whether the source's and the target's piece are used up."""
+        job = self._job
+        return tuple(s.at == s.n and not s.done for s in (job.source, job.target))  # type: ignore[return-value]
+
+    def give(self, which: int, piece: Framing | None) -> None:
+        """Go on with the next piece of a side (0: source), None: there is none any more."""
+        side = self._job.target if which else self._job.source
+        if piece is None:
+            side.done = 1
+            return
+        side.frames = piece.room.ctypes.data
+        side.offsets, side.ends = piece.offsets.ctypes.data, piece.ends.ctypes.data
+        side.at, side.n = 0, piece.count
+
+    def find(self) -> tuple[Found, int, int]:
+        """Find pairs: why it ended, and which of the source's records they are, [from, to)."""
+        outcome = Found(self._library.pairs(ctypes.byref(self._job)))
+        return outcome, int(self._job.first), int(self._job.source.at)
+
+
+def _opened(batch: memoryview) -> bytearray:
+    decoder = _DECODERS.get(batch[_CODEC_AT] & _CODEC_BITS)
+    if decoder is None:
+        raise IntegrityError("the codec of a batch is not known")
+    try:
+        records = decoder(batch[HEADER_SIZE:])
+    except Exception as error:  # each codec has its own
+        raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
+    made = bytearray(batch[:HEADER_SIZE])
+    made[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
+    made += records
+    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - _NOT_COUNTED)
+    return made
+
+
+def behind(library: NativeLibrary, records: memoryview) -> int:
+    """Return the offset behind the last whole batch, -1 where there is none."""
+    return int(library.behind(_address(records), len(records)))
+
+
+def _address(data: memoryview) -> Any:
+    return ctypes.addressof(ctypes.c_char.from_buffer(data)) if len(data) else 0
