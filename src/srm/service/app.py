@@ -21,7 +21,9 @@ from srm.service.explaining import Explaining
 from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
 from srm.service.joining import Joining, join
-from srm.service.routes import actions, flows, health, metrics, moves, topics, why
+from srm.service.prometheus.exposition import Exposition
+from srm.service.prometheus.requests import CountRequests
+from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
 from srm.service.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -77,11 +79,13 @@ def create_app(
     app.state.actions = acting or Actions(views.config)
     app.state.explaining = Explaining(views.config)
     app.state.federation = joined.federation
+    app.state.exposition = exposition = Exposition(views)
     answer_errors(app)
     answer_from_elsewhere(app)
     app.add_middleware(InternalPaths)
+    app.add_middleware(CountRequests, metrics=exposition.requests)
     readers = [Depends(guard(guarded, "reader"))]
-    for module in (flows, topics, metrics, moves, why):
+    for module in (flows, topics, metrics, moves, why, prometheus):
         app.include_router(module.router, dependencies=readers)
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])
