@@ -277,7 +277,7 @@ _MOVES: Final = (
     Metric(
         "srm_move_hold_timestamp_seconds",
         _MOVE,
-        "When the oldest move that holds clients began to; absent where nobody is held.",
+        "When the oldest move that holds clients first began to; absent where nobody is held.",
         "move",
     ),
     Metric(

@@ -13,8 +13,9 @@ from srm.domain.move.report import MoveReport
 from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
 from srm.engine.observing import FlowView
+from srm.engine.status import FlowStatus
 from srm.service import flow_rows
-from srm.service.documents import FlowSummary, ForecastLine, GroupRow, Replicator, TopicRow
+from srm.service.documents import FlowSummary, ForecastLine, GroupRow, TopicRow
 from srm.service.looks import FlowLook, MoveLook, TargetLook
 from srm.service.prometheus.metric_table import (
     PARTITION_STATES,
@@ -50,6 +51,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     if view.heard_ms:
         yield "srm_flow_source_heard_timestamp_seconds", labels, view.heard_ms / 1000
     yield "srm_flow_lag_offsets", labels, row.lag
+    yield from _replicator(view.status, labels)
     yield from _states(view, labels)
     yield from _group_totals(groups, labels)
     if view.status.standing is not None and view.status.standing.proof is not None:
@@ -64,19 +66,18 @@ def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
     yield from _one_of("srm_flow_state", labels, STATES, row.state)
     yield "srm_flow_look_timestamp_seconds", labels, row.looked_ms / 1000
     yield "srm_flow_look_up", labels, bool(row.looked_ms and not row.error)
-    if row.looked_ms:
-        yield from _replicator(replicator, labels)
     if row.forecast is not None:
         yield from _forecast(row.forecast, labels)
 
 
-def _replicator(found: Replicator | None, labels: Labels) -> Iterator[Sample]:
-    yield "srm_replicator_up", labels, found is not None and found.alive
-    if found is not None:
-        yield "srm_replicator_heartbeat_timestamp_seconds", labels, found.heartbeat_ms / 1000
-    slots, alive = (found.slots, found.slots_alive) if found else (0, 0)
-    yield "srm_replicator_slots", (*labels, "true"), alive
-    yield "srm_replicator_slots", (*labels, "false"), slots - alive
+def _replicator(status: FlowStatus, labels: Labels) -> Iterator[Sample]:
+    driver = status.driver
+    yield "srm_replicator_up", labels, driver is not None and driver.alive
+    if driver is not None:
+        beat_ms = status.time_ms - driver.age_ms
+        yield "srm_replicator_heartbeat_timestamp_seconds", labels, beat_ms / 1000
+    counts = Counter("true" if slot.alive else "false" for slot in status.slots)
+    yield from _counted("srm_replicator_slots", labels, ("true", "false"), counts)
 
 
 def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
