@@ -1,4 +1,4 @@
-"""Programs of Debian that some tests need: without them these are skipped, in a landing they fail."""
+"""Programs of Debian for tests: without them these are skipped, in a landing they fail."""
 
 from __future__ import annotations
 

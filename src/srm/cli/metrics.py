@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm import telemetry
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.config.loader import load_config
@@ -54,9 +55,13 @@ def aggregate(
     summaries: list[AggregationSummary] = []
     with spark_session("srm-metrics", master) as spark:
         for one in flow or resolved.flows:
-            with open_flow(resolved, one) as context:
+            with (
+                telemetry.span("metrics.aggregate", flow=str(one)) as opened,
+                open_flow(resolved, one) as context,
+            ):
                 consumer = resolved.cluster_clients(one.target, one).consumer
                 summaries.append(aggregate_flow(spark, context, consumer, spec))
+                opened.result(summaries[-1])
     emit(tuple(summaries), as_json, lambda console: _render_summaries(console, summaries))
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm import telemetry
 from srm.cli.metrics import MasterOption
 from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit
 from srm.config.loader import load_config
@@ -58,8 +59,13 @@ def verify(
     resolved = load_config(config)
     request = VerificationRequest(tuple(topic or ()), max_records)
     clusters = BothClusters.of(resolved, flow)
-    with spark_session("srm-verification", master) as spark, open_flow(resolved, flow) as context:
+    with (
+        telemetry.span("verify", flow=str(flow)) as opened,
+        spark_session("srm-verification", master) as spark,
+        open_flow(resolved, flow) as context,
+    ):
         summary = verify_flow(spark, context, clusters, request)
+        opened.result(summary)
     emit(summary, as_json, lambda console: _render(console, summary))
     failure = verdict(summary)
     if failure is not None:

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 
-from srm import __version__
+from srm import __version__, telemetry
 from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
@@ -21,6 +21,7 @@ from srm.service.explaining import Explaining
 from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
 from srm.service.joining import Joining, join
+from srm.service.otel import ExportedMetrics, TraceRequests
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.requests import CountRequests
 from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
@@ -56,12 +57,15 @@ def create_app(
     """
     guarded = access or open_access()
     joined = joining or join(views.config, views.watched)
+    exported = ExportedMetrics(views)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         views.start()
         joined.start()
+        await run_in_threadpool(exported.start)
         yield
+        await run_in_threadpool(exported.close)
         await joined.close()
         await run_in_threadpool(views.close)
 
@@ -84,6 +88,8 @@ def create_app(
     answer_from_elsewhere(app)
     app.add_middleware(InternalPaths)
     app.add_middleware(CountRequests, metrics=exposition.requests)
+    if telemetry.wanted("TRACES"):
+        app.add_middleware(TraceRequests)
     readers = [Depends(guard(guarded, "reader"))]
     for module in (flows, topics, metrics, moves, why, prometheus):
         app.include_router(module.router, dependencies=readers)

@@ -64,7 +64,7 @@ def test_each_alert_says_what_to_do_and_has_a_section_in_the_documentation() -> 
     assert sections == {rule["alert"] for rule in alerts()}
     for rule in alerts():
         notes = rule["annotations"]
-        assert notes["summary"] and notes["action"], rule["alert"]
+        assert all((notes["summary"], notes["action"])), rule["alert"]
         assert notes["runbook"] == f"docs/monitoring.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in {"critical", "warning"}
 

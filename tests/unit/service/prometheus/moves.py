@@ -1,4 +1,4 @@
-"""Moves as a target knows them: one that holds clients, one that was released, one with a report."""
+"""Moves as a target knows them: one holds clients, one was released, one has a report."""
 
 from __future__ import annotations
 
