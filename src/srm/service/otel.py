@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm import telemetry
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, Metric
-from srm.service.prometheus.requests import route_of
+from srm.service.prometheus.requests import NotedStatus, route_of
 from srm.service.prometheus.samples import Sample
 from srm.service.views import Views
 
@@ -50,16 +50,9 @@ class TraceRequests:
             return
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         with telemetry.span(scope["method"], kind="SERVER", carrier=headers) as span:
-            status = 500
-
-            async def noting(message: Message) -> None:
-                nonlocal status
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                await send(message)
-
+            noted = NotedStatus(send)
             try:
-                await self._app(scope, receive, noting)
+                await self._app(scope, receive, noted)
             finally:
                 route = route_of(scope)
                 span.rename(
@@ -67,7 +60,7 @@ class TraceRequests:
                     **{
                         "http.request.method": scope["method"],
                         "http.route": route,
-                        "http.response.status_code": status,
+                        "http.response.status_code": noted.status,
                         "url.path": scope["path"],
                     },
                 )

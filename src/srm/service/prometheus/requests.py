@@ -53,6 +53,24 @@ def route_of(scope: Scope) -> str:
     return path or NO_ROUTE
 
 
+class NotedStatus:
+    """Sends an answer, and notes its status on the way; 500 where there is none.
+
+    Args:
+        send: what sends it.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self.status = 500
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
 class CountRequests:
     """ASGI middleware that counts requests.
 
@@ -70,15 +88,8 @@ class CountRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 500
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        began, noted = time.monotonic(), NotedStatus(send)
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, noted)
         finally:
-            self._metrics.note(scope, status, time.monotonic() - began)
+            self._metrics.note(scope, noted.status, time.monotonic() - began)
