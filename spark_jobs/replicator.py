@@ -9,6 +9,7 @@ import argparse
 import logging
 import sys
 
+from srm import logs
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.errors import SrmError
@@ -25,10 +26,7 @@ def main() -> int:
     )
     parser.add_argument("--until-caught-up", action="store_true")
     options = parser.parse_args()
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("srm").setLevel(logging.INFO)
+    logs.set_up(srm=logging.INFO)
     try:
         config = load_config(options.config)
         replicator = Replicator(config, options.flow or config.flows)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from srm import telemetry
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.errors import SrmError, UnavailableError
@@ -29,12 +30,21 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def opened(flow: str) -> Iterator[FlowContext]:
-    """Open one flow of the configuration, with srm's errors turned into Airflow's."""
+def opened(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry.Notes]]:
+    """Open one flow of the configuration, with srm's errors turned into Airflow's.
+
+    Args:
+        flow: as ``A->B``.
+        doing: what a trace shows, in which the second value notes more.
+    """
     from srm.wiring import open_flow  # noqa: PLC0415 - not for parsing
 
-    with engine_errors(), open_flow(load_config(config_path()), Flow.parse(flow)) as context:
-        yield context
+    with (
+        telemetry.span(doing, flow=flow) as span,
+        engine_errors(),
+        open_flow(load_config(config_path()), Flow.parse(flow)) as context,
+    ):
+        yield context, span
 
 
 @contextmanager
@@ -57,8 +67,9 @@ def emit_checkpoints(flow: str) -> dict[str, Any]:
     """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
     from srm.engine import checkpoints  # noqa: PLC0415 - not for parsing
 
-    with opened(flow) as context:
+    with opened(flow, "checkpoints.emit") as (context, span):
         summary = checkpoints.emit(context)
+        span.result(summary)
         _require_some(summary.errors, done=summary.groups)
     return _counts(summary, details="outcomes")
 
@@ -67,8 +78,9 @@ def sync_group_offsets(flow: str) -> dict[str, Any]:
     """Write translated offsets of the idle groups of a flow on its target; sum it up."""
     from srm.engine import group_sync  # noqa: PLC0415 - not for parsing
 
-    with opened(flow) as context:
+    with opened(flow, "groups.sync") as (context, span):
         summary = group_sync.sync(context)
+        span.result(summary)
         _require_some(summary.errors, done=len(summary.decisions))
     for decision in summary.decisions:
         logger.debug("%s", decision)
@@ -86,8 +98,13 @@ def rehearse(flow: str) -> dict[str, Any]:
     from srm.pages.drills import drill_line  # noqa: PLC0415 - not for parsing
 
     pair = Flow.parse(flow)
-    with engine_errors(), opened_move(pair.source, pair.target) as context:
+    with (
+        telemetry.span("drill", flow=flow) as span,
+        engine_errors(),
+        opened_move(pair.source, pair.target) as context,
+    ):
         result = run_drill(context, show=lambda step: logger.info("drill: %s", step))
+        span.result(result)
     logger.info("%s", drill_line(result))
     if not result.ok:
         first = next(iter(result.all_problems), "")
@@ -165,8 +182,9 @@ def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Create and grow the remote topics of a flow; note what the forms of its moves offer."""
     from srm.engine import topic_sync  # noqa: PLC0415 - not for parsing
 
-    with opened(flow) as context:
+    with opened(flow, "topics.sync") as (context, span):
         plan = topic_sync.sync(context, dry_run=dry_run)
+        span.result(plan)
         choices.note(context)
     return as_json(plan)
 

@@ -10,12 +10,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from srm import telemetry
 from srm.domain.move.request import MoveRequest
 from srm.engine import move
 from srm.engine.move.store import MoveContext
@@ -71,7 +72,17 @@ def plan(
         asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
         request = MoveRequest.parse({k: v for k, v in asked.items() if k not in FORM_ONLY})
         move_id = move_id_of(request, run_id)
-        with opened_move(request.source, request.target, unplanned=request.unplanned) as context:
+        flow = f"{request.source}->{request.target}"
+        with (
+            telemetry.span(
+                "move.plan",
+                move=move_id,
+                flow=flow,
+                operation=request.operation,
+                mode=request.mode,
+            ),
+            opened_move(request.source, request.target, unplanned=request.unplanned) as context,
+        ):
             planned = move.plan(context, request, move_id, dry_run=dry_run)
             wanted = context.forward.config.failover_approval
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
@@ -118,7 +129,7 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
             "nobody has approved the move, and it needs an approval: clear task approve and answer "
             "there"
         )
-    with _open(planned) as context:
+    with _open(planned, "hold") as context:
         if answer and approved:
             _keep_approval(context, planned, answer)
         progress = move.hold(context, planned["move_id"])
@@ -140,8 +151,8 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
     """
     if not held:
         raise AirflowSkipException("nobody is held")
-    with _open(planned) as context:
-        progress = move.apply_and_go(context, planned["move_id"])
+    with _open(planned, "apply_and_go") as context:
+        progress = move.apply_and_go(context, planned["move_id"], lambda step: _span(planned, step))
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step, "rpo_records": progress.rpo_records}
 
@@ -150,7 +161,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Send held clients back to the source, unless they have been sent to the target."""
     if planned[DRY_RUN]:
         return {"step": "planned"}
-    with _open(planned) as context:
+    with _open(planned, "release") as context:
         try:
             progress = move.release(context, planned["move_id"])
         except (ConflictError, NotFoundError) as nothing_held:
@@ -172,7 +183,7 @@ def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, 
         AirflowFailException: a group that had members at the hold did not resume in time.
     """
     patience = Patience(planned)
-    with _open(planned) as opened:
+    with _open(planned, "verify") as opened:
         line = ""
         while not (status := move.verify(opened, planned["move_id"])).done:
             waiting = reasons_text(status.waiting + tuple(f"please {ask}" for ask in status.asks))
@@ -215,7 +226,7 @@ def report(
     if answer and not answer["approved"]:
         note = f"{answer['by']} did not approve {planned['move_id']}, nothing was touched"
         return Reported({**planned, "step": "rejected"}, note)
-    with _open(planned) as context:
+    with _open(planned, "report") as context:
         result = move.report(context, planned["move_id"])
         page = _page(context, planned["move_id"])
     logger.info("The report:\n%s", as_text(report_view(result)))
@@ -231,7 +242,7 @@ def watch_residue(
     """Look for residue once; ``over`` says whether this was the last look."""
     if planned is None or planned[DRY_RUN] or (answer and not answer["approved"]):
         return report(planned, answer, reason)
-    with _open(planned) as context:
+    with _open(planned, "residue") as context:
         watch = move.watch_residue(context, planned["move_id"])
         page = _page(context, planned["move_id"])
     logger.info("%s", report_line(watch.report))
@@ -279,10 +290,21 @@ def _keep_approval(
 
 
 @contextmanager
-def _open(planned: Mapping[str, Any]) -> Iterator[MoveContext]:
+def _open(planned: Mapping[str, Any], step: str) -> Iterator[MoveContext]:
     unplanned = planned["mode"] == "unplanned"
     with (
+        _span(planned, step),
         engine_errors(),
         opened_move(planned["source"], planned["target"], unplanned=unplanned) as context,
     ):
         yield context
+
+
+def _span(planned: Mapping[str, Any], step: str) -> AbstractContextManager[telemetry.Notes]:
+    return telemetry.span(
+        f"move.{step}",
+        move=planned["move_id"],
+        flow=f"{planned['source']}->{planned['target']}",
+        operation=planned["operation"],
+        mode=planned["mode"],
+    )

@@ -15,6 +15,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
+from srm import telemetry
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.engine.supervision import StateTopics
@@ -155,7 +156,11 @@ class MoveWaitOperator(BaseOperator):
         watch = MoveWatch(self.config_path, move_id, source, target)
         wait_s = float(self.move["wait_seconds"])
         try:
-            with reason_kept(context), engine_errors():
+            with (
+                telemetry.span("move.wait", move=move_id, flow=f"{source}->{target}"),
+                reason_kept(context),
+                engine_errors(),
+            ):
                 status = self._look_for(watch, min(self.on_worker, wait_s), context)
         finally:
             watch.close()

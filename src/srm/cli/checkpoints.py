@@ -54,6 +54,7 @@ def emit_command(
         flow,
         "translating committed offsets",
         lambda context: checkpoints.emit(context, group or None, dry_run=dry_run),
+        span="checkpoints.emit",
     )
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()

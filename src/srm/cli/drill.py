@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from srm import telemetry
 from srm.cli.failover import GroupOption, SourceOption, TargetOption, TopicOption, open_pair
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.engine.drill.leftovers import read_drills
@@ -49,10 +50,12 @@ def drill(
     with (
         open_pair(config, source, target) as context,
         progress.status("rehearsing a failover") as status,
+        telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
     ):
         result = run_drill(
             context, topic or (), group or (), lambda step: status.update(f"drill: {step}")
         )
+        opened.result(result)
     emit(result, as_json, lambda console: console.print(drill_view(result)))
     if not result.ok:
         first = next(iter(result.all_problems), "see the table")

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from rich.console import Console
 from rich.status import Status
 
+from srm import telemetry
 from srm.config.loader import load_config
 from srm.domain.amount import amount
 from srm.domain.topics import Flow
@@ -49,6 +50,7 @@ def for_each_flow(
     call: Callable[[FlowContext], T],
     *,
     quietly: bool = False,
+    span: str = "",
     **access: float,
 ) -> FlowResults[T]:
     """Open each flow, all enabled ones if none is named, and call.
@@ -59,6 +61,7 @@ def for_each_flow(
         doing: what a terminal shows meanwhile.
         call: the engine call.
         quietly: show nothing meanwhile, where something else is shown on the terminal.
+        span: what a trace shows it as; without it only the name of what is done.
         access: how to open a flow, see :func:`.open_flow`.
 
     Raises:
@@ -66,7 +69,13 @@ def for_each_flow(
         UsageError: no flow is named and none is enabled.
     """
     return watch_each_flow(
-        config, flows, doing, lambda context, _tell: call(context), quietly=quietly, **access
+        config,
+        flows,
+        doing,
+        lambda context, _tell: call(context),
+        quietly=quietly,
+        span=span,
+        **access,
     )
 
 
@@ -77,6 +86,7 @@ def watch_each_flow(
     call: Callable[[FlowContext, Callable[[str], None]], T],
     *,
     quietly: bool = False,
+    span: str = "",
     **access: float,
 ) -> FlowResults[T]:
     """Do the same with calls that take a while: they tell what they are doing, for a terminal."""
@@ -93,8 +103,12 @@ def watch_each_flow(
         for flow in wanted:
             status.update(f"{flow}: {doing}")
             try:
-                with open_flow(resolved, flow, **access) as context:
+                with (
+                    telemetry.span(span or doing, flow=str(flow)) as opened,
+                    open_flow(resolved, flow, **access) as context,
+                ):
                     results.values.append(call(context, _teller(status, flow)))
+                    opened.result(results.values[-1])
             except SrmError as error:
                 results.failures.append((flow, error))
     return results

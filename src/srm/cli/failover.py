@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from srm import telemetry
 from srm.cli.failover_view import MoveView
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
@@ -230,26 +231,37 @@ def run(
             redirect=redirect,
             fence=fence,
         )
-        planned = move.plan(context, request, move_id, dry_run=dry_run)
-        if dry_run:
-            emit(planned, as_json, lambda console: console.print(plan_view(planned)))
-            return
-        progress = open_console(stderr=True)
-        progress.print(plan_view(planned, _ROWS))
-        _approve(context, planned, yes=yes)
-        view = MoveView(planned)
-        with (
-            _interrupts_between_steps() as interrupted,
-            _live(view, progress) as live,
-        ):
+        move_id = move_id or move.new_move_id(context, request)
+        with _span("move", request, move_id) as opened:
+            with _span("move.plan", request, move_id) as of_plan:
+                planned = move.plan(context, request, move_id, dry_run=dry_run)
+                of_plan.note(groups=len(planned.groups), blocking=len(planned.blocking))
+            if dry_run:
+                emit(planned, as_json, lambda console: console.print(plan_view(planned)))
+                return
+            progress = open_console(stderr=True)
+            progress.print(plan_view(planned, _ROWS))
+            with _span("move.approve", request, move_id):
+                _approve(context, planned, yes=yes)
+            view = MoveView(planned)
+            with (
+                _interrupts_between_steps() as interrupted,
+                _live(view, progress) as live,
+            ):
 
-            def show(event: move.RunEvent) -> None:
-                view.event = event
-                live.refresh()
-                if interrupted.is_set():
-                    raise KeyboardInterrupt
+                def show(event: move.RunEvent) -> None:
+                    view.event = event
+                    live.refresh()
+                    if interrupted.is_set():
+                        raise KeyboardInterrupt
 
-            result = move.carry_out(context, planned.move_id, show)
+                result = move.carry_out(
+                    context,
+                    planned.move_id,
+                    show,
+                    around=lambda step: _span(f"move.{step}", request, planned.move_id),
+                )
+            opened.result(result)
     emit(result, as_json, lambda console: console.print(report_view(result)))
     if not result.ok:
         raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
@@ -268,6 +280,16 @@ def release(
     with open_for(move_id, config, source, target) as context:
         progress = move.release(context, move_id)
     emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
+
+
+def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:
+    return telemetry.span(
+        name,
+        move=move_id,
+        flow=f"{request.source}->{request.target}",
+        operation=request.operation,
+        mode=request.mode,
+    )
 
 
 @contextmanager

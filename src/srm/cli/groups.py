@@ -39,6 +39,7 @@ def sync(
         flow,
         "comparing offsets of groups",
         lambda context: group_sync.sync(context, group or None, dry_run=dry_run),
+        span="groups.sync",
     )
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()

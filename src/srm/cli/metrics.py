@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm import telemetry
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.config.loader import load_config
@@ -80,9 +81,13 @@ def _in_this_process(
     """Aggregate the flows that are small enough."""
     done: dict[Flow, AggregationSummary] = {}
     for one in flows:
-        with open_flow(config, one) as context:
+        with (
+            telemetry.span("metrics.aggregate", flow=str(one)) as opened,
+            open_flow(config, one) as context,
+        ):
             consumer = config.cluster_clients(one.target, one).consumer
             summary = aggregation.aggregate(context, partial(read_raw_metrics, one, consumer), spec)
+            opened.result(summary)
         if summary is not None:
             done[one] = summary
     return done
@@ -98,9 +103,13 @@ def _in_spark(
     done: dict[Flow, AggregationSummary] = {}
     with spark_session("srm-metrics", master, remote=remote) as session:
         for one in flows:
-            with open_flow(config, one) as context:
+            with (
+                telemetry.span("metrics.aggregate", flow=str(one), engine="spark") as opened,
+                open_flow(config, one) as context,
+            ):
                 consumer = config.cluster_clients(one.target, one).consumer
                 done[one] = aggregate_flow(session, context, consumer, spec)
+                opened.result(done[one])
     return done
 
 

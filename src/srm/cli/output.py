@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from srm import logs
 from srm.domain.documents import encode
 from srm.domain.topics import Flow
 from srm.errors import SrmError
@@ -63,13 +64,7 @@ _UNWRAPPED: Final = 10_000
 
 def set_debug(*, enabled: bool) -> None:
     """Log srm's own debug messages to stderr, and let :func:`run_cli` show stack traces."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        force=True,
-    )
-    logging.getLogger("srm").setLevel(logging.DEBUG if enabled else logging.NOTSET)
+    logs.set_up(srm=logging.DEBUG if enabled else logging.NOTSET, again=True)
 
 
 def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as_json comes as the option gives it

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
+from srm import logs
 from srm.cli.output import ConfigOption, run_cli
 from srm.config.loader import load_config
 from srm.errors import UsageError
@@ -34,11 +35,7 @@ def serve(
     """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
     if context.invoked_subcommand is not None:
         return
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    logs.set_up(logging.INFO)
     uvicorn.Server(server_config(load_config(config), host, port)).run()
 
 

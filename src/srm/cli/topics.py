@@ -49,7 +49,7 @@ def sync(
         plan = topic_sync.sync(context, dry_run=dry_run)
         return FlowTopicSync(context.config.flow, dry_run, plan)
 
-    results = for_each_flow(config, flow, "comparing topics", call)
+    results = for_each_flow(config, flow, "comparing topics", call, span="topics.sync")
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm import telemetry
 from srm.cli.metrics import MasterOption
 from srm.cli.output import ConfigOption, FlowOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
@@ -68,6 +69,7 @@ def verify(
     resolved = load_config(config)
     request = VerificationRequest(tuple(topic or ()), max_records, full=full, by_records=by_records)
     with ExitStack() as stack:
+        opened = stack.enter_context(telemetry.span("verify", flow=str(flow)))
         context = stack.enter_context(open_flow(resolved, flow))
         status = stack.enter_context(open_console(stderr=True).status("planning"))
         planned = plan(context, request)
@@ -84,6 +86,7 @@ def verify(
             return SparkComparer(spark, clusters, by_records=by_records)
 
         summary = carry_out(context, planned, comparer, lambda seen: status.update(_line(seen)))
+        opened.result(summary)
     emit(summary, as_json, lambda console: _render(console, summary))
     failure = verdict(summary)
     if failure is not None:

@@ -46,6 +46,16 @@ FILE_KEYS: Final = (
         origin="ours",
         scope="file",
     ),
+    ConfigKey(
+        "log.format",
+        "choice",
+        "text",
+        "How commands, service and replicator log to stderr: text for people, or a JSON object a "
+        "line (docs/monitoring.md). `SRM_LOG_FORMAT` in the environment wins.",
+        origin="ours",
+        scope="file",
+        choices=("text", "json"),
+    ),
     *SERVICE_KEYS,
 )
 

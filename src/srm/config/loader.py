@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
+from srm import logs
 from srm.config.checking import check_settings
 from srm.config.client_keys import CLIENT_KEYS
 from srm.config.config_key import ConfigKey
@@ -92,11 +93,15 @@ def load_config(
 ) -> Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
 
+    From then on the process logs as the file says, see :mod:`srm.logs`.
+
     Raises:
         ConfigError: no file, an unknown key, or a value that cannot be used; one line that says
             which key, on which line of which file, and what to do.
     """
-    return build_config(read_settings(path, overrides))
+    config = build_config(read_settings(path, overrides))
+    logs.prefer(config.log_format)
+    return config
 
 
 def read_settings(
@@ -159,6 +164,7 @@ def build_config(file: SettingsFile) -> Config:
         report_key=_report_key(file),
         service=_service(file),
         sha256=settings_sha256(file),
+        log_format=_value(file, KEYS["log.format"], None),  # type: ignore[arg-type]
     )
 
 

@@ -18,6 +18,7 @@ from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.record_headers import RecordSettings
 from srm.domain.topics import Flow
 from srm.errors import ConfigError
+from srm.logs import LogFormat
 
 ClientKind = Literal["admin", "consumer", "producer"]
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
@@ -115,7 +116,7 @@ class Config:
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
     ``report_key`` is what reports of moves are signed with, ``service`` are the settings of the SRM
-    service; ``sha256`` identifies what the file says, see
+    service, ``log_format`` is how processes log; ``sha256`` identifies what the file says, see
     :func:`srm.config.loader.settings_sha256`.
     """
 
@@ -131,6 +132,7 @@ class Config:
     report_key: ReportKey = field(default_factory=ReportKey)
     service: ServiceSettings = field(default_factory=ServiceSettings)
     sha256: str = ""
+    log_format: LogFormat = "text"
 
     @property
     def flows(self) -> tuple[Flow, ...]:

@@ -67,6 +67,8 @@ class ServiceSettings:
     root_path: str = ""
     targets: tuple[str, ...] = ()
     refresh: timedelta = timedelta(seconds=5)
+    prometheus_topics: bool = True
+    prometheus_groups: bool = True
     access: AccessSettings = field(default_factory=AccessSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import UTC, datetime
+
+from srm.logs import json_line, log_format
 
 log = logging.getLogger("srm.follow")
 
@@ -23,26 +24,20 @@ class EventFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
+        if self._as_json:
+            record.event = getattr(record, "event", "log")
+            return json_line(record)
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         message = " ".join(record.getMessage().split())
         if record.exc_info:
             message += f" ({self.formatException(record.exc_info).splitlines()[-1]})"
-        if not self._as_json:
-            level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
-            return f"{time} srm follow: {level}{message}"
-        named = {
-            "time": time,
-            "level": record.levelname,
-            "event": getattr(record, "event", "log"),
-            "message": message,
-            **getattr(record, "fields", {}),
-        }
-        return json.dumps(named, default=str)
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
+        return f"{time} srm follow: {level}{message}"
 
 
 def use_event_log(*, as_json: bool) -> None:
     """Write all log lines of this process as events, those of srm.follow from INFO on."""
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(EventFormatter(as_json=as_json))
+        handler.setFormatter(EventFormatter(as_json=as_json or log_format() == "json"))
     if not log.isEnabledFor(logging.INFO):
         log.setLevel(logging.INFO)

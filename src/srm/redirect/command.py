@@ -16,6 +16,7 @@ from typing import IO, Final
 from srm.domain.move.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
+from srm.telemetry import trace_environment
 
 TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
@@ -80,7 +81,7 @@ class Command:
         with tempfile.TemporaryDirectory(prefix="srm-") as home:
             file = Path(home, "order.json")
             file.write_bytes(order.value())
-            environ = {**os.environ, **environment(order, file)}
+            environ = {**os.environ, **trace_environment(), **environment(order, file)}
             run = _Runs(self._command, environ, file, self._grace_s)
             return attempt(lambda: run.once(end, cancelled), self._limit_s, cancelled)
 

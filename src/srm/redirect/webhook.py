@@ -15,6 +15,7 @@ import httpx
 from srm.domain.move.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
+from srm.telemetry import trace_headers
 
 TIMESTAMP_HEADER: Final = "X-Srm-Timestamp"
 SIGNATURE_HEADER: Final = "X-Srm-Signature"
@@ -76,6 +77,7 @@ class Webhook:
             KEY_HEADER: quote(order.key),
             TIMESTAMP_HEADER: timestamp,
             SIGNATURE_HEADER: sign(self._secret, timestamp, body),
+            **trace_headers(),
         }
         try:
             with client.stream("POST", self._url, content=body, headers=headers) as response:

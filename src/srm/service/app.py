@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 
-from srm import __version__
+from srm import __version__, telemetry
 from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
@@ -21,7 +21,10 @@ from srm.service.explaining import Explaining
 from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
 from srm.service.joining import Joining, join
-from srm.service.routes import actions, flows, health, metrics, moves, topics, why
+from srm.service.otel import ExportedMetrics, TraceRequests
+from srm.service.prometheus.exposition import Exposition
+from srm.service.prometheus.requests import CountRequests
+from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
 from srm.service.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -54,12 +57,15 @@ def create_app(
     """
     guarded = access or open_access()
     joined = joining or join(views.config, views.watched)
+    exported = ExportedMetrics(views)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         views.start()
         joined.start()
+        await run_in_threadpool(exported.start)
         yield
+        await run_in_threadpool(exported.close)
         await joined.close()
         await run_in_threadpool(views.close)
 
@@ -77,11 +83,15 @@ def create_app(
     app.state.actions = acting or Actions(views.config)
     app.state.explaining = Explaining(views.config)
     app.state.federation = joined.federation
+    app.state.exposition = exposition = Exposition(views)
     answer_errors(app)
     answer_from_elsewhere(app)
     app.add_middleware(InternalPaths)
+    app.add_middleware(CountRequests, metrics=exposition.requests)
+    if telemetry.wanted("TRACES"):
+        app.add_middleware(TraceRequests)
     readers = [Depends(guard(guarded, "reader"))]
-    for module in (flows, topics, metrics, moves, why):
+    for module in (flows, topics, metrics, moves, why, prometheus):
         app.include_router(module.router, dependencies=readers)
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])

@@ -172,8 +172,12 @@ class Views:
 
     def moves(self) -> tuple[MoveRow, ...]:
         """List all moves, the newest first; of what clusters know the furthest counts."""
-        rows = [move_rows.move_row(look) for look in self._move_looks().values()]
+        rows = [move_rows.move_row(look) for look in self.move_looks()]
         return tuple(sorted(rows, key=lambda row: (-row.created_ms, row.move_id)))
+
+    def move_looks(self) -> tuple[MoveLook, ...]:
+        """Return all moves; of what clusters know the furthest counts."""
+        return tuple(self._move_looks().values())
 
     def move(self, move_id: str) -> MoveLook:
         """Return one move.

@@ -7,15 +7,25 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from srm import logs, telemetry
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.documents import encode
 from srm.domain.topics import Flow
 from srm.errors import SrmError, UnavailableError
 from srm.spark.session import spark_session
+
+_SPANS: Final = {
+    "srm-checkpoints": "checkpoints.emit",
+    "srm-group-sync": "groups.sync",
+    "srm-metrics": "metrics.aggregate",
+    "srm-verification": "verify",
+}
+"""What a trace shows of a job, by its name: the same as of the command that does it."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +73,13 @@ def run_job(
     Returns:
         The exit code: 0, or that of the first failure.
     """
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("srm").setLevel(logging.INFO)
+    logs.set_up(srm=logging.INFO)
     failures: list[SrmError] = []
     try:
         config = load_config(options.config)
         with spark_session(name, remote=options.remote) as spark:
             for flow in options.flow or config.flows:
-                failures += _run_flow(spark, config, flow, work)
+                failures += _run_flow(spark, config, flow, work, _SPANS.get(name, name))
     except SrmError as error:
         failures.append(error)
     for failure in failures:
@@ -85,9 +92,13 @@ def _run_flow(
     config: Config,
     flow: Flow,
     work: Callable[[SparkSession, Config, Flow], JobResult],
+    span: str,
 ) -> list[SrmError]:
     try:
-        result = work(spark, config, flow)
+        with telemetry.span(span, flow=str(flow), engine="spark") as opened:
+            result = work(spark, config, flow)
+            opened.result(result.summary)
+            opened.note(failure=result.failure)
     except SrmError as error:
         return [error]
     sys.stdout.write(encode(result.summary).decode() + "\n")

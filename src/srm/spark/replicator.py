@@ -32,6 +32,7 @@ from typing import Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
+from srm import logs
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
@@ -257,7 +258,8 @@ class Replicator:
 
     def _drive(self, work: _FlowWork) -> None:
         try:
-            work.driver.run(self._stop, self._slots_ended)
+            with logs.about(flow=str(work.context.config.flow)):
+                work.driver.run(self._stop, self._slots_ended)
         except SrmError as error:
             self._fail(error)
         except Exception as error:
@@ -269,7 +271,8 @@ class Replicator:
         self._stop.set()
 
     def _keep_running(self, name: str, spark: SparkContext, spec: SlotSpec) -> None:
-        task = SlotTask(spec, self._function, logging.getLogger("srm").getEffectiveLevel())
+        level = logging.getLogger("srm").getEffectiveLevel()
+        task = SlotTask(spec, self._function, level, logs.log_format())
         number = int(spec.slot)
 
         def job() -> None:

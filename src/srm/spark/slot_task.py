@@ -13,12 +13,13 @@ import importlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from srm import logs
 from srm.errors import UsageError
+from srm.logs import LogFormat
 from srm.replication.slot.slot import SlotSpec
 
 DEFAULT_SLOT: Final = "srm.spark.slot:run_slot"
@@ -44,23 +45,22 @@ def slot_function(name: str) -> SlotFunction:
 class SlotTask:
     """The function that Spark calls in the worker: it returns when the slot ends."""
 
-    def __init__(self, spec: SlotSpec, function: str, log_level: int) -> None:
+    def __init__(
+        self, spec: SlotSpec, function: str, log_level: int, log_format: LogFormat = "text"
+    ) -> None:
         """Remember what to run; Spark pickles this object by reference to its class."""
         self._spec = spec
         self._function = function
         self._log_level = log_level
+        self._log_format = log_format
 
     def __call__(self, elements: Iterable[int]) -> None:
         """Run the slot; a task's result would arrive only when it has ended, so there is none."""
         for _ in elements:  # the one that makes Spark start the task
             pass
-        logging.basicConfig(
-            stream=sys.stderr,
-            level=logging.WARNING,
-            format=f"%(asctime)s %(levelname)s %(name)s [{self._spec.flow_config.flow} slot "
-            f"{self._spec.slot}] %(message)s",
-        )
-        logging.getLogger("srm").setLevel(self._log_level)
+        logs.prefer(self._log_format)
+        process = {"flow": str(self._spec.flow_config.flow), "slot": self._spec.slot}
+        logs.set_up(srm=self._log_level, process=process)
         # What it has to say about connections comes back as the error of the call, in our words.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         stop = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
@@ -51,3 +52,33 @@ def test_a_second_hang_up_while_the_first_is_served_blocks_nothing(tmp_path: Pat
         assert last_words.exists()
     finally:
         process.kill()
+
+
+def saying(spec: SlotSpec, stop: threading.Event) -> None:
+    """Log a line, and write down what came of it."""
+    del stop
+    [handler] = logging.getLogger().handlers
+    record = logging.LogRecord("srm", logging.INFO, "", 0, "copied", (), None)
+    Path(os.environ[LAST_WORDS]).write_text(handler.format(record))
+    del spec
+
+
+def _saying_task(last_words: str) -> None:
+    os.environ[LAST_WORDS] = last_words
+    nothing = ClusterClients.alike({})
+    spec = SlotSpec(flow_config(P_TO_B), "3", nothing, nothing)
+    SlotTask(spec, f"{__name__}:{saying.__name__}", logging.INFO, "json")([0])
+
+
+def test_a_slot_logs_in_the_format_of_its_driver_and_says_which_slot_it_is(tmp_path: Path) -> None:
+    last_words = tmp_path / "line"
+    process = multiprocessing.get_context("spawn").Process(
+        target=_saying_task, args=(str(last_words),)
+    )
+    process.start()
+    try:
+        process.join(DEADLINE_S)
+        line = json.loads(last_words.read_text())
+    finally:
+        process.kill()
+    assert (line["flow"], line["slot"], line["message"]) == ("P->B", "3", "copied")

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Final
 
 from srm.domain.move.plan import MovePlan
@@ -141,8 +142,9 @@ def _call(
 
 def _await(caller: Caller, order: Order, meanwhile: Callable[[], None]) -> Answer:
     cancelled, answers = threading.Event(), list[Answer]()
+    within = copy_context()  # the span of the step, for whoever is called
     thread = threading.Thread(
-        target=lambda: answers.append(caller.call(order, cancelled)),
+        target=lambda: answers.append(within.run(caller.call, order, cancelled)),
         name=f"srm-{order.key}",
         daemon=True,
     )

@@ -6,7 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Final
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
@@ -23,6 +25,10 @@ from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableErro
 
 log = logging.getLogger(__name__)
 
+Around = Callable[[RunStep], AbstractContextManager[object]]
+"""Makes a context that a step is done in: a span of a trace, for one."""
+
+_SENDING: Final[tuple[RunStep, ...]] = ("apply", "go")
 _POLL_S = 0.5
 _LOOKS_S = 5.0
 
@@ -36,16 +42,22 @@ class RunEvent:
     verify: VerifyStatus | None = None
 
 
+def _alone(_step: RunStep) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 def carry_out(
     context: MoveContext,
     move_id: str,
     show: Callable[[RunEvent], None] = lambda _event: None,
     poll_seconds: float = _POLL_S,
+    around: Around = _alone,
 ) -> MoveReport:
     """Run a planned move from hold to report; one that was interrupted continues.
 
     Whatever ends it before clients are sent away (an error, the time limit, Ctrl-C) releases the
-    hold. Groups that do not resume in time are in the report, not an error.
+    hold. Groups that do not resume in time are in the report, not an error. Each step is done in a
+    context of the caller's, ``around`` it.
 
     Raises:
         NotFoundError: there is no such move.
@@ -56,7 +68,8 @@ def carry_out(
     run = _Run(context, plan, show, poll_seconds, plan.request.wait_seconds)
     for step in STEPS:
         try:
-            run.step(step.name)
+            with around(step.name):
+                run.step(step.name)
         except BaseException:
             if step.releases:
                 _release(context, move_id)
@@ -64,7 +77,7 @@ def carry_out(
     return run.result
 
 
-def apply_and_go(context: MoveContext, move_id: str) -> MoveProgress:
+def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) -> MoveProgress:
     """Apply the offsets of a move that is ready and send its clients to the target.
 
     A record that a slow writer adds at this moment closes the gate again: it is waited for, but
@@ -79,8 +92,9 @@ def apply_and_go(context: MoveContext, move_id: str) -> MoveProgress:
     quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
     patience = min(2 * quiet + _LOOKS_S, plan.request.wait_seconds)
     run = _Run(context, plan, lambda _event: None, _POLL_S, patience)
-    run.step("apply")
-    run.step("go")
+    for step in _SENDING:
+        with around(step):
+            run.step(step)
     return MoveStore(context).progress(move_id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -374,3 +375,16 @@ def test_an_unplanned_move_is_not_kept_waiting_by_a_redirector_that_is_not_set_u
 
     assert not plan.blocking
     assert [line for line in plan.warnings if "redirector command is not set up" in line]
+
+
+def test_a_redirector_is_called_in_the_context_of_its_step(redirected: Redirected) -> None:
+    """The span of the step is in it, which the redirector passes on."""
+    span = ContextVar("span", default="")
+    seen = []
+    redirected.webhook.during = lambda _order: seen.append(span.get())
+    context = redirected.planned()
+
+    span.set("move.hold")
+    move.hold(context, "m1")
+
+    assert seen == ["move.hold"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -53,6 +55,24 @@ def test_a_move_runs_from_hold_to_report(world: World) -> None:
     assert report.ok, report.problems
     assert clients.steps == ["hold", "wait", "apply", "go", "verify", "report"]
     assert states(world) == {("B", "go")}
+
+
+def test_each_step_is_done_inside_of_what_the_caller_puts_around_it(world: World) -> None:
+    clients, told = Clients(world), list[str]()
+
+    @contextmanager
+    def around(step: str) -> Iterator[None]:
+        told.append(f"{step} begins")
+        yield
+        assert clients.steps[-1] == step, "it is shown by now"
+        told.append(f"{step} ends")
+
+    context = world.context()
+    move.plan(context, REQUEST, "m1")
+    move.carry_out(context, "m1", clients, poll_seconds=0.001, around=around)
+
+    steps = ("hold", "wait", "apply", "go", "verify", "report")
+    assert told == [f"{step} {word}" for step in steps for word in ("begins", "ends")]
 
 
 def test_a_time_out_releases_the_hold_and_says_what_was_waited_for(world: World) -> None:

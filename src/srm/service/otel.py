@@ -1,0 +1,122 @@
+"""The service for OpenTelemetry: a span for each request, metrics by OTLP; only where asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from srm import telemetry
+from srm.service.prometheus.exposition import samples
+from srm.service.prometheus.metric_table import METRICS, Metric
+from srm.service.prometheus.requests import NotedStatus, route_of
+from srm.service.prometheus.samples import Sample
+from srm.service.views import Views
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+
+_UNTOLD: Final = ("/metrics", "/health", "/static")
+"""Asked all the time by machines: nobody wants a trace of that."""
+_FRESH_S: Final = 1.0
+_SHUTDOWN_MS: Final = 2000
+_UNITS: Final[Mapping[str, str]] = {
+    "seconds": "s",
+    "bytes_per_second": "By/s",
+    "records_per_second": "{record}/s",
+    "records": "{record}",
+    "offsets": "{offset}",
+}
+
+
+class TraceRequests:
+    """ASGI middleware that makes a span for each request, in the trace of whoever asks.
+
+    Args:
+        app: the application.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer inside of a span."""
+        if scope["type"] != "http" or scope["path"].startswith(_UNTOLD):
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        with telemetry.span(scope["method"], kind="SERVER", carrier=headers) as span:
+            noted = NotedStatus(send)
+            try:
+                await self._app(scope, receive, noted)
+            finally:
+                route = route_of(scope)
+                span.rename(
+                    f"{scope['method']} {route}",
+                    **{
+                        "http.request.method": scope["method"],
+                        "http.route": route,
+                        "http.response.status_code": noted.status,
+                        "url.path": scope["path"],
+                    },
+                )
+
+
+class ExportedMetrics:
+    """Exports the metrics of :mod:`.metric_table` by OTLP, if the environment asks for that.
+
+    They have the names that they have for Prometheus, so alerts and dashboards are the same.
+
+    Args:
+        views: what to tell of.
+    """
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._lock = threading.Lock()
+        self._made_s = float("-inf")
+        self._samples: dict[str, list[Sample]] = {}
+        self._provider: MeterProvider | None = None
+
+    def start(self) -> None:
+        """Begin to export."""
+        reader = telemetry.metric_reader()
+        if reader is None:
+            return
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 -- only where wanted
+
+        self._provider = MeterProvider([reader], telemetry.resource(), shutdown_on_exit=False)
+        meter = self._provider.get_meter("srm")
+        for metric in METRICS.values():
+            unit = _UNITS.get(metric.unit, "1")
+            meter.create_observable_gauge(
+                metric.name, [self._observing(metric)], unit, metric.meaning
+            )
+
+    def close(self) -> None:
+        """Export once more, and end."""
+        if self._provider is not None:
+            self._provider.shutdown(_SHUTDOWN_MS)
+
+    def _observing(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        from opentelemetry.metrics import Observation  # noqa: PLC0415 -- only where wanted
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            for _name, labels, value in self._fresh().get(metric.name, ()):
+                yield Observation(float(value), dict(zip(metric.labels, labels, strict=True)))
+
+        return observe
+
+    def _fresh(self) -> dict[str, list[Sample]]:
+        """Return samples by metric; the callbacks of one export share them."""
+        with self._lock:
+            if time.monotonic() - self._made_s > _FRESH_S:
+                found: dict[str, list[Sample]] = {}
+                for sample in samples(self._views):
+                    found.setdefault(sample[0], []).append(sample)
+                self._samples, self._made_s = found, time.monotonic()
+            return self._samples

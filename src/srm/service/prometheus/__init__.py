@@ -1,0 +1,1 @@
+"""What the service tells Prometheus, and whoever reads its format."""

@@ -1,0 +1,51 @@
+"""Writes the tables of metrics in docs/monitoring.md: ``python -m srm.service.prometheus.docs``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from srm.service.prometheus.metric_table import METRICS, Subject
+
+DEFAULT_PATH: Final = Path("docs/monitoring.md")
+_BEGIN: Final = "<!-- Metrics: written by `python -m srm.service.prometheus.docs` -->"
+_END: Final = "<!-- End of the metrics -->"
+_TITLES: Final[Mapping[Subject, str]] = {
+    "flow": "Flows",
+    "topic": "Topics",
+    "group": "Consumer groups",
+    "move": "Moves and drills",
+    "service": "The service",
+}
+
+
+def with_tables(page: str) -> str:
+    """Return a page with its tables of metrics as they are now."""
+    tables = "\n".join(_tables())
+    between = re.compile(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", re.DOTALL)
+    return between.sub(lambda _: f"{_BEGIN}\n\n{tables}\n{_END}", page)
+
+
+def _tables() -> Iterator[str]:
+    for subject, title in _TITLES.items():
+        yield f"#### {title}\n"
+        yield "| metric | labels | meaning |"
+        yield "|---|---|---|"
+        for metric in METRICS.values():
+            if metric.subject == subject:
+                labels = ", ".join(f"`{label}`" for label in metric.labels)
+                yield f"| `{metric.name}` | {labels} | {metric.meaning} |"
+        yield ""
+
+
+def main(arguments: list[str]) -> None:
+    """Write the tables into the given page, by default the one in docs/."""
+    path = Path(arguments[0]) if arguments else DEFAULT_PATH
+    path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,74 @@
+"""What a scrape is answered with: the metrics of all flows, and those of the service's process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from srm.service.prometheus.requests import RequestMetrics
+from srm.service.prometheus.samples import (
+    Sample,
+    drill_samples,
+    flow_samples,
+    group_samples,
+    move_samples,
+    service_samples,
+    topic_samples,
+)
+from srm.service.prometheus.text import render
+from srm.service.views import Views
+
+
+class Exposition:
+    """Answers scrapes, from any thread.
+
+    What is told of flows is made once for each look, however many ask: with ten thousand topics
+    it takes a good part of a second. One thread makes it, others wait for that.
+
+    Args:
+        views: what to tell of.
+    """
+
+    def __init__(self, views: Views) -> None:
+        self.process = CollectorRegistry()
+        self.requests = RequestMetrics(self.process)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.process)
+        self._views = views
+        self._lock = threading.Lock()
+        self._made: dict[bool, tuple[tuple[object, ...], bytes]] = {}
+
+    def scrape(self, accept: str) -> tuple[bytes, str]:
+        """Return the answer in the format that is asked for, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        openmetrics = content_type.startswith("application/openmetrics-text")
+        with self._lock:
+            looks = self._views.targets
+            known = self._made.get(openmetrics)
+            if known is None or not _same(known[0], looks):
+                flows = render(samples(self._views), openmetrics=openmetrics)
+                known = self._made[openmetrics] = (looks, flows)
+        return known[1] + encode(self.process), content_type
+
+
+def _same(one: Iterable[object], other: Iterable[object]) -> bool:
+    """Whether these are the very same looks, which are replaced as a whole."""
+    return [*map(id, one)] == [*map(id, other)]
+
+
+def samples(views: Views) -> Iterator[Sample]:
+    """Return the values of all metrics that the settings ask for."""
+    settings = views.config.service
+    yield from service_samples(views.targets)
+    for look in views.looks():
+        groups = views.groups(look.flow) if look.view is not None else ()
+        yield from flow_samples(look, groups)
+        if settings.prometheus_groups:
+            yield from group_samples(look.flow, groups)
+        if settings.prometheus_topics and look.view is not None:
+            yield from topic_samples(look.flow, views.topics(look.flow))
+    yield from move_samples(views.move_looks())
+    yield from drill_samples(drill for look in views.targets for drill in look.drills)

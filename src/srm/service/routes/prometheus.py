@@ -1,0 +1,29 @@
+"""``/metrics``: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+import gzip
+
+from fastapi import APIRouter, Request, Response
+
+from srm.service.prometheus.exposition import Exposition
+
+router = APIRouter(tags=["service"])
+
+
+# Not async: FastAPI then calls it in a thread, and the event loop answers others meanwhile.
+@router.get(
+    "/metrics",
+    response_class=Response,
+    summary="All metrics for Prometheus",
+    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
+)
+def scrape(request: Request) -> Response:
+    """Tell all metrics in Prometheus' text format, or as OpenMetrics where that is accepted."""
+    exposition: Exposition = request.app.state.exposition
+    body, content_type = exposition.scrape(request.headers.get("Accept", ""))
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+    return Response(body, headers=headers)

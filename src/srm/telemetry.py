@@ -1,0 +1,282 @@
+"""Spans for OpenTelemetry, by its standard environment variables; without them nothing is imported.
+
+``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` switch it on, ``OTEL_SDK_DISABLED`` off;
+the SDK reads all the others (docs/monitoring.md). Where somebody has set OpenTelemetry up in this
+process already, as Airflow does, spans go there.
+
+Nothing waits for a collector for long: spans are sent by a thread, and whoever ends the last span
+of a process gives it a second.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import hashlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from srm import logs
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.trace import Span, Tracer
+
+Signal = Literal["TRACES", "METRICS"]
+SpanKind = Literal["INTERNAL", "SERVER"]
+
+_FLUSH_S: Final = 1.0
+_GRPC: Final = "grpc"
+_HTTP: Final = "http/protobuf"
+_PARENT_VARIABLES: Final = {"TRACEPARENT": "traceparent", "TRACESTATE": "tracestate"}
+_logger = logging.getLogger(__name__)
+
+
+class Notes:
+    """What a span gets to know while it is open; kept nowhere where spans are off."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span | None = None) -> None:
+        self._span = span
+
+    def note(self, **attributes: object) -> None:
+        """Set attributes, as ``srm.<name>``; what is None is left out."""
+        if self._span is not None:
+            self._span.set_attributes(_named(attributes))
+
+    def result(self, value: object) -> None:
+        """Note the numbers and short texts among the fields of a result."""
+        if self._span is not None and dataclasses.is_dataclass(value):
+            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            simple = {k: v for k, v in fields.items() if isinstance(v, bool | int | float | str)}
+            self._span.set_attributes(_named(simple))
+
+    def rename(self, name: str, **attributes: Any) -> None:
+        """Give the span its name when it is known, and attributes by their full names."""
+        if self._span is not None:
+            self._span.update_name(name)
+            self._span.set_attributes(attributes)
+
+
+_SILENT: Final = Notes()
+
+
+@contextmanager
+def span(
+    name: str,
+    *,
+    kind: SpanKind = "INTERNAL",
+    carrier: Mapping[str, str] | None = None,
+    **attributes: object,
+) -> Iterator[Notes]:
+    """Do something inside a span, and let what is logged meanwhile say what it is about.
+
+    It belongs to the span that is open; else to the one whose context came with ``carrier`` or, as
+    ``TRACEPARENT``, with the environment; else all spans of one ``move`` make one trace, whichever
+    process they are from. An exception is noted, and is the span's outcome.
+
+    Args:
+        name: of the span.
+        kind: SERVER for the answer to a request.
+        carrier: headers of that request.
+        attributes: of the span, as ``srm.<name>``.
+    """
+    with logs.about(**attributes):
+        tracer = _tracer()
+        if tracer is None:
+            yield _SILENT
+            return
+        with _within(tracer, name, kind, carrier, attributes) as opened:
+            yield Notes(opened)
+
+
+@contextmanager
+def _within(
+    tracer: Tracer,
+    name: str,
+    kind: SpanKind,
+    carrier: Mapping[str, str] | None,
+    attributes: Mapping[str, object],
+) -> Iterator[Span]:
+    from opentelemetry import trace  # noqa: PLC0415 -- only where it is wanted
+
+    is_first = not trace.get_current_span().get_span_context().is_valid
+    context = _parent(carrier, attributes.get("move")) if is_first else None
+    try:
+        with tracer.start_as_current_span(
+            name, context, trace.SpanKind[kind], _named(attributes)
+        ) as opened:
+            try:
+                yield opened
+            except BaseException as error:
+                opened.set_attribute("error.type", type(error).__name__)
+                raise
+    finally:
+        if is_first and kind != "SERVER":
+            flush()
+
+
+def wanted(signal: Signal) -> bool:
+    """Whether the environment asks for traces, or metrics, to be exported."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
+    if exporter:
+        return exporter != "none"
+    return any(
+        os.environ.get(name)
+        for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    )
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the headers that carry the open span to whoever is called (W3C Trace Context)."""
+    if "opentelemetry.trace" not in sys.modules:
+        return {}
+    from opentelemetry.propagate import inject  # noqa: PLC0415 -- only where it is wanted
+
+    headers: dict[str, str] = {}
+    inject(headers)
+    return headers
+
+
+def trace_environment() -> dict[str, str]:
+    """Return the same for the environment of a program that is run."""
+    return {name.upper(): value for name, value in trace_headers().items()}
+
+
+def flush() -> None:
+    """Send what has ended; a collector that does not answer is not waited for."""
+    if _provider.cache_info().currsize:
+        provider = _provider()
+        if provider is not None:
+            _briefly(provider.force_flush)
+
+
+def _briefly(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call, name="srm telemetry", daemon=True)
+    thread.start()
+    thread.join(_FLUSH_S)
+
+
+def _named(attributes: Mapping[str, object]) -> dict[str, Any]:
+    return {
+        f"srm.{name}": value if isinstance(value, bool | int | float) else str(value)
+        for name, value in attributes.items()
+        if value is not None
+    }
+
+
+def _parent(carrier: Mapping[str, str] | None, move: object) -> Context | None:
+    from opentelemetry import trace  # noqa: PLC0415 -- only where it is wanted
+    from opentelemetry.propagate import extract  # noqa: PLC0415
+
+    given = carrier if carrier is not None else _from_environment()
+    context = extract(given)
+    if trace.get_current_span(context).get_span_context().is_valid or not move:
+        return context
+    # Of a hash of the move, so that no process has to tell the others.
+    digest = hashlib.blake2b(str(move).encode(), digest_size=24).digest()
+    known = trace.SpanContext(
+        int.from_bytes(digest[:16], "big"),
+        int.from_bytes(digest[16:], "big"),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
+    )
+    return trace.set_span_in_context(trace.NonRecordingSpan(known))
+
+
+def _from_environment() -> dict[str, str]:
+    return {
+        header: os.environ[name] for name, header in _PARENT_VARIABLES.items() if name in os.environ
+    }
+
+
+@cache
+def _tracer() -> Tracer | None:
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry import trace  # noqa: PLC0415 -- somebody else has
+
+        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return trace.get_tracer("srm")
+    provider = _provider()
+    return None if provider is None else provider.get_tracer("srm")
+
+
+@cache
+def _provider() -> Any:
+    """Make what sends spans, None where nobody wants them."""
+    exporter = _exporter("TRACES")
+    if exporter is None:
+        return None
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 -- only where it is wanted
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    atexit.register(_briefly, provider.shutdown)
+    return provider
+
+
+def metric_reader() -> MetricReader | None:
+    """Return what exports metrics from time to time, None where nobody wants them."""
+    exporter = _exporter("METRICS")
+    if exporter is None:
+        return None
+    from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415 -- only where it is wanted
+        PeriodicExportingMetricReader,
+    )
+
+    return PeriodicExportingMetricReader(exporter)
+
+
+def resource() -> Resource:
+    """Say who sends: by the environment (``OTEL_SERVICE_NAME``), else as ``srm``."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 -- only where it is wanted
+
+    from srm import __version__  # noqa: PLC0415
+
+    found = Resource.create()
+    ours = {"service.version": found.attributes.get("service.version", __version__)}
+    if str(found.attributes["service.name"]).startswith("unknown_service"):
+        ours["service.name"] = "srm"
+    return found.merge(Resource(ours))
+
+
+def _exporter(signal: Signal) -> Any:
+    """Make the exporter that the environment names; one that cannot be had is only told of."""
+    if not wanted(signal):
+        return None
+    name = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() or "otlp"
+    protocol = (
+        os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL")
+        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        or _HTTP
+    )
+    try:
+        return _make(signal, name, protocol)
+    except (ImportError, ValueError) as error:
+        _logger.warning("OpenTelemetry: no %s are exported: %s", signal.lower(), error)
+        return None
+
+
+def _make(signal: Signal, name: str, protocol: str) -> Any:
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, and seldom wanted
+
+    if name == "otlp":
+        if protocol not in {_HTTP, _GRPC}:
+            raise ValueError(f"OTLP by {protocol} is not known; {_HTTP} and {_GRPC} are")
+        name = "otlp_proto_grpc" if protocol == _GRPC else "otlp_proto_http"
+    group = f"opentelemetry_{signal.lower()}_exporter"
+    for found in entry_points(group=group, name=name):
+        return found.load()()
+    raise ValueError(f"there is no exporter {name!r}; otlp, console and none are")

@@ -1,0 +1,34 @@
+"""Moves as a target knows them: one holds clients, one was released, one has a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.unit.domain.move.reporting import REPORT
+
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import MoveProgress, MoveStep
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.revisions import KeptReport
+from srm.service.looks import MoveLook
+
+
+def running_move(move_id: str, step: MoveStep, held_ms: int = 30_000) -> MoveLook:
+    progress = MoveProgress(move_id).at("holding", held_ms).at(step, held_ms + 5_000)
+    return MoveLook(_plan(move_id, MoveRequest("failover", "P", "B")), progress)
+
+
+def released_move(move_id: str, ended_ms: int = 40_000) -> MoveLook:
+    progress = MoveProgress(move_id).at("holding", 1_000).at("released", ended_ms)
+    return MoveLook(_plan(move_id, MoveRequest("failback", "P", "B")), progress)
+
+
+def reported_move(move_id: str, ended_ms: int = 45_000, *, ok: bool = True) -> MoveLook:
+    report = replace(REPORT, move_id=move_id, ok=ok, rpo_records=3, rpo_seconds=0.5)
+    progress = MoveProgress(move_id).at("holding", 1_000).at("reported", ended_ms)
+    request = MoveRequest("failover", "P", "B", mode="unplanned")
+    return MoveLook(_plan(move_id, request), progress, KeptReport.decode(report.value()))
+
+
+def _plan(move_id: str, request: MoveRequest) -> MovePlan:
+    return MovePlan(move_id, 500, request, ("Payments",), (), (), (), "f")

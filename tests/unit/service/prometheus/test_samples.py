@@ -1,0 +1,149 @@
+"""Metrics say what a look has found, in base units, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.service_views import look_at, still_views
+from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.service.prometheus.moves import reported_move, running_move
+
+from srm.config.service import ServiceSettings
+from srm.service.looks import FlowLook
+from srm.service.prometheus.exposition import samples
+from srm.service.prometheus.metric_table import METRICS, STATES
+from srm.service.prometheus.samples import move_samples
+from srm.service.views import Views
+from srm.testing.flows import P_TO_B, flow_config
+
+Values = dict[tuple[str, ...], float]
+
+
+def told(views: Views) -> Values:
+    return {(name, *labels): value for name, labels, value in samples(views)}
+
+
+def test_every_metric_has_a_value_where_everything_is_known(everything: Views) -> None:
+    assert {name for name, *_ in told(everything)} == METRICS.keys()
+
+
+def test_each_series_is_told_once_and_with_all_its_labels(everything: Views) -> None:
+    series = [(name, labels) for name, labels, _ in samples(everything)]
+
+    assert len(series) == len(set(series))
+    assert all(len(labels) == len(METRICS[name].labels) for name, labels in series)
+
+
+def test_a_flow_tells_its_lag_its_state_and_what_a_disaster_would_cost(views: Views) -> None:
+    values = told(views)
+
+    assert values["srm_flow_lag_offsets", "P", "B"] == 3
+    assert values["srm_topic_lag_offsets", "P", "B", "Topic"] == 3
+    assert values["srm_forecast_lost_records", "P", "B"] == 3
+    assert [values["srm_flow_state", "P", "B", state] for state in STATES] == [1, *[0] * 6]
+    assert values["srm_flow_partitions", "P", "B", "copying"] == 1
+    assert values["srm_replicator_slots", "P", "B", "true"] == 1
+
+
+def test_a_group_tells_what_it_would_read_again_and_whether_it_can_move(views: Views) -> None:
+    values = told(views)
+
+    assert values["srm_group_read_again_records", "P", "B", "audit"] == 2
+    assert values["srm_group_movable", "P", "B", "audit"] == 1
+    assert values["srm_flow_groups", "P", "B", "yes"] == 1
+
+
+def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
+    values = told(everything)
+
+    assert values["srm_flow_rate_max_bytes_per_second", "P", "B"] == 2000
+    assert values["srm_topic_replication_latency_max_seconds", "P", "B", "Topic"] == 0.08
+    assert values["srm_flow_checkpoint_latency_avg_seconds", "P", "B"] == 0.025
+    assert values["srm_flow_rate_records_per_second", "P", "B"] == 10
+    assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
+
+
+def test_without_a_window_there_is_no_rate_and_not_a_rate_of_nothing(views: Views) -> None:
+    assert not [name for name, *_ in told(views) if "_rate_" in name or "_latency_" in name]
+
+
+def test_losses_count_and_what_people_have_decided_does_not(world: CopiedTopic) -> None:
+    world.lose()
+    world.leave("keep")
+
+    values = told(still_views(look_at(world.forward)))
+
+    assert values["srm_flow_lost_offsets", "P", "B"] == 1
+
+
+def test_a_flow_that_was_never_seen_tells_only_that() -> None:
+    look = FlowLook(P_TO_B, flow_config(), error="cluster B does not answer")
+
+    values = told(still_views(look))
+
+    assert values["srm_flow_state", "P", "B", "UNKNOWN"] == 1
+    assert values["srm_flow_look_up", "P", "B"] == 0
+    assert values["srm_flow_look_timestamp_seconds", "P", "B"] == 0
+    assert not {name for name, *_ in values} & {"srm_replicator_up", "srm_flow_lag_offsets"}
+
+
+def test_what_was_seen_stays_and_the_look_is_down(world: CopiedTopic) -> None:
+    look = replace(look_at(world.forward), error="cluster B: timed out")
+
+    values = told(still_views(look))
+
+    assert values["srm_flow_lag_offsets", "P", "B"] == 3
+    assert values["srm_flow_look_up", "P", "B"] == 0
+
+
+def test_a_source_that_is_away_is_told(world: CopiedTopic) -> None:
+    world.p.fail()
+
+    values = told(still_views(look_at(world.forward)))
+
+    assert values["srm_flow_source_up", "P", "B"] == 0
+    assert values["srm_flow_state", "P", "B", "DEGRADED"] == 1
+
+
+def test_topics_and_groups_are_left_out_on_request_and_their_totals_are_not(views: Views) -> None:
+    settings = ServiceSettings(prometheus_topics=False, prometheus_groups=False)
+    views.config = replace(views.config, service=settings)
+
+    values = told(views)
+
+    assert not {METRICS[name].subject for name, *_ in values} & {"topic", "group"}
+    assert values["srm_flow_groups", "P", "B", "yes"] == 1
+    assert ("srm_checkpoints_oldest_timestamp_seconds", "P", "B") in values
+
+
+def test_a_move_that_holds_clients_tells_since_when() -> None:
+    moves = [running_move("m1", "held", 30_000), running_move("m2", "applied", 20_000)]
+
+    values = {(name, *labels): value for name, labels, value in move_samples(moves)}
+
+    assert values == {
+        ("srm_move_running", "P", "B", "failover", "planned", "held"): 1,
+        ("srm_move_running", "P", "B", "failover", "planned", "applied"): 1,
+        ("srm_move_hold_timestamp_seconds", "P", "B", "failover", "planned"): 20,
+    }
+
+
+def test_of_moves_that_have_ended_the_last_one_tells_how_it_went() -> None:
+    moves = [reported_move("new", 50_000, ok=False), reported_move("old", 45_000)]
+
+    values = {name: value for name, _, value in move_samples(moves)}
+
+    assert values["srm_move_last_end_timestamp_seconds"] == 50
+    assert values["srm_move_last_ok"] == 0
+    assert values["srm_move_last_rpo_records"] == 3
+    assert values["srm_move_last_rto_seconds"] == 4.25
+    assert values["srm_move_last_read_again_records"] == 2
+    assert values["srm_move_last_residue_records"] == 7
+
+
+def test_a_released_move_was_not_clean(everything: Views) -> None:
+    values = told(everything)
+
+    assert values["srm_move_last_ok", "P", "B", "failback", "planned"] == 0
+    assert values["srm_drill_last_ok", "P", "B"] == 1
+    assert values["srm_drill_last_rto_seconds", "P", "B"] == 3.5
