@@ -257,11 +257,11 @@ class Scenario:
         world.display.say(f"{world.produced:,} payments, all groups at the end")
 
     def put_off_aggregation(self, api: AirflowApi) -> None:
-        """Let no scheduled aggregation begin, a cold Spark application, until it is its turn."""
+        """Let no scheduled aggregation begin until it is its turn."""
         api.pause(_METRICS_DAG, paused=True)
 
     def start_aggregation(self, api: AirflowApi) -> str:
-        """Let Spark aggregate the metrics while the applications work; return the run's id."""
+        """Let the metrics be aggregated while the applications work; return the run's id."""
         api.pause(_METRICS_DAG, paused=False)
         # It is scheduled too: a second run would only wait for the one under way.
         runs = api.insist(lambda: api.runs(_METRICS_DAG))

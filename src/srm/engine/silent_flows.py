@@ -6,13 +6,12 @@ while the source goes on; then this asks the source and writes the raw records i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
 from srm.domain.metrics import RawMetric, encode_raw
-from srm.domain.topics import TopicPartition
-from srm.engine.observing import FlowView, PartitionView, observe
+from srm.engine.observing import FlowView, observe
 from srm.engine.ports import FlowContext
 from srm.engine.raw_metrics import tell
 
@@ -46,7 +45,7 @@ def tell_silence(context: FlowContext) -> tuple[Silence | None, list[bytes]]:
     view = observe(context)
     if not is_silent(view):
         return None, []
-    metrics = list(lags(context, view, _log_starts(context, view)))
+    metrics = list(lags(context, view))
     values = encode_raw(metrics)
     if not tell(context, "silence", values):
         values = []
@@ -73,24 +72,15 @@ def is_silent(view: FlowView) -> bool:
     return status.pause is not None or ended or not any(slot.alive for slot in status.slots)
 
 
-def lags(
-    context: FlowContext, view: FlowView, starts: Mapping[TopicPartition, int]
-) -> Iterator[RawMetric]:
-    """Give a raw metric for each partition that lags; none where the source does not answer.
-
-    Args:
-        context: the flow.
-        view: the flow as it was found.
-        starts: where the logs of partitions begin that nobody has copied from yet.
-    """
+def lags(context: FlowContext, view: FlowView) -> Iterator[RawMetric]:
+    """Give a raw metric for each partition that lags; none where the source does not answer."""
     if view.status.source_error:
         return
     config = context.config
     for name, partitions in sorted(view.partitions.items()):
         remote_topic = config.policy.format_remote_topic(config.flow.source, name)
         for partition in partitions:
-            lag = partition.lag - starts.get(_place(partition), 0)
-            if lag > 0:
+            if partition.lag > 0:
                 yield RawMetric(
                     time_ms=view.status.time_ms,
                     interval_ms=config.metrics_interval // timedelta(milliseconds=1),
@@ -105,18 +95,5 @@ def lags(
                     latency_ms_max=0,
                     latency_ms_sum=0,
                     latency_count=0,
-                    lag_records=lag,
+                    lag_records=partition.lag,
                 )
-
-
-def _log_starts(context: FlowContext, view: FlowView) -> Mapping[TopicPartition, int]:
-    """Ask where the partitions begin that nobody has copied from: all that is there lags."""
-    every = (partition for partitions in view.partitions.values() for partition in partitions)
-    new = {_place(p) for p in every if p.source_next is None and p.lag}
-    if not new or view.status.source_error:
-        return {}
-    return context.source.log_starts(new)
-
-
-def _place(partition: PartitionView) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)
