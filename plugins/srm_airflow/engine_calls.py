@@ -145,8 +145,9 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
 
     pair = Flow.parse(flow)
     consumer = load_config(config_path()).cluster_clients(pair.target, pair).consumer
-    with opened(flow) as context:
+    with opened(flow, "metrics.aggregate") as (context, span):
         summary = aggregate(context, partial(read_raw_metrics, pair, consumer))
+        span.result(summary)
     if summary is None:
         logger.info("%s: left to Spark, its raw metrics are many", flow)
         return None
