@@ -66,6 +66,7 @@ def create_app(
         await run_in_threadpool(exported.start)
         yield
         await run_in_threadpool(exported.close)
+        await run_in_threadpool(telemetry.flush)  # uvicorn ends by its signal, not by an exit
         await joined.close()
         await run_in_threadpool(views.close)
 

@@ -60,7 +60,7 @@ def test_a_stranger_sees_health_and_static_files_and_nothing_else(
                     assert answered.headers["WWW-Authenticate"] == "Basic"
                     assert answered.headers["Content-Type"] == "application/problem+json"
                     asked.add(path)
-    assert {"/docs", "/openapi.json", "/v2/flows", "/internal/v2/flows"} <= asked
+    assert {"/docs", "/metrics", "/openapi.json", "/v2/flows", "/internal/v2/flows"} <= asked
     assert client.get("/static/icon.svg").status_code == 200
 
 
