@@ -50,6 +50,7 @@ class Board:
         opener: gives access to the cluster.
         replication_factor: of the topic, where it is made.
         clock: monotonic seconds.
+        now: epoch milliseconds, for what is announced.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Board:
         opener: Opener,
         replication_factor: int = -1,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], int] = now_ms,
     ) -> None:
         self.alias = alias
         self.error = ""
@@ -68,6 +70,7 @@ class Board:
         self._open = opener
         self._replicas = replication_factor
         self._clock = clock
+        self._now = now
         self._heard: dict[bytes, Heard] = {}
         self._is_made = False
         self._closed = threading.Event()
@@ -128,7 +131,7 @@ class Board:
         if not self._is_made:
             ensure_compacted(cluster, topic, 1, self._replicas, _KEPT)
             self._is_made = True
-        cluster.compacted(topic).write({own.key(): replace(own, time_ms=now_ms()).value()})
+        cluster.compacted(topic).write({own.key(): replace(own, time_ms=self._now()).value()})
 
     def _read(self, cluster: Cluster) -> None:
         found: dict[bytes, Heard] = {}
