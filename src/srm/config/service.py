@@ -67,6 +67,7 @@ class ServiceSettings:
     root_path: str = ""
     targets: tuple[str, ...] = ()
     refresh: timedelta = timedelta(seconds=5)
+    airflow_url: str = ""
     access: AccessSettings = field(default_factory=AccessSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
 
