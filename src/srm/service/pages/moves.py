@@ -52,8 +52,10 @@ def new_page(
 ) -> Response:
     """Show the form of a move, filled in."""
     looks = {str(look.flow): look for look in views.looks()}
-    chosen = looks[flow].flow if flow in looks else next((one.flow for one in looks.values()), None)
-    look = None if chosen is None else looks[str(chosen)]
+    look = looks.get(flow) or max(
+        looks.values(), key=lambda one: len(groups_of(views, one)), default=None
+    )
+    chosen = None if look is None else look.flow
     rows = () if look is None else groups_of(views, look)
     topics = () if look is None or look.view is None else views.topics(look.flow)
     return page(

@@ -161,8 +161,11 @@ def environment() -> Environment:
         duration=units.duration,
         arrow=trouble.arrow,
         breakable=breakable,
+        sentence=lambda text: text[:1].upper() + text[1:],
     )
-    found.globals.update(ago=units.ago, utc=units.utc, iso=units.iso, NONE=units.NONE)
+    found.globals.update(
+        ago=units.ago, lasting=units.lasting, utc=units.utc, iso=units.iso, NONE=units.NONE
+    )
     return found
 
 

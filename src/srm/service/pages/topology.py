@@ -18,7 +18,7 @@ BOX: Final = (150.0, 64.0)
 _PAIR_HEIGHT: Final = 250.0
 _BEND: Final = 0.2
 _STEPS: Final = 200
-_GAP: Final = 7.0
+_GAP: Final = 6.0
 LABELLED: Final = 8
 """With more flows than this only those in trouble have their figures beside the arrow."""
 

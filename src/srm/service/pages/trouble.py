@@ -66,7 +66,7 @@ def headline(flows: Sequence[FlowSummary]) -> Headline:
         )
     running = sum(flow.state == "RUNNING" for flow in flows)
     if running == len(flows):
-        every = "The flow is" if running == 1 else f"All {running} flows are"
+        every = {1: "The flow is", 2: "Both flows are"}.get(running, f"All {running} flows are")
         return Headline("RUNNING", f"{every} running")
     if not running:
         return Headline(worst.state, f"{amount(len(flows), 'flow')}, none is running")

@@ -63,10 +63,23 @@ def duration(seconds: float | None) -> str:
     return f"{days} d" + (f" {hours} h" if hours else "")
 
 
+def lasting(begin_ms: int, now_ms: int) -> str:
+    """Say how long something has lasted: of ten minutes or hours the smaller unit is left out."""
+    seconds = max(0, now_ms - begin_ms) // 1000
+    for size, unit, part, lesser in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = seconds % size // part if seconds < 10 * size else 0
+            return f"{seconds // size} {unit}" + (f" {rest} {lesser}" if rest else "")
+    return f"{seconds} s"
+
+
 def ago(time_ms: int, now_ms: int) -> str:
     """Say how long ago a moment was."""
-    seconds = (now_ms - time_ms) / 1000
-    return "now" if seconds < 1 else f"{duration(float(int(seconds)))} ago".replace(".0 s", " s")
+    return "now" if now_ms - time_ms < 1000 else f"{lasting(time_ms, now_ms)} ago"
 
 
 def utc(time_ms: int) -> str:

@@ -142,7 +142,7 @@ function optionsOf(plot, format, stat, from, end) {
   const series = [{}, edge, edge, edge].map((one, at) => (at === which ? main : one));
   return {
     ...sizeOf(plot),
-    padding: [6, 4, 0, 0],
+    padding: [6, 16, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: {

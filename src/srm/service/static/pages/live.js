@@ -10,6 +10,7 @@ const lostAfter = 15000;
 const main = document.getElementById("main");
 const sign = document.getElementById("live");
 const text = sign.querySelector("[data-live-text]");
+const word = sign.querySelector("[data-live-word]");
 const lost = document.getElementById("lost");
 const said = document.getElementById("said");
 
@@ -107,7 +108,8 @@ function tell() {
   const age = Date.now() - seen;
   const next = failures && (age > lostAfter || !seen) ? "lost" : document.hidden ? "still" : "live";
   const ago = duration(age / 1000);
-  text.textContent = next === "lost" ? (seen ? `not answered for ${ago}` : "signed out") : `live · ${ago} ago`;
+  word.textContent = next === "lost" ? (seen ? "no answer for " : "") : "live · ";
+  text.textContent = next === "lost" ? (seen ? ago : "signed out") : `${ago} ago`;
   sign.dataset.state = next;
   if (next === state) return;
   lost.hidden = next !== "lost";

@@ -62,6 +62,7 @@ async function start(event) {
 }
 
 if (form) {
+  if (isInAirflow()) said.textContent = "";
   form.addEventListener("input", show);
   form.addEventListener("submit", start);
   show();

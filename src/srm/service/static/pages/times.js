@@ -8,7 +8,8 @@ const units = [
 export function duration(seconds) {
   for (const [size, unit, part, lesser] of units) {
     if (seconds < size) continue;
-    const rest = Math.floor((seconds % size) / part);
+    // Of ten minutes nobody wants to see the seconds change.
+    const rest = seconds < 10 * size ? Math.floor((seconds % size) / part) : 0;
     return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${lesser}` : ""}`;
   }
   return `${Math.max(0, Math.floor(seconds))} s`;
@@ -29,7 +30,8 @@ export function showTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-ms]")) {
     const ms = Number(element.dataset.ms);
     const seconds = (now() - ms) / 1000;
-    const text = seconds < 1 ? "now" : `${duration(seconds)} ago`;
+    const lasts = "lasts" in element.dataset;
+    const text = lasts ? duration(seconds) : seconds < 1 ? "now" : `${duration(seconds)} ago`;
     if (element.textContent !== text) element.textContent = text;
     if (!element.dataset.local) {
       element.dataset.local = "yes";
