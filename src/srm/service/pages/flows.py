@@ -21,9 +21,10 @@ from srm.service.pages.measures import (
     Measures,
     Wish,
     WishDep,
+    lately,
     measures,
 )
-from srm.service.pages.overview import flow_line
+from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import Views
 
@@ -108,7 +109,7 @@ def flow_page(
         part=Part(offset, len(shown), len(found)),
         every=len(every),
         counts={name: sum(row.state == name for row in every) for name in _STATES},
-        events=views.events(flow)[:_EVENTS],
+        events=recent(views, [flow], _EVENTS),
         search=search,
         state=state.upper(),
         sort=sort,
@@ -132,7 +133,8 @@ def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
 
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
     found = measures(views, flow, row.topic, wanted)
-    return TopicLine(row, found, trouble.behind(row.lag, found.windows))
+    late = lately(views, flow, row.topic) if row.lag else ()
+    return TopicLine(row, found, trouble.behind(row.lag, late))
 
 
 @router.get("/topics/{topic}")

@@ -96,6 +96,12 @@ def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
     return Measures(wanted.stat, begin, end, windows, figures)
 
 
+def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
+    """Return all windows that are kept of a flow or topic, without overlaps."""
+    end = now_ms()
+    return tuple(touching(views.series(flow.target).between(flow, topic, end - SPANS["2h"], end)))
+
+
 def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     """Join the figures of windows, None where they hold no value."""
     found = [figures for window in windows if (figures := window.figures(metric)).count]

@@ -74,10 +74,11 @@ def _state(number: int, at: int, *, released: bool) -> StageState:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A past move in the picture; heights in percent, those of 0 have no bar."""
+    """A past move in the picture, all in percent; ``x`` is its left edge."""
 
     move: MoveRow
     x: float
+    width: float
     rto_percent: float
     rpo_percent: float
 
@@ -99,11 +100,13 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
     top_s = _round_up(max(move.rto_seconds or 0.0 for move in known))
     top_records = max(move.rpo_records or 0 for move in known)
     known.sort(key=lambda move: move.created_ms)
+    width = round(min(4.0, 60 / len(known)), 2)
     return Bars(
         tuple(
             Bar(
                 move,
-                round(100 * (number + 0.5) / len(known), 2),
+                round(100 * (number + 0.5) / len(known) - width / 2, 2),
+                width,
                 round(100 * (move.rto_seconds or 0.0) / top_s, 2),
                 round(100 * (move.rpo_records or 0) / top_records, 2) if top_records else 0.0,
             )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
+from srm.domain.topics import Flow
 from srm.errors import SrmError
 from srm.service.asking import ViewsDep
 from srm.service.documents import Event, FlowSummary, GroupRow, MoveRow
 from srm.service.flow_rows import summary
 from srm.service.looks import FlowLook
 from srm.service.pages import trouble
-from srm.service.pages.measures import SPAN_NAMES, STATISTICS, Measures, Wish, WishDep, measures
+from srm.service.pages.measures import (
+    SPAN_NAMES,
+    STATISTICS,
+    Measures,
+    Wish,
+    WishDep,
+    lately,
+    measures,
+)
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.pages.topology import topology
 from srm.service.views import Views
@@ -62,9 +71,10 @@ def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
         headline=trouble.headline(flows),
         lines=lines,
         topology=topology([line.flow for line in lines], *_clusters(views)),
+        troubles=[line for line in lines if line.flow.state in trouble.TROUBLES],
         running=running(moves),
         last=next((move for move in moves if move.rto_seconds is not None), None),
-        events=recent(views),
+        events=recent(views, [look.flow for look in looks.values()]),
         wanted=wanted,
         spans=SPAN_NAMES,
         stats=STATISTICS,
@@ -79,7 +89,7 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
     return FlowLine(
         found,
         since,
-        trouble.behind(found.lag, measured.windows),
+        trouble.behind(found.lag, lately(views, look.flow)),
         measured,
         readiness(groups_of(views, look)),
     )
@@ -96,7 +106,7 @@ def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
     """Count who could move."""
     unready = [row for row in rows if row.can_move is False]
-    first = f"{unready[0].group}: {unready[0].reason}" if unready else ""
+    first = unready[0].reason if unready else ""
     unknown = sum(row.can_move is None for row in rows)
     return Readiness(len(rows) - len(unready) - unknown, len(unready), unknown, first)
 
@@ -106,14 +116,13 @@ def running(moves: tuple[MoveRow, ...]) -> list[MoveRow]:
     return [move for move in moves if not move.ended and move.step != "planned"]
 
 
-def recent(views: Views, most: int = _EVENTS) -> list[Event]:
-    """Gather the newest events of all flows; one that two flows tell is told once."""
-    found = {
-        (event.time_ms, event.text): event
-        for look in views.looks()
-        for event in views.events(look.flow)
-    }
-    return sorted(found.values(), key=lambda event: -event.time_ms)[:most]
+def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Event]:
+    """Gather the newest events of flows; of a move or drill the latest, and from one flow alone."""
+    every = [event for flow in flows for event in views.events(flow)]
+    found: dict[object, Event] = {}
+    for event in sorted(every, key=lambda event: -event.time_ms):
+        found.setdefault(event.about or (event.time_ms, event.text), event)
+    return list(found.values())[:most]
 
 
 def _clusters(views: Views) -> tuple[dict[str, str], set[str]]:

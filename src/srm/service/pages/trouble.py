@@ -21,7 +21,9 @@ _RANK: Final[dict[State, int]] = {
     "OFF": 6,
 }
 _AT_REST: Final = frozenset({"copying", "caught-up", "unknown"})
-BEHIND_S: Final = 30.0
+TROUBLES: Final = frozenset({"STOPPED", "DEGRADED", "UNKNOWN"})
+"""States that somebody has to look at."""
+BEHIND_S: Final = 10.0
 """A flow is told to be behind when what is left to copy is worth so much of its own traffic."""
 _CAUGHT_UP: Final = 0.1
 """It fell behind when its lag was last at most this part of what it is now."""
@@ -56,7 +58,7 @@ def headline(flows: Sequence[FlowSummary]) -> Headline:
     if not flows:
         return Headline("IDLE", "No flow is configured")
     worst = by_trouble(flows)[0]
-    needing = [flow for flow in flows if flow.state in {"STOPPED", "DEGRADED", "UNKNOWN"}]
+    needing = [flow for flow in flows if flow.state in TROUBLES]
     if len(needing) == 1:
         word = {"UNKNOWN": "not known yet"}.get(worst.state, worst.state.lower())
         return Headline(worst.state, f"{arrow(worst.flow)} is {word}")

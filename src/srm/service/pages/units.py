@@ -103,4 +103,5 @@ def _scaled(value: float, units: tuple[str, ...], between: str = "") -> str:
         value /= _STEP
         at += 1
     digits = 0 if at == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
-    return f"{value:.{digits}f}{between}{units[at]}"
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text}{between}{units[at]}"
