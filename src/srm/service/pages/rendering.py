@@ -55,9 +55,9 @@ class PageRoute(APIRoute):
                 told = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
                 return error_page(request, 422, told)
             except HTTPException as error:
-                if error.status_code in {401, 403}:
-                    return error_page(request, error.status_code, str(error.detail))
-                raise
+                answered = error_page(request, error.status_code, str(error.detail))
+                answered.headers.update(error.headers or {})  # how to sign in
+                return answered
 
         return answer
 
