@@ -78,11 +78,14 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
     look = views.move(move_id)
     kept = look.report
     report = None if kept is None else kept.report
+    flow = Flow(look.plan.request.source, look.plan.request.target)
+    seen = next((one for one in views.looks() if one.flow == flow), None)
     return page(
         request,
         "move.html",
         move=views.move_detail(move_id),
-        flow=Flow(look.plan.request.source, look.plan.request.target),
+        flow=flow,
+        known={row.group for row in groups_of(views, seen)} if seen else set(),
         plan=look.plan,
         stages=stages(look),
         report=report,

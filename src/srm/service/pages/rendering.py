@@ -36,7 +36,7 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-_TIMES: Final = re.compile(rb"(<time[^>]*>)[^<]*")
+_TIMES: Final = re.compile(rb'(<main [^>]*?data-now=")\d+|(<time[^>]*>)[^<]*')
 
 
 class PageRoute(APIRoute):
@@ -100,7 +100,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         )
         .encode()
     )
-    lasting = _TIMES.sub(rb"\1", body)
+    lasting = _TIMES.sub(rb"\1\2", body)
     etag = f'W/"{hashlib.blake2b(lasting, digest_size=12).hexdigest()}"'
     headers = {**HEADERS, "ETag": etag}
     if status == 200 and etag in request.headers.get("If-None-Match", ""):

@@ -93,8 +93,8 @@ def _in_order(aliases: list[str], flows: Sequence[FlowSummary]) -> list[str]:
 def _places(aliases: list[str]) -> tuple[dict[str, _Point], float]:
     margin = BOX[0] / 2 + 8
     if len(aliases) <= 2:
-        xs = (margin, WIDTH - margin) if len(aliases) == 2 else (WIDTH / 2,)
-        return {a: (x, _PAIR_HEIGHT / 2) for a, x in zip(aliases, xs, strict=True)}, _PAIR_HEIGHT
+        pair = zip(aliases, (margin, WIDTH - margin), strict=False)
+        return {alias: (x, _PAIR_HEIGHT / 2) for alias, x in pair}, _PAIR_HEIGHT
     height = min(620.0, 300.0 + 40.0 * len(aliases))
     radius = (WIDTH / 2 - margin, height / 2 - BOX[1] / 2 - 14)
     turn = 2 * math.pi / len(aliases)
