@@ -69,6 +69,7 @@ class ServiceSettings:
     refresh: timedelta = timedelta(seconds=5)
     prometheus_topics: bool = True
     prometheus_groups: bool = True
+    airflow_url: str = ""
     access: AccessSettings = field(default_factory=AccessSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
 

@@ -75,6 +75,16 @@ SERVICE_KEYS: Final = (
         scope="file",
         attribute="prometheus_groups",
     ),
+    ConfigKey(
+        "service.airflow.url",
+        "string",
+        "",
+        "Where Airflow is, such as `https://airflow.example`, for links from the pages of "
+        "`srm-service`. Inside Airflow the pages know it.",
+        origin="ours",
+        scope="file",
+        attribute="airflow_url",
+    ),
     *ACCESS_KEYS,
     *REMOTE_KEYS,
 )

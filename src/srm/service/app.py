@@ -10,7 +10,6 @@ from typing import Final
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 
 from srm import __version__, telemetry
@@ -22,6 +21,8 @@ from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
 from srm.service.joining import Joining, join
 from srm.service.otel import ExportedMetrics, TraceRequests
+from srm.service.pages.router import Files
+from srm.service.pages.router import router as pages
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.requests import CountRequests
 from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
@@ -96,10 +97,11 @@ def create_app(
         app.include_router(module.router, dependencies=readers)
     app.include_router(actions.reading, dependencies=readers)
     app.include_router(actions.router, dependencies=[Depends(guard(guarded, "operator"))])
+    app.include_router(pages, dependencies=readers)
     app.include_router(_documentation(app), dependencies=readers)
     # All that is open to everybody:
     app.include_router(health.router)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", Files(directory=STATIC), name="static")
     return app
 
 

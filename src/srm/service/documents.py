@@ -189,7 +189,7 @@ class Event:
     """Something that happened to a flow and that people must know of.
 
     ``kind`` is ``loss``, ``strange``, ``re-created``, ``decision``, ``stopped``, ``waiting``,
-    ``paused``, ``replicator``, ``drill`` or ``move``.
+    ``paused``, ``replicator``, ``drill`` or ``move``; ``about`` is the id of that drill or move.
     """
 
     time_ms: int
@@ -198,6 +198,7 @@ class Event:
     topic: str
     partition: int | None
     text: str
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
                 f"{request.operation} {request.flow} of {amount(len(look.plan.groups), 'group')}: "
                 f"{step} ({look.plan.move_id})"
             )
-            yield Event(time_ms, "move", str(flow), "", None, text)
+            yield Event(time_ms, "move", str(flow), "", None, text, look.plan.move_id)
 
 
 def _of_drills(flow: str, drills: Iterable[Drill]) -> Iterator[Event]:
@@ -81,4 +81,4 @@ def _of_drills(flow: str, drills: Iterable[Drill]) -> Iterator[Event]:
         if drill.flow == flow:
             result = f"{drill.proven} of {amount(len(drill.groups), 'group')} proven"
             text = f"drill {drill.drill_id} {drill.state}: {result}"
-            yield Event(drill.time_ms, "drill", flow, "", None, text)
+            yield Event(drill.time_ms, "drill", flow, "", None, text, drill.drill_id)

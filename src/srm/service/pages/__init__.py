@@ -1,0 +1,1 @@
+"""The pages of the SRM service: overview, flows, topics, groups, moves, why."""

@@ -1,0 +1,174 @@
+"""``/ui/flows/...``: one flow, its topics and charts, its events; one topic with its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from srm.domain.topics import Flow
+from srm.service import flow_rows
+from srm.service.answering import Search, containing
+from srm.service.asking import FlowDep, Metric, ViewsDep
+from srm.service.documents import PartitionRow, TopicRow
+from srm.service.pages import trouble
+from srm.service.pages.measures import (
+    METRIC_NAMES,
+    SPAN_NAMES,
+    STATISTICS,
+    Measures,
+    Wish,
+    WishDep,
+    lately,
+    measures,
+)
+from srm.service.pages.overview import flow_line, recent
+from srm.service.pages.rendering import PageRoute, page
+from srm.service.views import Views
+
+router = APIRouter(
+    prefix="/ui/flows/{source}/{target}", route_class=PageRoute, include_in_schema=False
+)
+
+PART: Final = 50
+_EVENTS: Final = 30
+
+Sort = Literal["state", "topic", "partitions", "groups", "lag"] | Metric
+Order = Literal["asc", "desc"]
+Offset = Annotated[int, Query(ge=0)]
+
+_STATES: Final = ("STOPPED", "DEGRADED", "RUNNING")
+_BY: Final[dict[str, Callable[[TopicRow], Any]]] = {
+    "state": lambda row: (-_STATES.index(row.state), row.lag),
+    "topic": lambda row: row.topic,
+    "partitions": lambda row: row.partitions,
+    "groups": lambda row: len(row.groups),
+    "lag": lambda row: row.lag,
+}
+_STATE_OF: Final = {"bad": {"stopped", "waiting"}, "good": {"copying", "caught-up"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a list, with where its neighbours begin; ``total`` counts all that match."""
+
+    offset: int
+    shown: int
+    total: int
+
+    @property
+    def before(self) -> int | None:
+        """Number of the first item of the part before, None where this is the first."""
+        return max(0, self.offset - PART) if self.offset else None
+
+    @property
+    def after(self) -> int | None:
+        """Number of the first item of the part after, None where this is the last."""
+        end = self.offset + self.shown
+        return end if end < self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """One topic in the table of a flow."""
+
+    row: TopicRow
+    measures: Measures
+    behind: trouble.Behind | None
+
+
+@router.get("")
+def flow_page(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    wanted: WishDep,
+    search: Search = "",
+    state: str = "",
+    sort: Sort = "state",
+    order: Order | None = None,
+    offset: Offset = 0,
+) -> Response:
+    """Show a flow with its topics."""
+    look = views.look(flow)
+    every = views.topics(flow) if look.view is not None else ()
+    found = containing(every, search, lambda row: row.topic, lambda row: row.remote_topic)
+    if state:
+        found = [row for row in found if row.state == state.upper()]
+    direction = order or ("asc" if sort == "topic" else "desc")
+    found.sort(key=lambda row: row.topic)
+    found.sort(key=_key(sort, wanted), reverse=direction == "desc")
+    shown = found[offset : offset + PART]
+    return page(
+        request,
+        "flow.html",
+        line=flow_line(views, look, wanted),
+        topics=[_line(views, flow, row, wanted) for row in shown],
+        part=Part(offset, len(shown), len(found)),
+        every=len(every),
+        counts={name: sum(row.state == name for row in every) for name in _STATES},
+        events=recent(views, [flow], _EVENTS),
+        search=search,
+        state=state.upper(),
+        sort=sort,
+        order=direction,
+        wanted=wanted,
+        spans=SPAN_NAMES,
+        stats=STATISTICS,
+        metrics=METRIC_NAMES,
+    )
+
+
+def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
+    if sort in _BY:
+        return _BY[sort]
+
+    def figure(row: TopicRow) -> float:
+        return float(getattr(row.measured.figures(sort), wanted.stat)) if row.measured else -1.0
+
+    return figure
+
+
+def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
+    found = measures(views, flow, row.topic, wanted)
+    late = lately(views, flow, row.topic) if row.lag else ()
+    return TopicLine(row, found, trouble.behind(row.lag, late))
+
+
+@router.get("/topics/{topic}")
+def topic_page(
+    request: Request,
+    views: ViewsDep,
+    flow: FlowDep,
+    topic: str,
+    wanted: WishDep,
+    state: Literal["", "bad", "good"] = "",
+    offset: Offset = 0,
+) -> Response:
+    """Show a topic with its partitions; those in trouble come first."""
+    row = views.topic(flow, topic)
+    every = flow_rows.partition_rows(views.seen(flow)[1], row.topic)
+    found = [one for one in every if not state or one.state in _STATE_OF[state]]
+    found.sort(key=_trouble_first)
+    shown = found[offset : offset + PART]
+    return page(
+        request,
+        "topic.html",
+        flow=flow,
+        line=_line(views, flow, row, wanted),
+        partitions=shown,
+        part=Part(offset, len(shown), len(found)),
+        every=len(every),
+        events=[event for event in views.events(flow) if event.topic == row.topic][:_EVENTS],
+        state=state,
+        wanted=wanted,
+        spans=SPAN_NAMES,
+        stats=STATISTICS,
+        metrics=METRIC_NAMES,
+    )
+
+
+def _trouble_first(row: PartitionRow) -> tuple[bool, bool, int]:
+    return row.state not in _STATE_OF["bad"], not row.notes, row.partition

@@ -1,0 +1,113 @@
+"""What was measured in a time that somebody chose: figures for tables, small pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from fastapi import Depends, Query
+
+from srm.domain.topics import Flow
+from srm.service.pages.sparkline import Sparkline, sparkline
+from srm.service.series import METRICS, Figures, Measured, touching
+from srm.service.views import Views
+from srm.wiring import now_ms
+
+Span = Literal["15m", "1h", "2h"]
+Statistic = Literal["avg", "min", "max"]
+SPANS: Final[dict[Span, int]] = {"15m": 900_000, "1h": 3_600_000, "2h": 7_200_000}
+SPAN_NAMES: Final[dict[Span, str]] = {"15m": "15 min", "1h": "1 h", "2h": "2 h"}
+STATISTICS: Final[tuple[Statistic, ...]] = ("avg", "min", "max")
+METRIC_NAMES: Final = {
+    "byte-rate": "Throughput",
+    "replication-latency-ms": "Replication latency",
+    "replication-records-lag": "Lag",
+    "checkpoint-latency-ms": "Checkpoint latency",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What of the metrics somebody wants to see: of which time, and which statistic."""
+
+    span: Span
+    stat: Statistic
+
+    @property
+    def milliseconds(self) -> int:
+        """Length of the time."""
+        return SPANS[self.span]
+
+
+def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
+    """Read it from the address."""
+    return Wish(span, stat)
+
+
+WishDep = Annotated[Wish, Depends(wish)]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The metrics of a flow or topic in a time; ``figures`` by metric, None: not measured.
+
+    ``windows`` are those of the time, by time, none of which overlaps another.
+    """
+
+    stat: Statistic
+    begin_ms: int
+    end_ms: int
+    windows: tuple[Measured, ...]
+    figures: dict[str, Figures | None]
+
+    def value(self, metric: str) -> float | None:
+        """Return the statistic that was asked for."""
+        found = self.figures[metric]
+        return None if found is None else float(getattr(found, self.stat))
+
+    def title(self, metric: str) -> str:
+        """Say all statistics of a metric."""
+        found = self.figures[metric]
+        if found is None:
+            return "not measured in this time"
+        return f"avg {found.avg:,.1f}, min {found.min:,.1f}, max {found.max:,.1f}"
+
+    def picture(self, metric: str) -> Sparkline | None:
+        """Draw a metric; what was not measured is a gap."""
+        values: list[tuple[float, float | None]] = []
+        previous = None
+        for window in self.windows:
+            if previous is not None and window.start_ms > previous.end_ms:
+                values.append(((previous.end_ms + window.start_ms) / 2, None))
+            figures = window.figures(metric)
+            value = float(getattr(figures, self.stat)) if figures.count else None
+            values.append(((window.start_ms + window.end_ms) / 2, value))
+            previous = window
+        return sparkline(values, self.begin_ms, self.end_ms)
+
+
+def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
+    """Gather what was measured of a flow (the empty topic) or of one topic."""
+    end = now_ms()
+    begin = end - wanted.milliseconds
+    windows = tuple(touching(views.series(flow.target).between(flow, topic, begin, end)))
+    figures = {metric: over(windows, metric) for metric in METRICS}
+    return Measures(wanted.stat, begin, end, windows, figures)
+
+
+def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
+    """Return all windows that are kept of a flow or topic, without overlaps."""
+    end = now_ms()
+    return tuple(touching(views.series(flow.target).between(flow, topic, end - SPANS["2h"], end)))
+
+
+def over(windows: Sequence[Measured], metric: str) -> Figures | None:
+    """Join the figures of windows, None where they hold no value."""
+    found = [figures for window in windows if (figures := window.figures(metric)).count]
+    if not found:
+        return None
+    total, number = sum(f.sum for f in found), sum(f.count for f in found)
+    return Figures(
+        min(f.min for f in found), max(f.max for f in found), total / number, total, number
+    )

@@ -1,0 +1,107 @@
+"""``/ui/moves...``: moves under way and past, what they cost, rehearsals; a form to plan one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from srm.domain.topics import Flow
+from srm.errors import NotFoundError
+from srm.pages.html import report_page
+from srm.pages.moves import re_read_text, residue_text, verdict_text
+from srm.pages.timeline import move_timeline
+from srm.service.asking import ViewsDep
+from srm.service.flow_rows import summary
+from srm.service.pages.move_picture import bars, stages
+from srm.service.pages.overview import groups_of, readiness, running
+from srm.service.pages.rendering import HEADERS, PageRoute, page
+
+router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=False)
+
+PAST: Final = 50
+_REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+
+
+@router.get("")
+def moves_page(request: Request, views: ViewsDep) -> Response:
+    """Show all moves, and drills."""
+    moves = views.moves()
+    past = [move for move in moves if move.ended or move.step == "planned"]
+    under_way = running(moves)
+    return page(
+        request,
+        "moves.html",
+        running=[(move, stages(views.move(move.move_id))) for move in under_way],
+        past=past[:PAST],
+        hidden=max(0, len(past) - PAST),
+        picture=bars(past[:PAST]),
+        drills=views.drills()[:PAST],
+        flows=[look.flow for look in views.looks()],
+    )
+
+
+@router.get("/new")
+def new_page(
+    request: Request,
+    views: ViewsDep,
+    flow: str = "",
+    group: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
+    topic: Annotated[list[str], Query()] = [],  # noqa: B006 -- as above
+) -> Response:
+    """Show the form of a move, filled in."""
+    looks = {str(look.flow): look for look in views.looks()}
+    look = looks.get(flow) or max(
+        looks.values(), key=lambda one: len(groups_of(views, one)), default=None
+    )
+    chosen = None if look is None else look.flow
+    rows = () if look is None else groups_of(views, look)
+    topics = () if look is None or look.view is None else views.topics(look.flow)
+    return page(
+        request,
+        "new_move.html",
+        flows=[Flow.parse(name) for name in looks],
+        flow=chosen,
+        summary=None if look is None else summary(look),
+        groups=rows,
+        topics=topics,
+        chosen_groups=set(group),
+        chosen_topics=set(topic),
+        readiness=readiness(rows),
+    )
+
+
+@router.get("/{move_id}")
+def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
+    """Show one move: as it goes on, and what it came to."""
+    look = views.move(move_id)
+    kept = look.report
+    report = None if kept is None else kept.report
+    flow = Flow(look.plan.request.source, look.plan.request.target)
+    seen = next((one for one in views.looks() if one.flow == flow), None)
+    return page(
+        request,
+        "move.html",
+        move=views.move_detail(move_id),
+        flow=flow,
+        known={row.group for row in groups_of(views, seen)} if seen else set(),
+        plan=look.plan,
+        stages=stages(look),
+        report=report,
+        timeline=None if report is None else move_timeline(report),
+        re_read="" if report is None else re_read_text(report),
+        watched="" if report is None else residue_text(report),
+        verdict="" if report is None else verdict_text(report),
+    )
+
+
+@router.get("/{move_id}/report")
+def report(views: ViewsDep, move_id: str) -> Response:
+    """Return the report of a move as the page that ``srm failover report`` makes."""
+    kept = views.move(move_id).report
+    if kept is None:
+        raise NotFoundError(f"move {move_id!r} has no report yet")
+    return HTMLResponse(
+        report_page(kept), headers={**HEADERS, "Content-Security-Policy": _REPORT_POLICY}
+    )

@@ -1,0 +1,38 @@
+"""All pages of the service, and what else a browser asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.staticfiles import StaticFiles
+
+from srm.service.pages import flows, groups, moves, overview, runs, why
+from srm.service.pages.rendering import PageRoute, nothing_here, root_of
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+for _module in (overview, flows, groups, moves, runs, why):
+    router.include_router(_module.router)
+
+
+@router.get("/")
+def start(request: Request) -> Response:
+    """Go to the overview."""
+    return RedirectResponse(f"{root_of(request)}/ui", 307)
+
+
+@router.get("/ui/{rest:path}")
+def unknown(request: Request, rest: str) -> Response:  # noqa: ARG001 -- the path has it
+    """Say that there is no such page."""
+    return nothing_here(request)
+
+
+class Files(StaticFiles):
+    """Files that browsers keep, and ask again for: a new version is seen at once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return a file; the browser has to ask whether it is still the newest."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response

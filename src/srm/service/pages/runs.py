@@ -1,0 +1,41 @@
+"""``/ui/runs/...``: from a run of a DAG, as Airflow knows it, to what it is about here."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from srm.domain.topics import Flow
+from srm.service.asking import ViewsDep
+from srm.service.pages.airflow import FAILOVER, move_ids
+from srm.service.pages.rendering import Links, PageRoute, page, root_of
+from srm.service.views import Views
+
+router = APIRouter(prefix="/ui/runs", route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/{dag_id}/{run_id}")
+def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str = "") -> Response:
+    """Go to the move that a run makes, or to the flow that it works on."""
+    links = Links(root_of(request))
+    if dag_id.partition(".")[0] != FAILOVER:
+        flow = _named(views, f"{dag_id}.{task}")
+        return RedirectResponse(links.flow(flow) if flow else links(), 307)
+    known = {move.move_id for move in views.moves()}
+    found = next((move for move in move_ids(run_id) if move in known), None)
+    if found is not None:
+        return RedirectResponse(links("moves", found), 307)
+    return page(request, "no_move.html", dag_id=dag_id, run_id=run_id)
+
+
+def _named(views: Views, name: str) -> Flow | None:
+    """Return the flow that a DAG or task carries in its name, None where it works on several."""
+    return next(
+        (
+            look.flow
+            for look in views.looks()
+            for written in (f"{look.flow.source}_to_{look.flow.target}",)
+            if written in name
+        ),
+        None,
+    )

@@ -1,0 +1,140 @@
+"""The clusters and flows as a picture: where each box and arrow stands; pure.
+
+Two clusters stand beside each other, more of them on an ellipse. The arrow of a flow bends to its
+own right-hand side, so that a flow and its reverse never cover each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from srm.service.documents import FlowSummary
+
+WIDTH: Final = 760.0
+BOX: Final = (150.0, 64.0)
+_PAIR_HEIGHT: Final = 250.0
+_BEND: Final = 0.2
+_STEPS: Final = 200
+_GAP: Final = 6.0
+LABELLED: Final = 8
+"""With more flows than this only those in trouble have their figures beside the arrow."""
+
+_Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A cluster; ``x`` and ``y`` are its middle."""
+
+    alias: str
+    x: float
+    y: float
+    note: str = ""
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A flow: a path from box to box, and where its figures stand.
+
+    ``is_told`` says whether they stand in the picture, or in its title alone.
+    """
+
+    flow: FlowSummary
+    path: str
+    x: float
+    y: float
+    is_told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The picture; sizes are those of its view box."""
+
+    height: float
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    width: float = WIDTH
+
+
+def topology(flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str]) -> Topology:
+    """Draw flows and the clusters that they join.
+
+    Args:
+        flows: the flows.
+        notes: a few words for each cluster.
+        away: the clusters that do not answer.
+    """
+    aliases = sorted({alias for flow in flows for alias in (flow.source, flow.target)})
+    places, height = _places(_in_order(aliases, flows))
+    boxes = tuple(
+        Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
+        for alias, (x, y) in places.items()
+    )
+    arrows = tuple(
+        _arrow(flow, places, is_told=len(flows) <= LABELLED or flow.state not in {"RUNNING", "OFF"})
+        for flow in flows
+    )
+    return Topology(height, boxes, arrows)
+
+
+def _in_order(aliases: list[str], flows: Sequence[FlowSummary]) -> list[str]:
+    """Put the one that most flows leave first: people draw the primary on the left."""
+    out = {
+        alias: sum(flow.lag + flow.topics for flow in flows if flow.source == alias)
+        for alias in aliases
+    }
+    return sorted(aliases, key=lambda alias: (-out[alias], alias))
+
+
+def _places(aliases: list[str]) -> tuple[dict[str, _Point], float]:
+    margin = BOX[0] / 2 + 8
+    if len(aliases) <= 2:
+        pair = zip(aliases, (margin, WIDTH - margin), strict=False)
+        return {alias: (x, _PAIR_HEIGHT / 2) for alias, x in pair}, _PAIR_HEIGHT
+    height = min(620.0, 300.0 + 40.0 * len(aliases))
+    radius = (WIDTH / 2 - margin, height / 2 - BOX[1] / 2 - 14)
+    turn = 2 * math.pi / len(aliases)
+    start = -math.pi / 2 if len(aliases) % 2 else -math.pi / 2 - turn / 2
+    return {
+        alias: (
+            WIDTH / 2 + radius[0] * math.cos(start + number * turn),
+            height / 2 + radius[1] * math.sin(start + number * turn),
+        )
+        for number, alias in enumerate(aliases)
+    }, height
+
+
+def _arrow(flow: FlowSummary, places: dict[str, _Point], *, is_told: bool) -> Arrow:
+    start, end = places[flow.source], places[flow.target]
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    bend = (start[0] + dx / 2 + dy * _BEND * 1.5, start[1] + dy / 2 - dx * _BEND)
+    curve = [_at(start, bend, end, step / _STEPS) for step in range(_STEPS + 1)]
+    outside = [
+        place
+        for place in curve
+        if not _inside(place, start, _GAP) and not _inside(place, end, _GAP)
+    ]
+    first, last = outside[0], outside[-1]
+    middle = _at(start, bend, end, 0.5)
+    # A quadratic curve cut at both ends is one again: its control point follows from the middle.
+    centre = outside[len(outside) // 2]
+    control = (2 * centre[0] - (first[0] + last[0]) / 2, 2 * centre[1] - (first[1] + last[1]) / 2)
+    path = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*first, *control, *last)
+    return Arrow(flow, path, round(middle[0], 1), round(middle[1], 1), is_told)
+
+
+def _at(start: _Point, bend: _Point, end: _Point, share: float) -> _Point:
+    rest = 1 - share
+    a, b, c = rest * rest, 2 * rest * share, share * share
+    return (
+        a * start[0] + b * bend[0] + c * end[0],
+        a * start[1] + b * bend[1] + c * end[1],
+    )
+
+
+def _inside(place: _Point, box: _Point, gap: float) -> bool:
+    return abs(place[0] - box[0]) <= BOX[0] / 2 + gap and abs(place[1] - box[1]) <= BOX[1] / 2 + gap

@@ -1,0 +1,107 @@
+"""Numbers and times as people read them; the exact value goes beside it, in a title. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+NONE: Final = "\N{EN DASH}"
+"""Stands where there is no value; tables never have empty cells."""
+
+_STEP = 1000.0
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
+
+
+def count(value: float | None) -> str:
+    """Render a count: exact up to four digits, then three digits and a letter."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if abs(value) < 10_000 else _scaled(value, ("", "k", "M", "G", "T"))
+
+
+def exact(value: float | None) -> str:
+    """Render all digits, for titles and tables of offsets."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
+
+
+def rate(value: float | None) -> str:
+    """Render bytes per second."""
+    if value is None:
+        return NONE
+    return f"{_scaled(value, ('B', 'kB', 'MB', 'GB', 'TB'), ' ')}/s"
+
+
+def millis(value: float | None) -> str:
+    """Render a duration that is given in milliseconds."""
+    if value is None:
+        return NONE
+    if value < 1:
+        return "0 ms" if value <= 0 else "< 1 ms"
+    return f"{value:,.0f} ms" if value < _STEP else duration(value / _STEP)
+
+
+def duration(seconds: float | None) -> str:
+    """Render a duration by its two largest units."""
+    if seconds is None:
+        return NONE
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    for unit, size, lesser, name in (
+        (_HOUR, _MINUTE, 1.0, ("min", "s")),
+        (_DAY, _HOUR, _MINUTE, ("h", "min")),
+    ):
+        if seconds < unit:
+            whole, rest = divmod(int(seconds), int(size))
+            part = int(rest / lesser)
+            return f"{whole} {name[0]}" + (f" {part} {name[1]}" if part else "")
+    days, rest = divmod(int(seconds), int(_DAY))
+    hours = int(rest / _HOUR)
+    return f"{days} d" + (f" {hours} h" if hours else "")
+
+
+def lasting(begin_ms: int, now_ms: int) -> str:
+    """Say how long something has lasted: of ten minutes or hours the smaller unit is left out."""
+    seconds = max(0, now_ms - begin_ms) // 1000
+    for size, unit, part, lesser in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = seconds % size // part if seconds < 10 * size else 0
+            return f"{seconds // size} {unit}" + (f" {rest} {lesser}" if rest else "")
+    return f"{seconds} s"
+
+
+def ago(time_ms: int, now_ms: int) -> str:
+    """Say how long ago a moment was."""
+    return "now" if now_ms - time_ms < 1000 else f"{lasting(time_ms, now_ms)} ago"
+
+
+def utc(time_ms: int) -> str:
+    """Render a moment, to the second."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def iso(time_ms: int) -> str:
+    """Render a moment for programs."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def clock(time_ms: int) -> str:
+    """Render the time of day of a moment."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%H:%M:%S}"
+
+
+def _scaled(value: float, units: tuple[str, ...], between: str = "") -> str:
+    at = 0
+    while abs(value) >= 999.5 and at < len(units) - 1:
+        value /= _STEP
+        at += 1
+    digits = 0 if at == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text}{between}{units[at]}"

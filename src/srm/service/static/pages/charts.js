@@ -1,0 +1,211 @@
+// Charts by uPlot: average as a line, between minimum and maximum a band, gaps where nothing was
+// measured. Each takes its windows from the REST API, asks again with its ETag, and is a table too.
+import { rate, count, millis } from "./units.js";
+import { now } from "./times.js";
+
+const every = 10000;
+const formats = { rate, count, millis };
+const drawn = new Map();
+
+export function startCharts() {
+  if (!document.querySelector("[data-charts]") && !window.uPlot) {
+    document.addEventListener("srm:shown", start, { once: true });
+    return;
+  }
+  start();
+}
+
+async function start() {
+  const place = document.querySelector("[data-charts]");
+  if (!place) return void document.addEventListener("srm:shown", start, { once: true });
+  await load();
+  if (!window.uPlot) return; // without it the small pictures of the page stay
+  await drawAll();
+  document.addEventListener("srm:shown", drawAll);
+  document.addEventListener("srm:theme", () => again());
+  setInterval(() => document.hidden || fetchAll(), every);
+  window.addEventListener("resize", sizeAll);
+}
+
+function load() {
+  const base = new URL("../vendor/uplot/", import.meta.url);
+  const style = document.createElement("link");
+  style.rel = "stylesheet";
+  style.href = new URL("uPlot.min.css", base);
+  document.head.append(style);
+  return new Promise((resolve) => {
+    const script = document.createElement("script");
+    script.src = new URL("uPlot.iife.min.js", base);
+    script.onload = script.onerror = resolve;
+    document.head.append(script);
+  });
+}
+
+async function drawAll() {
+  for (const figure of document.querySelectorAll("[data-chart]")) {
+    if (!drawn.has(figure)) drawn.set(figure, { etag: "", windows: null, plot: null, key: "" });
+  }
+  for (const figure of drawn.keys()) if (!figure.isConnected) forget(figure);
+  const wanting = [...drawn].filter(([figure, one]) => one.key !== keyOf(figure));
+  if (wanting.length) await Promise.all(wanting.map(([figure, one]) => update(figure, one)));
+}
+
+function fetchAll() {
+  return Promise.all([...drawn].map(([figure, one]) => update(figure, one)));
+}
+
+function again() {
+  for (const [figure, one] of drawn) if (one.windows) draw(figure, one);
+}
+
+function forget(figure) {
+  drawn.get(figure).plot?.destroy();
+  drawn.delete(figure);
+}
+
+function keyOf(figure) {
+  const place = figure.closest("[data-charts]");
+  return [figure.dataset.chart, place.dataset.stat, place.dataset.span].join(" ");
+}
+
+async function update(figure, one) {
+  one.key = keyOf(figure);
+  try {
+    const headers = one.etag && one.windows ? { "If-None-Match": one.etag } : {};
+    const answer = await fetch(figure.dataset.chart, { headers, cache: "no-store" });
+    if (answer.ok) {
+      one.etag = answer.headers.get("ETag") || "";
+      one.windows = (await answer.json()).windows;
+    }
+  } catch {
+    // The page itself tells that nobody answers.
+  }
+  if (one.windows && figure.isConnected) draw(figure, one);
+}
+
+// Windows to columns: one that nothing was measured in, or that is missing, is a gap.
+function columns(windows, from) {
+  const found = [[], [], [], []];
+  let end = null;
+  let longest = 0;
+  for (const one of windows) longest = Math.max(longest, one.end_ms - one.start_ms);
+  for (const one of windows) {
+    const at = (one.start_ms + one.end_ms) / 2;
+    if (one.end_ms < from) continue;
+    if (end !== null && one.start_ms > end + longest / 2) {
+      push(found, (end + one.start_ms) / 2000, null);
+    }
+    push(found, at / 1000, one.count ? one : null);
+    end = Math.max(end ?? 0, one.end_ms);
+  }
+  return found;
+}
+
+function push(found, at, one) {
+  found[0].push(at);
+  found[1].push(one ? one.avg : null);
+  found[2].push(one ? one.min : null);
+  found[3].push(one ? one.max : null);
+}
+
+function draw(figure, one) {
+  const plot = figure.querySelector("[data-plot]");
+  const place = figure.closest("[data-charts]");
+  const end = now();
+  const from = end - Number(place.dataset.span);
+  const data = columns(one.windows, from);
+  const isEmpty = !data[1].some((value) => value !== null);
+  plot.classList.toggle("is-empty", isEmpty);
+  one.plot?.destroy();
+  one.plot = null;
+  plot.dataset.drawn = "yes";
+  plot.replaceChildren();
+  if (isEmpty) return;
+  const format = formats[figure.dataset.unit];
+  const stat = place.dataset.stat;
+  const options = optionsOf(plot, format, stat, from / 1000, end / 1000);
+  one.plot = new window.uPlot(options, data, plot);
+}
+
+function optionsOf(plot, format, stat, from, end) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = {
+    stroke: colour("--soft"),
+    font: "11px system-ui, sans-serif",
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { show: false },
+  };
+  const main = { stroke: colour("--series"), width: 1.75, points: { show: lonely } };
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  const which = { avg: 1, min: 2, max: 3 }[stat];
+  const series = [{}, edge, edge, edge].map((one, at) => (at === which ? main : one));
+  return {
+    ...sizeOf(plot),
+    padding: [6, 16, 0, 0],
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    scales: {
+      x: { range: () => [from, end] },
+      y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] },
+    },
+    bands: [{ series: [3, 2], fill: colour("--series-band") }],
+    axes: [
+      { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(clock) },
+      { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((one) => format(one)) },
+    ],
+    series,
+    plugins: [tip(format)],
+  };
+}
+
+// A value between two gaps would be no line: it is a dot.
+function lonely(plot, at) {
+  const values = plot.data[at];
+  return values.some((value, n) => value !== null && values[n - 1] == null && values[n + 1] == null);
+}
+
+function clock(seconds) {
+  const at = new Date(seconds * 1000);
+  return at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+}
+
+function tip(format) {
+  let box;
+  return {
+    hooks: {
+      init: (plot) => {
+        box = document.createElement("div");
+        box.className = "chart-tip";
+        box.hidden = true;
+        plot.over.append(box);
+        plot.over.addEventListener("mouseleave", () => (box.hidden = true));
+      },
+      setCursor: (plot) => {
+        const at = plot.cursor.idx;
+        const values = at == null ? [] : [1, 2, 3].map((n) => plot.data[n][at]);
+        box.hidden = !values.length || values[0] == null;
+        if (box.hidden) return;
+        const moment = new Date(plot.data[0][at] * 1000);
+        const strong = document.createElement("b");
+        strong.textContent = `${format(values[0])} avg`;
+        const time = document.createElement("span");
+        time.className = "soft";
+        time.textContent = `${moment.toLocaleTimeString()} · min ${format(values[1])} · max ${format(values[2])}`;
+        box.replaceChildren(strong, time);
+        const left = plot.valToPos(plot.data[0][at], "x");
+        box.style.top = "2px";
+        box.style.left = left > plot.over.clientWidth / 2 ? "" : `${left + 10}px`;
+        box.style.right = left > plot.over.clientWidth / 2 ? `${plot.over.clientWidth - left + 10}px` : "";
+      },
+    },
+  };
+}
+
+function sizeOf(plot) {
+  return { width: plot.clientWidth, height: plot.clientHeight };
+}
+
+function sizeAll() {
+  for (const [figure, one] of drawn) one.plot?.setSize(sizeOf(figure.querySelector("[data-plot]")));
+}

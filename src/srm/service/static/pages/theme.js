@@ -1,0 +1,46 @@
+// Chooses light or dark before the first paint: as the page around this one (Airflow) has it, else
+// as was chosen here, else as the system wishes.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  function around() {
+    try {
+      const outer = window.parent !== window && window.parent.document.documentElement;
+      return outer || null;
+    } catch {
+      return null; // another origin frames us: it has nothing to say here
+    }
+  }
+
+  function themeOf(element) {
+    if (element.classList.contains("dark") || element.dataset.theme === "dark") return "dark";
+    if (element.classList.contains("light") || element.dataset.theme === "light") return "light";
+    return "";
+  }
+
+  function show(theme) {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    document.dispatchEvent(new CustomEvent("srm:theme"));
+  }
+
+  const outer = around();
+  if (outer) {
+    root.classList.add("framed");
+    show(themeOf(outer));
+    new MutationObserver(() => show(themeOf(outer))).observe(outer, {
+      attributeFilter: ["class", "data-theme"],
+    });
+  } else {
+    try {
+      show(localStorage.getItem("srm-theme") || "");
+    } catch {
+      show("");
+    }
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+    document.dispatchEvent(new CustomEvent("srm:theme")),
+  );
+  window.srmTheme = { show, framed: outer !== null };
+})();

@@ -1,0 +1,96 @@
+// The answer to "why": asked of the REST API when somebody looks, as it looks at both clusters.
+const marks = {
+  yes: '<circle cx="8" cy="8" r="6.25"/><path d="m5.2 8.2 2 2 3.7-4.3"/>',
+  no: '<path d="M5.3 1.6h5.4l3.7 3.7v5.4l-3.7 3.7H5.3l-3.7-3.7V5.3Z"/><path d="m5.7 5.7 4.6 4.6M10.3 5.7l-4.6 4.6"/>',
+  unknown:
+    '<circle cx="8" cy="8" r="6.25"/><path d="M6.2 6.3a1.9 1.9 0 1 1 2.7 1.8c-.6.3-.9.7-.9 1.2M8 11.5v.2"/>',
+  copy: '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.2 10.5c-.5-.2-.7-.5-.7-1V4c0-.8.7-1.5 1.5-1.5h5.5c.5 0 .8.2 1 .7"/>',
+};
+const words = { yes: "yes", no: "no", unknown: "not known" };
+
+export function startWhy() {
+  const place = document.querySelector("[data-why]");
+  if (!place) return;
+  const button = document.querySelector("[data-why-again]");
+  button.hidden = false;
+  button.addEventListener("click", () => ask(place));
+  ask(place);
+}
+
+async function ask(place) {
+  const hint = place.querySelector(".command")?.cloneNode(true) || place.hint;
+  place.hint = hint;
+  place.setAttribute("aria-busy", "true");
+  place.replaceChildren(element("div", "loading", element("i"), element("i"), element("i")));
+  try {
+    const answer = await fetch(place.dataset.why, { cache: "no-store" });
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.detail || `the service answered ${answer.status}`);
+    const every = Array.isArray(found) ? found : found.items || [];
+    place.replaceChildren(...every.map(one));
+    if (!every.length) place.replaceChildren(text("p", "pad soft", "No flow knows it."));
+  } catch (error) {
+    const told = text("p", "pad soft", `No answer: ${error.message}. The same on a command line:`);
+    place.replaceChildren(told, element("p", "pad", hint));
+  } finally {
+    place.setAttribute("aria-busy", "false");
+  }
+}
+
+function one(why) {
+  const mark = nameOf(why.ok);
+  const verdict = element("p", `why-verdict ${mark}`, icon(mark, words[mark]), text("span", "", why.verdict));
+  const head = element("div", "why-head", verdict);
+  const flow = typeof why.flow === "string" ? why.flow.replace("->", " → ") : `${why.flow.source} → ${why.flow.target}`;
+  head.append(text("span", "why-flow", `${flow}, ${why.kind} ${why.subject}`));
+  if (why.action) head.append(command(why.action));
+  if (why.similar?.length) head.append(text("p", "soft", `Did you mean ${why.similar.join(", ")}?`));
+  const chain = element("ol", "chain");
+  const wrong = why.steps.findIndex((step) => step.ok === false);
+  why.steps.forEach((step, at) => chain.append(stepOf(step, wrong >= 0 && at > wrong)));
+  return element("div", "why-one", head, chain);
+}
+
+function stepOf(step, isAfter) {
+  const mark = nameOf(step.ok);
+  const told = element("div", "", text("span", "q", `${step.question} `), text("span", "a", step.answer));
+  if (step.action) told.append(element("div", "", command(step.action)));
+  return element("li", `${mark}${isAfter && step.ok !== false ? " after" : ""}`, icon(mark, words[mark]), told);
+}
+
+function nameOf(ok) {
+  return ok === true ? "yes" : ok === false ? "no" : "unknown";
+}
+
+function element(name, className = "", ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children.filter(Boolean));
+  return made;
+}
+
+function text(name, className, content) {
+  const made = element(name, className);
+  made.textContent = content;
+  return made;
+}
+
+function icon(name, label = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  made.setAttribute("viewBox", "0 0 16 16");
+  made.setAttribute("class", "icon");
+  if (label) {
+    made.setAttribute("role", "img");
+    made.setAttribute("aria-label", label);
+  } else made.setAttribute("aria-hidden", "true");
+  made.innerHTML = marks[name];
+  return made;
+}
+
+function command(content) {
+  const button = element("button", "copy", icon("copy"));
+  button.type = "button";
+  button.dataset.copy = content;
+  button.setAttribute("aria-label", `Copy: ${content}`);
+  return element("span", "command", text("code", "", content), button);
+}

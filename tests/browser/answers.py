@@ -1,0 +1,42 @@
+"""What ``srm why`` would answer of the prepared site."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from srm.domain.topics import Flow
+from srm.engine.why import Kind, Why
+from srm.engine.why.answer import Step
+from srm.errors import NotFoundError
+
+
+class Answers:
+    """Stands for asking both clusters."""
+
+    async def why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
+        """Answer for the first flow; nobody knows ``nowhere``."""
+        if name == "nowhere":
+            raise NotFoundError("no flow knows nowhere; similar: orders")
+        [flow, *_], [kind] = list(flows), list(kinds)
+        steps = (
+            Step.yes("enabled", f"is the flow {flow} on?"),
+            Step.yes("allowed", f"does an allow list name the {kind}?", f".* of {flow}.{kind}s"),
+            Step.yes("exists", f"does {flow.source} have the {kind}?", "active, 1 member"),
+            Step.yes("translated", "is its place known there?", "partitions 0, 1, 2 of P.orders"),
+            Step.yes("movable", f"could a planned move to {flow.target} start now?"),
+            Step.unknown(
+                "ready",
+                "would it have nothing to wait for?",
+                "it would wait: 48,163 records to copy; copying takes about 28 s",
+            ),
+            Step.no(
+                "follows",
+                "do its members follow routes?",
+                f"{name}-1 does not: somebody has to stop it there and start it on the other side",
+                "run it under srm follow, or see docs/redirect.md",
+            ),
+        )
+        verdict = "translated; can move, after a wait"
+        return (Why(flow, kind, name, True, False, verdict, steps, steps[-1].action),)

@@ -1,0 +1,85 @@
+"""A headless Chromium, and pages in it whose console has to stay clean."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from tests.browser.answers import Answers
+from tests.served import served
+from tests.service_site import site
+
+from srm.service.app import create_app
+from srm.service.views import Views
+
+WIDE, NARROW = 1280, 390
+_HEIGHT = {WIDE: 800, NARROW: 844}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium; without it only a run that leaves nothing out fails."""
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("SRM_TEST_EVERYTHING"):
+            pytest.fail("chromium is missing: apt-get install chromium")
+        pytest.skip("there is no chromium")
+    with sync_playwright() as playwright:
+        # Root, as in a container, has no sandbox; the pages are our own.
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Open pages of a colour scheme and width; at the end none has complained."""
+    contexts, complaints = [], list[str]()
+
+    def opened(scheme: str = "light", width: int = WIDE, *, script: bool = True) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": _HEIGHT[width]},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            java_script_enabled=script,
+            locale="en-GB",
+            timezone_id="Europe/Berlin",
+        )
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda message: (
+                complaints.append(f"{message.text} ({message.location.get('url')})")
+                if message.type in {"error", "warning"}
+                else None
+            ),
+        )
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def views() -> Views:
+    """The prepared site, which tests may change."""
+    return site()
+
+
+@pytest.fixture(scope="module")
+def address(views: Views) -> Iterator[str]:
+    """Where it is served; questions of why are answered by the test."""
+    app = create_app(views)
+    app.state.explaining = Answers()
+    with served(app) as found:
+        yield found

@@ -1,0 +1,289 @@
+"""Pages tell what the service knows, whatever state it is in, and run nothing that names hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+from fastapi import HTTPException
+from fastapi.testclient import TestClient
+from tests.service_site import B_P, C_P, EVIL, P_B, P_C, WHY, site
+from tests.service_views import config_of, still_views
+from tests.unit.service.pages.reading import Outline, words
+
+from srm.config.service import ServiceSettings
+from srm.service.access import Access, User
+from srm.service.app import create_app
+from srm.service.looks import FlowLook
+from srm.service.views import Views
+from srm.testing.flows import flow_config
+
+MOVING = "failover-manual__2026-11-23T03-00-00-00-00"
+PAST = "failback-manual__2026-10-13T07-30-00-00-00"
+PAGES = (
+    "/ui",
+    "/ui?range=2h&stat=max",
+    "/ui/flows/P/B",
+    "/ui/flows/P/B?search=pay&sort=byte-rate&order=asc&state=running&range=1h&stat=min",
+    "/ui/flows/P/C",
+    "/ui/flows/C/P",
+    "/ui/flows/P/B/topics/orders",
+    "/ui/flows/P/B/groups",
+    f"/ui/flows/P/B/groups/{quote(EVIL, safe='')}",
+    "/ui/flows/P/B/groups/never-seen",
+    "/ui/flows/B/P/groups",
+    "/ui/moves",
+    f"/ui/moves/{MOVING}",
+    f"/ui/moves/{PAST}",
+    "/ui/moves/new?flow=P->B&group=billing",
+    "/ui/why?kind=group&name=billing&flow=P->B",
+    f"/ui/why?name={quote(EVIL)}",
+    "/ui/runs/srm_failover.B.P/none",
+    "/ui/nothing",
+    "/ui/flows/X/Y",
+    "/ui/flows/P/B?stat=median",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole_runs_nothing_and_can_be_read_aloud(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    found = Outline(answer.text)
+
+    assert answer.headers["Content-Type"].startswith("text/html")
+    assert (found.inline_scripts, found.styled, found.unscoped, found.unnamed) == (0, [], 0, 0)
+    assert found.headings.count("h1") <= 1
+    assert all(address.startswith("/static/") for address in found.loaded)
+    assert [one for one in found.ids if found.ids.count(one) > 1] == []
+    assert "<script>alert" not in answer.text
+    assert "<b>retention" not in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_may_load_from_here_alone_and_be_framed_here_alone(
+    client: TestClient, path: str
+) -> None:
+    policy = client.get(path).headers["Content-Security-Policy"]
+
+    assert policy.startswith("default-src 'self';")
+    assert "frame-ancestors 'self'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if "nothing" not in path][:17])
+def test_links_lead_somewhere(client: TestClient, path: str) -> None:
+    for link in set(Outline(client.get(path).text).links):
+        if link.startswith("/ui"):
+            assert client.get(link).status_code == 200, link
+
+
+def test_the_overview_says_who_is_in_trouble_since_when_and_what_to_do(client: TestClient) -> None:
+    told = words(client.get("/ui").text)
+
+    assert "2 of 4 flows need attention" in told
+    assert "P → C stopped for 6 min" in told
+    assert "srm replicate --flow 'P->C'" in told
+    assert "P → B degraded for 20 min" in told
+    assert told.index("P → C") < told.index("P → B")
+    assert "If P died now: 48,210 records (41 s) lost" in told
+    assert "Failover P → B is under way: holding" in told
+    assert "1 of 4 could not" in told
+    assert "Without service (RTO) 4.4 s" in told
+
+
+def test_a_flow_says_which_topic_lags_since_when_and_why(client: TestClient) -> None:
+    told = words(client.get("/ui/flows/P/B").text)
+
+    assert told.index("orders P.orders on B") < told.index("payments P.payments on B")
+    assert WHY in told
+    assert "48.2k for 19 min" in told or "48.2k for 18 min" in told
+    assert "the copy is not created yet" in told
+
+
+def test_a_partition_says_why_it_stopped(client: TestClient) -> None:
+    told = words(client.get("/ui/flows/P/B/topics/orders?state=bad").text)
+
+    assert f"0 Stopped for 20 min {WHY}" in told
+    assert "lost 11400 source offsets, 120000 to 131400" in told
+    assert "120,000 168,160 120,007" in told
+
+
+def test_a_group_says_where_it_would_go_on_and_what_keeps_it(client: TestClient) -> None:
+    billing = words(client.get("/ui/flows/P/B/groups/billing").text)
+    fraud = words(client.get("/ui/flows/P/B/groups/fraud").text)
+
+    assert "billing could go on at B now" in billing
+    assert "orders-0 88,000 P.orders-0 88,900" in billing
+    assert "A planned move would wait for 48,163 records to be copied, about" in billing
+    assert "fraud could not go on at B now" in fraud
+    assert "group fraud, orders-0: a consumer of its own committed 89500" in fraud
+
+
+def test_groups_that_could_not_move_come_first_and_can_be_searched(client: TestClient) -> None:
+    told = words(client.get("/ui/flows/P/B/groups").text)
+    found = words(client.get("/ui/flows/P/B/groups?search=BILL").text)
+
+    assert told.index("fraud") < told.index("billing")
+    assert "no checkpoint: auto.offset.reset would decide" in told
+    assert "billing Yes" in found
+    assert "fraud No" not in found
+
+
+def test_a_move_says_how_far_it_is_and_a_past_one_what_it_cost(client: TestClient) -> None:
+    moving = words(client.get(f"/ui/moves/{MOVING}").text)
+    past = words(client.get(f"/ui/moves/{PAST}").text)
+
+    assert "Hold +21 s" in moving
+    assert "Wait now" in moving
+    assert "Lost (RPO) 312 records" in past
+    assert "Without service (RTO) 18 s" in past
+    assert "group billing read 940 records again" in past
+    report = client.get(f"/ui/moves/{PAST}/report")
+    assert report.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert client.get(f"/ui/moves/{MOVING}/report").status_code == 404
+
+
+def test_a_run_of_airflow_leads_to_its_move_or_its_flow(client: TestClient) -> None:
+    run = quote("manual__2026-11-23T03:00:00+00:00", safe="")
+
+    move = client.get(f"/ui/runs/srm_failover.P.B/{run}", follow_redirects=False)
+    flow = client.get(f"/ui/runs/srm_checkpoints/{run}?task=P_to_B", follow_redirects=False)
+    neither = client.get(f"/ui/runs/srm_metrics_aggregation/{run}", follow_redirects=False)
+
+    assert move.headers["Location"] == f"/ui/moves/{MOVING}"
+    assert flow.headers["Location"] == "/ui/flows/P/B"
+    assert neither.headers["Location"] == "/ui"
+
+
+def test_the_form_of_a_move_is_filled_in(client: TestClient) -> None:
+    page = client.get("/ui/moves/new?flow=P->B&group=billing&topic=orders").text
+
+    assert 'value="billing" checked' in page
+    assert 'value="orders" checked' in page
+    assert 'name="dry_run" checked' in page
+    assert 'data-dag="srm_failover.B.P"' in page, "the pair, in the order of the file"
+
+
+def test_who_has_the_page_already_gets_none_though_time_goes_on(client: TestClient) -> None:
+    first = client.get("/ui/flows/C/P")
+    etag = first.headers["ETag"]
+
+    again = client.get("/ui/flows/C/P", headers={"If-None-Match": etag})
+    other = client.get("/ui/flows/B/P", headers={"If-None-Match": etag})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert other.status_code == 200
+
+
+def test_under_a_path_all_addresses_begin_with_it() -> None:
+    views = site()
+    client = TestClient(create_app(views), root_path="/srm")
+
+    for path in ("/ui", "/ui/flows/P/B", "/ui/moves", f"/ui/moves/{PAST}"):
+        page = client.get(f"/srm{path}").text
+        found = Outline(page)
+        assert all(link.startswith(("/srm/", "#", "/dags/")) for link in found.links)
+        assert all(address.startswith("/srm/static/") for address in found.loaded)
+    assert (
+        'data-chart="/srm/v2/cluster-metrics/P/B/byte-rate"' in client.get("/srm/ui/flows/P/B").text
+    )
+    start = client.get("/srm/", follow_redirects=False)
+    assert start.headers["Location"] == "/srm/ui"
+
+
+def test_airflow_is_linked_where_it_is_known() -> None:
+    views = site()
+    service = ServiceSettings(airflow_url="https://airflow.example/")
+    views.config = replace(views.config, service=service)
+    page = TestClient(create_app(views)).get(f"/ui/moves/{MOVING}").text
+
+    assert (
+        "https://airflow.example/dags/srm_failover.B.P/runs?run_id_pattern="
+        "manual__2026_11_23T03_00_00_00_00%25"
+    ) in page
+
+
+def _unseen(error: str = "") -> Views:
+    return still_views(FlowLook(P_B, flow_config(P_B), error=error))
+
+
+@pytest.mark.parametrize(
+    ("views", "path", "says"),
+    [
+        (still_views(config=config_of()), "/ui", "No replication flow is configured"),
+        (_unseen(), "/ui", "P → B is not known yet"),
+        (_unseen("cluster B: timed out"), "/ui", "cluster B: timed out"),
+        (_unseen(), "/ui/flows/P/B", "Not looked at yet"),
+        (_unseen("cluster B: timed out"), "/ui/flows/P/B/groups", "cluster B: timed out"),
+        (_unseen(), "/ui/flows/P/B", "srm metrics aggregate"),
+        (_unseen(), "/ui/moves", "Nobody was moved yet"),
+        (_unseen(), "/ui/moves", "srm failover drill --source P --target B"),
+        (still_views(config=config_of()), "/ui/moves/new", "No replication flow is configured"),
+        (site(), "/ui/flows/C/P", "srm-control topics --source C --target P --add"),
+        (site(), "/ui/flows/B/P/groups", "srm-control groups --source B --target P --add"),
+        (site(), "/ui/flows/P/B?search=nothing", "Why is nothing not copied?"),
+    ],
+)
+def test_where_nothing_is_to_be_shown_the_page_says_what_to_do(
+    views: Views, path: str, says: str
+) -> None:
+    assert says in words(TestClient(create_app(views)).get(path).text)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/ui/flows/P/X", 404, "cluster 'X' is not watched here"),
+        ("/ui/flows/P/B/topics/none", 404, "topic 'none' is not copied by P->B"),
+        ("/ui/flows/P/B/groups/none", 404, "group 'none' has no checkpoint of P->B"),
+        ("/ui/moves/none", 404, "move 'none' is not known"),
+        ("/ui/flows/P/B?range=1y", 422, "range"),
+    ],
+)
+def test_errors_are_pages(client: TestClient, path: str, status: int, says: str) -> None:
+    answer = client.get(path)
+
+    assert answer.status_code == status
+    assert says in words(answer.text)
+
+
+def test_what_was_not_seen_yet_is_said_to_come() -> None:
+    answer = TestClient(create_app(_unseen())).get("/ui/flows/P/B/topics/orders")
+
+    assert answer.status_code == 503
+    assert "looks again by itself" in words(answer.text)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_is_not_allowed_sees_nothing_and_is_told_how_to_sign_in(status: int) -> None:
+    def refuse() -> User:
+        raise HTTPException(status, "who are you?", {"WWW-Authenticate": "Basic"})
+
+    client = TestClient(create_app(site(), Access(refuse)))
+
+    for path in PAGES[:17]:
+        answer = client.get(path)
+        assert answer.status_code == status
+        assert answer.headers["WWW-Authenticate"] == "Basic"
+        assert not any(name in answer.text for name in ("orders", "billing", "P-&gt;B", "P → B"))
+
+
+def test_a_source_that_is_away_is_told_at_its_box() -> None:
+    views = site()
+    [watch] = [one for one in views._watches.values() if one.alias == "C"]
+    look = watch.look.flows[P_C]
+    assert look.view is not None
+    status = replace(look.view.status, source_error="cluster P: timed out")
+    gone = replace(look, view=replace(look.view, status=status))
+    watch.look = replace(watch.look, flows={P_C: gone})  # type: ignore[misc]
+
+    page = TestClient(create_app(views)).get("/ui").text
+
+    assert 'class="box away"' in page
+    assert "does not answer" in words(page)
+
+
+def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:
+    for flow in (P_B, B_P, P_C, C_P):
+        assert client.get(f"/ui/flows/{flow.source}/{flow.target}").status_code == 200

@@ -1,0 +1,145 @@
+"""What comes first, and since when it is so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.service_site import degraded, paused, well, without_replicator
+from tests.unit.service.test_series import window
+
+from srm.domain.metrics import Statistics, WindowMetric
+from srm.domain.topics import Flow
+from srm.engine.ports import Stamped
+from srm.service.documents import FlowSummary, State
+from srm.service.flow_rows import summary
+from srm.service.pages.airflow import move_ids, run_pattern
+from srm.service.pages.measures import over
+from srm.service.pages.trouble import behind, by_trouble, catch_up_s, headline, since_ms
+from srm.service.series import Measured, Series
+
+AT = 1_800_000_000_000
+MIN = 60_000
+
+
+def flow(state: State, lag: int = 0, name: str = "P->B") -> FlowSummary:
+    return FlowSummary(name, "P", "B", state, (), 0, 0, 1, 1, 0, lag)
+
+
+def test_who_is_stopped_comes_first_and_of_equals_who_lags_more() -> None:
+    found = by_trouble(
+        [flow("RUNNING"), flow("OFF"), flow("DEGRADED", 3), flow("STOPPED"), flow("DEGRADED", 9)]
+    )
+
+    assert [(one.state, one.lag) for one in found] == [
+        ("STOPPED", 0),
+        ("DEGRADED", 9),
+        ("DEGRADED", 3),
+        ("RUNNING", 0),
+        ("OFF", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ((), "No flow is configured"),
+        (("RUNNING",), "The flow is running"),
+        (("RUNNING", "RUNNING"), "Both flows are running"),
+        (("RUNNING",) * 3, "All 3 flows are running"),
+        (("RUNNING", "STOPPED"), "P → B is stopped"),
+        (("UNKNOWN",), "P → B is not known yet"),
+        (("STOPPED", "DEGRADED", "OFF"), "2 of 3 flows need attention"),
+        (("RUNNING", "PAUSED"), "1 running, 1 paused, idle or off"),
+        (("PAUSED", "OFF"), "2 flows, none is running"),
+    ],
+)
+def test_the_headline_is_one_sentence(states: tuple[State, ...], says: str) -> None:
+    assert headline([flow(state) for state in states]).text == says
+
+
+def test_since_when_is_that_of_what_is_wrong() -> None:
+    assert since_ms(degraded(AT)) == AT - 20 * MIN
+    assert since_ms(without_replicator(AT)) == AT - 6 * MIN
+    assert since_ms(paused(AT)) == AT - 51 * MIN
+    assert since_ms(well(AT)) is None
+
+
+def test_of_a_source_that_is_away_it_is_when_it_last_answered() -> None:
+    look = degraded(AT)
+    assert look.view is not None
+    gone = replace(look.view, status=replace(look.view.status, source_error="no answer"))
+
+    assert since_ms(replace(look, view=gone)) == look.view.heard_ms
+
+
+def lagging(*lags: float, records: int = 600) -> list[Measured]:
+    """Windows of a minute with these lags at most, ten records a second."""
+    series = Series()
+    series.begin()
+    for number, lag in enumerate(lags):
+        made: WindowMetric = replace(
+            window(number * 60, ""),
+            records=records,
+            replication_records_lag=Statistics(0, lag, lag, 1),
+        )
+        series.take(made.key(), Stamped(made.value(), 0))
+    series.end()
+    return series.between(Flow("P", "B"), "", 0, 10**15)
+
+
+def test_a_flow_is_behind_since_its_lag_was_last_small() -> None:
+    found = behind(5_000, lagging(3, 3_000, 10, 500, 1_000, 5_000))
+
+    assert found is not None
+    assert found.since_ms == 4 * MIN
+    assert found.seconds == 500
+
+
+def test_a_flow_that_was_behind_in_all_that_is_kept_is_so_for_longer() -> None:
+    found = behind(5_000, lagging(4_000, 5_000))
+
+    assert found is not None
+    assert found.since_ms is None
+
+
+@pytest.mark.parametrize("lag", [0, 9, 99])
+def test_what_its_traffic_fills_in_seconds_is_not_behind(lag: int) -> None:
+    assert behind(lag, lagging(9, 9)) is None
+
+
+def test_without_traffic_nothing_can_be_said() -> None:
+    assert behind(5_000, []) is None
+    assert behind(5_000, lagging(5_000, records=0)) is None
+    assert catch_up_s(5_000, []) is None
+
+
+def test_catching_up_takes_as_long_as_at_the_best_pace_of_late() -> None:
+    slow, fast = lagging(0, records=60), lagging(0, records=600)
+
+    assert catch_up_s(0, []) == 0
+    assert catch_up_s(100, [*slow, *fast]) == 10
+
+
+def test_figures_of_a_time_are_those_of_all_its_values() -> None:
+    found = over(lagging(3, 9, 6), "replication-records-lag")
+
+    assert found is not None
+    assert (found.min, found.max, found.avg, found.count) == (0, 9, 6, 3)
+    assert over([], "byte-rate") is None
+
+
+def test_a_run_and_its_move_are_found_from_each_other() -> None:
+    run = "manual__2026-11-23T03:00:00+00:00"
+
+    failover, failback = move_ids(run)
+
+    assert failover == "failover-manual__2026-11-23T03-00-00-00-00"
+    assert failback.startswith("failback-")
+    assert run_pattern(failover) == "manual__2026_11_23T03_00_00_00_00%"
+
+
+def test_a_summary_of_each_state_of_the_site() -> None:
+    found = [summary(look).state for look in (degraded(AT), well(AT), paused(AT))]
+
+    assert found == ["DEGRADED", "RUNNING", "PAUSED"]
