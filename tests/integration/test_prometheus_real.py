@@ -109,7 +109,8 @@ def test_prometheus_scrapes_the_service_and_its_rules_see_a_flow_that_stops(
 
                 again = f'srm_group_read_again_records{{{here}, group="{group}"}}'
                 eventually(lambda: prometheus.value(again) == 6, "the group is told")
-                assert prometheus.value(f"srm_flow_lag_offsets{{{here}}}") == 0
+                lag = f'srm_topic_lag_offsets{{{here}, topic="{site.topic}"}}'
+                assert prometheus.value(lag) == 0
                 runs = f'srm_topic_state{{{here}, topic="{site.topic}", state="RUNNING"}}'
                 assert prometheus.value(runs) == 1
                 assert prometheus.value('up{job="srm"}') == 1
