@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,12 @@ from typing import Any
 
 import pytest
 from tests.integration.connect_server import connect_server
-from tests.integration.test_metrics_real import write_raw
+from tests.integration.test_metrics_real import quiet_flow, write_raw
 
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.metrics import RawMetric, encode_raw
-from srm.domain.topics import Flow
 from srm.engine.aggregation import AggregationSummary, aggregate
 from srm.engine.metrics import stored_windows
 from srm.engine.ports import TopicSpec
@@ -55,18 +53,11 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class QuietFlow:
-    """A flow from an alias of its own, which nobody copies and which is switched off."""
+    """A flow that nobody copies, and what the engines make of its raw metrics."""
 
     def __init__(self, brokers: Mapping[str, KafkaBroker], folder: Path) -> None:
-        self.flow = Flow(f"P{uuid.uuid4().hex[:8]}", "B")
+        self.flow, self.file = quiet_flow(brokers, folder)
         self.bootstrap = brokers["B"].bootstrap
-        self.file = folder / f"{self.flow.source}.properties"
-        self.file.write_text(
-            f"clusters = {self.flow.source}, B\n"
-            f"{self.flow.source}.bootstrap.servers = {brokers['P'].bootstrap}\n"
-            f"B.bootstrap.servers = {self.bootstrap}\n"
-            "offset-syncs.topic.replication.factor = 1\n"
-        )
         self.config: Config = load_config(self.file)
         self.consumer = self.config.cluster_clients("B", self.flow).consumer
 

@@ -37,6 +37,23 @@ pytestmark = [
 ]
 
 
+def quiet_flow(brokers: Mapping[str, KafkaBroker], folder: Path) -> tuple[Flow, Path]:
+    """Give a flow that nobody copies, with its configuration.
+
+    From an alias of its own: the raw topic of P belongs to all tests. Switched off: of another that
+    nobody copies the lag is told.
+    """
+    flow = Flow(f"P{uuid.uuid4().hex[:8]}", "B")
+    file = folder / f"{flow.source}.properties"
+    file.write_text(
+        f"clusters = {flow.source}, B\n"
+        f"{flow.source}.bootstrap.servers = {brokers['P'].bootstrap}\n"
+        f"B.bootstrap.servers = {brokers['B'].bootstrap}\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+    )
+    return flow, file
+
+
 def write_raw(bootstrap: str, topic: str, flow: Flow, until_ms: int) -> list[RawMetric]:
     """Two partitions report each second for three minutes; one value is no metric."""
     records = [
@@ -66,17 +83,7 @@ def write_values(bootstrap: str, topic: str, values: list[bytes]) -> None:
 def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ):
-    # An alias of its own: the raw topic of P belongs to all tests.
-    flow = Flow(f"P{uuid.uuid4().hex[:8]}", "B")
-    file = tmp_path / "srm.properties"
-    # Nobody copies it: of a flow that is switched on that would be told too.
-    file.write_text(
-        f"clusters = {flow.source}, B\n"
-        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"B.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        f"{flow}.enabled = false\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-    )
+    flow, file = quiet_flow(clusters, tmp_path)
     config = load_config(file)
     topic = internal_topics.raw_metrics(flow.source)
     consumer = config.client("B", "consumer")
@@ -120,14 +127,7 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
 def test_a_driver_s_thread_stores_the_windows_that_an_aggregation_would_compute(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ):
-    flow = Flow(f"P{uuid.uuid4().hex[:8]}", "B")
-    file = tmp_path / "srm.properties"
-    file.write_text(
-        f"clusters = {flow.source}, B\n"
-        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"B.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-    )
+    flow, file = quiet_flow(clusters, tmp_path)
     config = load_config(file)
     topic = internal_topics.raw_metrics(flow.source)
     consumer = config.client("B", "consumer")
