@@ -91,8 +91,9 @@ def observe(context: FlowContext) -> FlowView:
     """
     config, now_ms = context.config, context.now_ms()
     pause = standing_pause(context)
-    standing, known = read_standing(context)
-    source = _ask_source(context, known)
+    selected, error = _ask_topics(context)
+    standing, known = read_standing(context, also=selected)
+    source = _ask_source(context, selected, error, known)
     maps = known.maps
     driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(maps.reports, now_ms)
@@ -139,24 +140,35 @@ def observe(context: FlowContext) -> FlowView:
     )
 
 
-def _ask_source(context: FlowContext, known: Salvage) -> _Source:
-    """Ask how far the source is; of one that does not answer the copies say which topics it had."""
+def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
+    """Ask which topics are copied; none, and why, where the source does not answer."""
     try:
         found = context.source.topics()
-        selected = {name: found[name] for name in selected_topics(found, context.config)}
-        wanted = partitions_of(selected, sorted(selected))
-        unknown = [place for place in wanted if known.maps.get(place).position is None]
-        return _Source(
-            selected,
-            context.source.log_ends(wanted) if wanted else {},
-            context.source.log_starts(unknown) if unknown else {},
-        )
     except UnavailableError as error:
-        counts: dict[str, int] = {}
-        for original in known.copies:
-            counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
-        topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
-        return _Source(topics, error=str(error))
+        return {}, str(error)
+    return {name: found[name] for name in selected_topics(found, context.config)}, ""
+
+
+def _ask_source(
+    context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Salvage
+) -> _Source:
+    """Ask how far the source is; of one that does not answer the copies say which topics it had."""
+    if not error:
+        try:
+            wanted = partitions_of(selected, sorted(selected))
+            unknown = [place for place in wanted if known.maps.get(place).position is None]
+            return _Source(
+                selected,
+                context.source.log_ends(wanted) if wanted else {},
+                context.source.log_starts(unknown) if unknown else {},
+            )
+        except UnavailableError as silent:
+            error = str(silent)
+    counts: dict[str, int] = {}
+    for original in known.copies:
+        counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
+    topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
+    return _Source(topics, error=error)
 
 
 def _ends(

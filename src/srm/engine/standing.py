@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from srm.domain.amount import amount
@@ -23,10 +24,14 @@ class Standing:
     proof: FlowProof | None = None
 
 
-def read_standing(context: FlowContext) -> tuple[Standing, Salvage]:
+def read_standing(context: FlowContext, also: Collection[str] = ()) -> tuple[Standing, Salvage]:
     """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
 
     No request for each group: it stays cheap with thousands of them.
+
+    Args:
+        context: the flow.
+        also: topics whose positions are wanted with it, though they do not move: heartbeats.
 
     Raises:
         SrmError: the target does not answer.
@@ -36,6 +41,7 @@ def read_standing(context: FlowContext) -> tuple[Standing, Salvage]:
         without_source(context),
         MoveRequest("failover", flow.source, flow.target, mode="unplanned"),
         for_forecast=True,
+        also=also,
     )
     now_ms = context.now_ms()
     forecast = found.forecast(now_ms)

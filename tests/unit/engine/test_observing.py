@@ -6,6 +6,8 @@ import pytest
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.test_standing import running
 
+from srm.domain.offset_map import OffsetMap, Position, Run
+from srm.domain.topics import TopicPartition
 from srm.engine.checkpoints import emit
 from srm.engine.observing import observe
 
@@ -61,3 +63,20 @@ def test_of_a_partition_that_nobody_has_reported_all_is_to_be_copied(world: Copi
     [partition] = view.partitions["Topic"]
     assert (partition.source_next, partition.lag, partition.state) == (None, 13, "unknown")
     assert view.status.topics[0].remaining == 13
+
+
+def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
+    world: CopiedTopic,
+) -> None:
+    world.settings = {"topics": ("T.*", "heartbeats")}
+    world.p.add_topic("heartbeats")
+    world.b.add_topic("P.heartbeats")
+    world.p.produce("heartbeats", 0, 4)
+    world.b.produce("P.heartbeats", 0, 4)
+    place = TopicPartition("heartbeats", 0)
+    world.maps.maps[place] = OffsetMap.of([Run(0, 0, 4)], Position(4, 4, 4), open_end=False)
+
+    view = observe(world.forward)
+
+    topics = {topic.topic: topic for topic in view.status.topics}
+    assert (topics["heartbeats"].remaining, topics["heartbeats"].state) == (0, "caught-up")

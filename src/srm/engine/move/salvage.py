@@ -161,7 +161,11 @@ def _held_back(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
 
 
 def read_salvage(
-    context: MoveContext, request: MoveRequest, *, for_forecast: bool = False
+    context: MoveContext,
+    request: MoveRequest,
+    *,
+    for_forecast: bool = False,
+    also: Collection[str] = (),
 ) -> Salvage:
     """Take one look at the target, for all that the request asks for.
 
@@ -169,6 +173,7 @@ def read_salvage(
         context: the flows; the source is never asked.
         request: what is to move.
         for_forecast: leave out how groups are on the target now, which takes a request for each.
+        also: topics whose positions are wanted with it, though they do not move.
 
     Raises:
         NotFoundError: a topic that was named is copied neither way.
@@ -191,7 +196,8 @@ def read_salvage(
     proof = read_proof(target, config.flow)
     places = partitions(target_topics, [pair.target_topic for pair in pairs])
     served = [p for p in places if p.partition not in target_topics[p.topic].leaderless]
-    maps = context.forward.maps.load(topics, {}) if topics else FlowMaps({})
+    positioned = {*topics, *also}
+    maps = context.forward.maps.load(positioned, {}) if positioned else FlowMaps({})
     # One broker of the target that is away, too, keeps nobody from going on elsewhere.
     logs = {
         **dict.fromkeys(places, UNKNOWN_LOG),
