@@ -57,10 +57,8 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
     Raises:
         ConfigError: a file is missing or cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    chain = _Chain(context, settings)
-    chain.load()
+    chain = _Chain(settings)
+    context = chain.context
     context.sni_callback = chain.renewed
     if settings.auth == "mtls":
         load("service.ssl.ca.location", settings.ca_location, context.load_verify_locations)
@@ -71,33 +69,44 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
 class _Chain:
     """The certificate that the service shows, and when its files were written."""
 
-    def __init__(self, context: ssl.SSLContext, settings: AccessSettings) -> None:
-        self._context = context
+    def __init__(self, settings: AccessSettings) -> None:
         self._settings = settings
-        self._written: object = None
-
-    def load(self) -> None:
-        """Read the files."""
-        key, password = self._settings.key_location, self._settings.key_password.reveal()
         self._written = self._stamp()
+        self.context = self._read()
+
+    def renewed(self, handshake: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
+        """Read the files again where they have changed; called for each handshake."""
+        written = self._stamp()
+        if written != self._written:
+            self._written = written
+            try:
+                self.context = self._read()
+            except ConfigError as error:
+                _logger.warning("the old certificate goes on: %s", error)
+        # What a handshake shows was taken from its context before; another one replaces it.
+        handshake.context = self.context
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        key, password = self._settings.key_location, self._settings.key_password.reveal()
         load(
             "service.ssl.certificate.location",
             self._settings.certificate_location,
             # Without a password OpenSSL would ask for one on the terminal, and wait.
-            lambda path: self._context.load_cert_chain(path, key, lambda: password),
+            lambda path: context.load_cert_chain(path, key, lambda: password),
         )
-
-    def renewed(self, _socket: object, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Read them again where they have changed; called for each handshake."""
-        try:
-            if self._stamp() != self._written:
-                self.load()
-        except (ConfigError, OSError) as error:
-            _logger.warning("the old certificate goes on: %s", error)
+        return context
 
     def _stamp(self) -> object:
         files = (self._settings.certificate_location, self._settings.key_location)
-        return [file.stat().st_mtime_ns for file in files if file is not None]
+        stamps = []
+        for file in files:
+            try:
+                stamps.append(file.stat().st_mtime_ns if file is not None else 0)
+            except OSError:
+                stamps.append(-1)
+        return stamps
 
 
 def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:

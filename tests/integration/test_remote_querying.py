@@ -1,0 +1,165 @@
+"""Three services, each of one target: one answers for all while another hangs and a third dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.certificates import Authority
+from tests.conftest import BrokerFactory
+from tests.waiting import eventually
+
+from srm.service.users import line
+from srm.stack.kafka import KafkaBroker
+from srm.stack.ports import LOOPBACK, free_port
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
+
+TARGETS = ("P", "B", "C")
+ALICE = ("alice", "of alice")
+LIMIT_S = 2
+
+
+@dataclass
+class Service:
+    """A process of ``srm-service`` that watches one target."""
+
+    target: str
+    port: int
+    process: subprocess.Popen[bytes]
+    client: httpx.Client
+
+    def ask(self, path: str) -> httpx.Response:
+        return self.client.get(path, auth=ALICE)
+
+    def flows(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("/v2/flows").json()
+        return found
+
+    def sees(self, flows: int) -> bool:
+        try:
+            told = self.flows()
+        except httpx.TransportError:
+            return False
+        return told["total"] == flows and not told["missing"]
+
+    def misses(self, target: str) -> str:
+        return str(self.flows()["missing"].get(target, ""))
+
+    def stop(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+
+Starter = Callable[[str], Service]
+
+
+@pytest.fixture
+def start(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> Iterator[Starter]:
+    """Start services over three clusters; they speak TLS, and know each other by it and a user."""
+    addresses = {alias: clusters[alias].bootstrap for alias in ("P", "B")}
+    addresses["C"] = broker_factory("C").bootstrap
+    authority = Authority()
+    server = authority.broker(LOOPBACK)
+    (tmp_path / "ca.pem").write_text(authority.own.pem)
+    (tmp_path / "server.pem").write_text(server.pem)
+    (tmp_path / "server.key").write_text(server.key_pem)
+    users = (line(*ALICE), line("gateway", "of the gateway"))
+    (tmp_path / "users").write_text("\n".join(users))
+    shared = "\n".join(
+        [
+            "clusters = P, B, C",
+            *(f"{alias}.bootstrap.servers = {where}" for alias, where in addresses.items()),
+            "P->B.enabled = true",
+            "P->C.enabled = true",
+            "B->P.enabled = true",
+            "topics = Payments.*",
+            "service.auth = basic",
+            "service.users.location = users",
+            "service.ssl.certificate.location = server.pem",
+            "service.ssl.key.location = server.key",
+            "service.advertise = true",
+            "service.advertised.topic.replication.factor = 1",
+            "service.remote.querying.enabled = true",
+            f"service.remote.timeout.seconds = {LIMIT_S}",
+            "service.remote.ssl.ca.location = ca.pem",
+            "service.remote.username = gateway",
+            "service.remote.password = of the gateway",
+        ]
+    )
+    with ExitStack() as stack:
+        yield lambda target: stack.enter_context(_started(target, shared, tmp_path))
+
+
+@contextmanager
+def _started(target: str, shared: str, folder: Path) -> Iterator[Service]:
+    port = free_port()
+    file = folder / f"{target}-{port}.properties"
+    file.write_text(f"{shared}\nservice.targets = {target}\nservice.port = {port}\n")
+    program = Path(sys.executable).with_name("srm-service")
+    log = (folder / f"{target}-{port}.log").open("wb")
+    process = subprocess.Popen([program, "--config", file], stderr=log, env={**os.environ})
+    with (
+        log,
+        httpx.Client(
+            base_url=f"https://{LOOPBACK}:{port}",
+            verify=_trusting(folder),
+            timeout=60,
+            trust_env=False,
+        ) as client,
+    ):
+        try:
+            yield Service(target, port, process, client)
+        finally:
+            process.kill()
+            process.wait(60)
+
+
+def _trusting(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=folder / "ca.pem")
+
+
+def test_any_of_three_services_answers_for_all_while_one_hangs_and_one_dies(
+    start: Starter,
+) -> None:
+    services = {target: start(target) for target in TARGETS}
+    p, b, c = services.values()
+    for each in services.values():
+        eventually(lambda each=each: each.sees(3), f"{each.target} sees all flows")  # type: ignore[misc]
+    flows = [row["flow"] for row in p.flows()["items"]]
+    assert flows == ["B->P", "P->B", "P->C"]
+    assert p.ask("/v2/flows/P/C").json()["target"] == "C"
+    assert c.ask("/v2/flows/P/B/topics").status_code == 200
+    assert p.ask("/v2/cluster-info/C").json()["incoming"] == ["P->C"]
+
+    b.process.send_signal(signal.SIGSTOP)  # connections are accepted, and never answered
+    told = p.flows()
+    assert [row["flow"] for row in told["items"]] == ["B->P", "P->C"]
+    assert told["missing"].keys() == {"B"}
+    assert f"no answer within {LIMIT_S} s" in told["missing"]["B"]
+    assert p.ask("/v2/flows/P/B").status_code == 503
+    assert p.ask("/v2/flows/P/C").status_code == 200
+
+    c.stop(signal.SIGKILL)
+    told = p.flows()
+    assert [row["flow"] for row in told["items"]] == ["B->P"]
+    assert told["missing"].keys() == {"B", "C"}
+
+    b.process.send_signal(signal.SIGCONT)
+    start("C")
+    eventually(lambda: p.sees(3), "all flows again, of another service of C")
+
+    b.stop(signal.SIGTERM)
+    eventually(lambda: "no service that watches B is announced" in p.misses("B"), "B has left")
