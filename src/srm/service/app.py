@@ -84,7 +84,7 @@ def create_app(
     app.state.views = views
     app.state.actions = acting or Actions(views.config)
     app.state.explaining = Explaining(views.config)
-    app.state.federation = joined.federation
+    app.state.joining, app.state.federation = joined, joined.federation
     app.state.exposition = exposition = Exposition(views)
     answer_errors(app)
     answer_from_elsewhere(app)

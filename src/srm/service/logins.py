@@ -6,6 +6,7 @@ Bearer tokens are in :mod:`srm.service.tokens`.
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _REMEMBERED: Final = 10_000
+_logger = logging.getLogger(__name__)
 
 
 def access_of(settings: ServiceSettings, host: str) -> Access:
@@ -119,11 +121,18 @@ class _Passwords:
         if given is None:
             raise HTTPException(401, "give a name and a password", _CHALLENGE)
         name, password = given.username, given.password
-        entry = self._users.users().get(name)
+        entry = self._entry(name)
         if entry is None or not self._known.has(name, password, entry):
             await self._check((address(request), name), password, entry)
         assert entry is not None  # noqa: S101 -- checked
         return User(name, roles(self._settings, {name, *entry.groups}))
+
+    def _entry(self, name: str) -> Entry | None:
+        try:
+            return self._users.users().get(name)
+        except ConfigError as error:
+            _logger.error("nobody comes in: %s", error)  # noqa: TRY400 -- a setting, not a fault
+            raise HTTPException(503, "users cannot be read now; see the log") from None
 
     async def _check(self, who: tuple[str, str], password: str, entry: Entry | None) -> None:
         count, until = self._wrong.get(who, (0, 0.0))

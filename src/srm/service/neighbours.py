@@ -73,6 +73,7 @@ class Board:
         self._now = now
         self._heard: dict[bytes, Heard] = {}
         self._is_made = False
+        self._twins = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"srm-board-{alias}", daemon=True)
 
@@ -144,14 +145,22 @@ class Board:
             if told.instance == self._instance:
                 continue
             if self._own is not None and told.url == self._own.url:
-                _logger.warning(
-                    "two services announce %s on %s: set service.advertised.host", told.url, key
-                )
+                self._meet_twin(told)
                 continue
             known = self._heard.get(key)
             is_news = known is None or known.announcement != told
             found[key] = Heard(told, self._clock()) if is_news or known is None else known
         self._heard = found
+
+    def _meet_twin(self, told: Announcement) -> None:
+        """Tell of another process with this address, unless it is what was here before."""
+        self._twins += 1
+        if self._twins == MISSED:
+            _logger.warning(
+                "two services announce %s on %s: set service.advertised.host of each",
+                told.url,
+                self.alias,
+            )
 
 
 class Neighbours:

@@ -138,7 +138,10 @@ def test_a_changed_file_counts_at_once(client: TestClient, users: Path) -> None:
 def test_a_file_that_is_gone_lets_nobody_in(client: TestClient, users: Path) -> None:
     users.unlink()
 
-    assert come_in(client).status_code == 400
+    refused = come_in(client)
+
+    assert refused.status_code == 503
+    assert str(users) not in refused.text
 
 
 def test_each_hash_has_a_salt_of_its_own_and_knows_its_password_only() -> None:
