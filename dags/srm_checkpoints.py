@@ -17,13 +17,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import dag, task
 
 from srm.domain.topics import Flow
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
-    SPARK_CONNECTION,
     checkpoints_asset,
     flow_configs,
     flow_id,
@@ -32,6 +30,7 @@ from srm_airflow.settings import (
     schedule_of,
     spark_job,
 )
+from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
 EMITTING = [flow for flow in flow_configs(CONFIG) if flow.emit_checkpoints_enabled]
@@ -60,9 +59,8 @@ def srm_checkpoints() -> None:
         asset = checkpoints_asset(settings.flow)
         task_id = f"emit_{flow_id(settings)}"
         if settings.checkpoints_engine == "spark":
-            SparkSubmitOperator(
+            SparkJobOperator(
                 task_id=task_id,
-                conn_id=SPARK_CONNECTION,
                 name=f"srm-checkpoints {settings.flow}",
                 application=spark_job("checkpoints"),
                 application_args=job_arguments(CONFIG, [settings.flow]),

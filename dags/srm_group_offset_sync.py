@@ -22,12 +22,10 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, dag, task
 
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
-    SPARK_CONNECTION,
     checkpoints_asset,
     flow_configs,
     flow_id,
@@ -36,6 +34,7 @@ from srm_airflow.settings import (
     schedule_of,
     spark_job,
 )
+from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
 SYNCING = [flow for flow in flow_configs(CONFIG) if flow.sync_group_offsets_enabled]
@@ -78,9 +77,8 @@ def srm_group_offset_sync() -> None:
         sync(in_task)
     for settings in SYNCING:
         if settings.checkpoints_engine == "spark":
-            SparkSubmitOperator(
+            SparkJobOperator(
                 task_id=f"sync_{flow_id(settings)}",
-                conn_id=SPARK_CONNECTION,
                 name=f"srm-group-sync {settings.flow}",
                 application=spark_job("group_sync"),
                 application_args=job_arguments(CONFIG, [settings.flow]),

@@ -19,16 +19,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Param, dag
 
-from srm_airflow.settings import (
-    SPARK_CONNECTION,
-    job_arguments,
-    load,
-    settled_cron,
-    spark_job,
-)
+from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
+from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
 
@@ -79,9 +73,8 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
 )
 def srm_verification() -> None:
     """Verify all flows in one Spark application; a flow that fails does not stop the others."""
-    SparkSubmitOperator(
+    SparkJobOperator(
         task_id="verify",
-        conn_id=SPARK_CONNECTION,
         name="srm-verification",
         application=spark_job("verification"),
         application_args="{{ arguments(params) }}",

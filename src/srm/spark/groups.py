@@ -12,6 +12,7 @@ from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
+from srm.spark.spread import cores, spread
 from srm.wiring import open_flow
 
 logger = logging.getLogger(__name__)
@@ -48,16 +49,15 @@ def over_groups(
     """
     if not groups:
         return [], {}
-    scheduler = spark.sparkContext
     wanted = max(1, len(groups) // _GROUPS_PER_TASK)
-    hands = deal(groups, min(_TASKS_PER_CORE * scheduler.defaultParallelism, wanted))
+    hands = deal(groups, min(_TASKS_PER_CORE * cores(spark), wanted))
     logger.info("%s: %d groups in %d Spark tasks", flow, len(groups), len(hands))
 
     def run(part: Iterable[tuple[str, ...]]) -> Iterator[tuple[_S | None, dict[str, str]]]:
         for hand in part:
             yield run_hand(config, flow, hand, call)
 
-    done = scheduler.parallelize(hands, len(hands)).mapPartitions(run).collect()
+    done = spread(spark, hands, run, tasks=len(hands))
     errors = {group: reason for _, failed in done for group, reason in failed.items()}
     return [result for result, _ in done if result is not None], errors
 
