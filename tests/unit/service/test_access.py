@@ -58,9 +58,13 @@ def test_a_stranger_sees_health_and_static_files_and_nothing_else(
                 else:
                     assert answered.status_code == 401, path
                     assert answered.headers["WWW-Authenticate"] == "Basic"
-                    assert answered.headers["Content-Type"] == "application/problem+json"
+                    # A page says it to people.
+                    shape = (
+                        "text/html" if path == "/" or "/ui" in path else "application/problem+json"
+                    )
+                    assert answered.headers["Content-Type"].startswith(shape), path
                     asked.add(path)
-    assert {"/docs", "/metrics", "/openapi.json", "/v2/flows", "/internal/v2/flows"} <= asked
+    assert {"/docs", "/ui", "/metrics", "/openapi.json", "/v2/flows", "/internal/v2/flows"} <= asked
     assert client.get("/static/icon.svg").status_code == 200
 
 

@@ -17,4 +17,5 @@ def test_every_route_is_documented_and_no_other(client: TestClient) -> None:
     told = {path.removesuffix(":path") for path in re.findall(r"`(/[\w./{}-]+)`", text)}
 
     assert served - told == set()
-    assert {path for path in told if path.startswith("/v2")} - served == set()
+    ours = {path for path in told if path.startswith("/v2")}
+    assert {path for path in ours if not any(at.startswith(path) for at in served)} == set()

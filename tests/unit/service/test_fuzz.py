@@ -22,9 +22,11 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.test_standing import running
 
 from srm.engine.checkpoints import emit
+from srm.engine.why import ask as why
 from srm.service.access import Access, User
 from srm.service.acting import Actions
 from srm.service.app import create_app
+from srm.service.explaining import Explaining
 
 EXAMPLES: Final = 8
 KNOWN: Final = {
@@ -36,6 +38,7 @@ KNOWN: Final = {
     "upstream_topic": ["Topic"],
     "downstream_topic": ["P.Topic"],
     "group": ["audit"],
+    "name": ["Topic", "P.Topic", "audit"],
 }
 """Names that lead to something; anything else ends at the first door."""
 CONFORMING: Final = [
@@ -67,7 +70,11 @@ def app() -> FastAPI:
     clusters = {"P": world.p, "B": world.b}
     acting = Actions(views.config, lambda alias: nullcontext(clusters[alias]))
     access = Access(lambda: User("fuzz", frozenset({"reader", "operator"})))
-    return create_app(views, access, acting)
+    made = create_app(views, access, acting)
+    made.state.explaining = Explaining(
+        views.config, lambda _config, _flow, name, kinds: why(world.forward, name, kinds)
+    )
+    return made
 
 
 def narrowed(document: dict[str, Any]) -> dict[str, Any]:
