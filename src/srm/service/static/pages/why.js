@@ -26,9 +26,8 @@ async function ask(place) {
     const answer = await fetch(place.dataset.why, { cache: "no-store" });
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.detail || `the service answered ${answer.status}`);
-    const every = Array.isArray(found) ? found : found.items || [];
-    place.replaceChildren(...every.map(one));
-    if (!every.length) place.replaceChildren(text("p", "pad soft", "No flow knows it."));
+    if (!Array.isArray(found)) throw new Error("it is not understood here");
+    place.replaceChildren(...found.map(one));
   } catch (error) {
     const told = text("p", "pad soft", `No answer: ${error.message}. The same on a command line:`);
     place.replaceChildren(told, element("p", "pad", hint));
