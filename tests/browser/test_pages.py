@@ -77,7 +77,7 @@ def take_picture(page: Page, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=path, animations="disabled")
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(240, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
@@ -169,6 +169,7 @@ def test_the_charts_are_drawn_told_as_tables_and_change_with_what_is_asked(
     chart.locator("summary").click()
     expect(chart.get_by_role("row").last).to_be_visible()
     assert 100 < chart.get_by_role("row").count() <= 108, "of 119 minutes 12 are missing"
+    settled(page, address, "/ui/flows/B/P")
     expect(page.locator("#chart-checkpoint-latency-ms [data-plot]")).to_have_class("plot is-empty")
 
 

@@ -35,6 +35,10 @@ def stranger() -> User:
     raise HTTPException(401, "who are you?", {"WWW-Authenticate": "Basic"})
 
 
+def _is_page(path: str) -> bool:
+    return path.removeprefix("/internal").startswith("/ui") or path in {"/", "/internal/"}
+
+
 def test_a_stranger_sees_health_and_static_files_and_nothing_else(
     views: Views, acting: Actions
 ) -> None:
@@ -58,7 +62,8 @@ def test_a_stranger_sees_health_and_static_files_and_nothing_else(
                 else:
                     assert answered.status_code == 401, path
                     assert answered.headers["WWW-Authenticate"] == "Basic"
-                    assert answered.headers["Content-Type"] == "application/problem+json"
+                    kind = "text/html; charset=utf-8" if _is_page(path) else "application/problem+json"
+                    assert answered.headers["Content-Type"] == kind
                     asked.add(path)
     assert {"/docs", "/metrics", "/openapi.json", "/v2/flows", "/internal/v2/flows"} <= asked
     assert client.get("/static/icon.svg").status_code == 200
