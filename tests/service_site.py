@@ -305,6 +305,8 @@ def _window(
         "replication_latency_ms": around(latency),
         "replication_records_lag": around(lag),
     }
+    if flow == P_B:
+        settings["checkpoint_latency_ms"] = around(latency * 40)
     return WindowMetric(
         flow.source, flow.target, "topic" if topic else "cluster", topic,
         f"{flow.source}.{topic}" if topic else "", start, start + _MIN, int(rate / 8),

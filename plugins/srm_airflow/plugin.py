@@ -1,4 +1,4 @@
-"""What srm adds to Airflow's pages: live progress of each task, the report of each move.
+"""What srm adds to Airflow's pages: its own, live progress of each task, reports of moves.
 
 Operators, triggers and DAG helpers need no registration: Airflow has the plugins folder on its
 module path.
@@ -12,6 +12,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
 _REPORTS = "/srm/reports"
+_PAGES = "/srm/ui"
 
 
 async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
@@ -29,13 +30,36 @@ async def serve_service(scope: Any, receive: Any, send: Any) -> None:
 
 
 class SrmPlugin(AirflowPlugin):
-    """Shows the state store of a task, where the replicator and waiting moves report progress.
+    """Shows the pages of srm at the top of the navigation, and beside runs and tasks.
 
-    And the report of a move, as a tab of the run that made it.
+    Tabs of a run are the move that it makes, live, and its report. Tabs of a task are the flow or
+    move that it works on, and its state store, where the replicator and waiting moves report
+    progress.
     """
 
     name = "srm"
     external_views: ClassVar[list[dict[str, Any]]] = [
+        {
+            "name": "SRM",
+            "href": _PAGES,
+            "destination": "nav",
+            "nav_top_level": True,
+            "icon": "/srm/static/icon.svg",
+            "icon_dark_mode": "/srm/static/icon-dark.svg",
+            "url_route": "srm",
+        },
+        {
+            "name": "Move",
+            "href": f"{_PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "srm-move",
+        },
+        {
+            "name": "SRM",
+            "href": f"{_PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}?task={{TASK_ID}}",
+            "destination": "task_instance",
+            "url_route": "srm-task",
+        },
         {
             "name": "Progress",
             "href": f"{_TASK_INSTANCE}/state-store",

@@ -75,7 +75,7 @@ def login(role: str | None) -> dict[str, str]:
 
 
 def test_the_tab_shows_the_newest_page_that_the_run_has_left(client: Any, run_id: str) -> None:
-    [view] = [v for v in SrmPlugin.external_views if v["destination"] == "dag_run"]
+    [view] = [v for v in SrmPlugin.external_views if v["url_route"] == "srm-report"]
     address = view["href"].format(DAG_ID=DAG_ID, RUN_ID=run_id)
 
     answer = client.get(address, headers=login("viewer"))

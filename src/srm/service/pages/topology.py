@@ -15,7 +15,7 @@ from srm.service.documents import FlowSummary
 
 WIDTH: Final = 760.0
 BOX: Final = (150.0, 64.0)
-_PAIR_HEIGHT: Final = 250.0
+_LABEL: Final = 34.0
 _BEND: Final = 0.2
 _STEPS: Final = 200
 _GAP: Final = 6.0
@@ -69,7 +69,7 @@ def topology(flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str]
         away: the clusters that do not answer.
     """
     aliases = sorted({alias for flow in flows for alias in (flow.source, flow.target)})
-    places, height = _places(_in_order(aliases, flows))
+    places, height = _fitted(_places(_in_order(aliases, flows)), flows)
     boxes = tuple(
         Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
         for alias, (x, y) in places.items()
@@ -90,28 +90,41 @@ def _in_order(aliases: list[str], flows: Sequence[FlowSummary]) -> list[str]:
     return sorted(aliases, key=lambda alias: (-out[alias], alias))
 
 
-def _places(aliases: list[str]) -> tuple[dict[str, _Point], float]:
+def _places(aliases: list[str]) -> dict[str, _Point]:
+    """Place the boxes around the middle of the picture, at height 0."""
     margin = BOX[0] / 2 + 8
     if len(aliases) <= 2:
-        pair = zip(aliases, (margin, WIDTH - margin), strict=False)
-        return {alias: (x, _PAIR_HEIGHT / 2) for alias, x in pair}, _PAIR_HEIGHT
-    height = min(620.0, 300.0 + 40.0 * len(aliases))
-    radius = (WIDTH / 2 - margin, height / 2 - BOX[1] / 2 - 14)
+        return {a: (x, 0.0) for a, x in zip(aliases, (margin, WIDTH - margin), strict=False)}
+    wide, high = WIDTH / 2 - margin, min(260.0, 104.0 + 20.0 * len(aliases))
     turn = 2 * math.pi / len(aliases)
     start = -math.pi / 2 if len(aliases) % 2 else -math.pi / 2 - turn / 2
+    angles = [start + number * turn for number in range(len(aliases))]
     return {
-        alias: (
-            WIDTH / 2 + radius[0] * math.cos(start + number * turn),
-            height / 2 + radius[1] * math.sin(start + number * turn),
-        )
-        for number, alias in enumerate(aliases)
-    }, height
+        alias: (WIDTH / 2 + wide * math.cos(angle), high * math.sin(angle))
+        for alias, angle in zip(aliases, angles, strict=True)
+    }
+
+
+def _fitted(
+    places: dict[str, _Point], flows: Sequence[FlowSummary]
+) -> tuple[dict[str, _Point], float]:
+    """Move all so far down that nothing is cut off; return how high the picture is then."""
+    ends = [(places[flow.source], places[flow.target]) for flow in flows]
+    edges = [y + side * (BOX[1] / 2 + 10) for _, y in places.values() for side in (-1, 1)]
+    edges += [_at(a, _bend(a, b), b, 0.5)[1] + side * _LABEL for a, b in ends for side in (-1, 1)]
+    top, bottom = min(edges, default=0.0), max(edges, default=0.0)
+    return {alias: (x, y - top) for alias, (x, y) in places.items()}, bottom - top
+
+
+def _bend(start: _Point, end: _Point) -> _Point:
+    """Return the control point of an arrow: to its own right-hand side."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    return start[0] + dx / 2 + dy * _BEND * 1.5, start[1] + dy / 2 - dx * _BEND
 
 
 def _arrow(flow: FlowSummary, places: dict[str, _Point], *, is_told: bool) -> Arrow:
     start, end = places[flow.source], places[flow.target]
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    bend = (start[0] + dx / 2 + dy * _BEND * 1.5, start[1] + dy / 2 - dx * _BEND)
+    bend = _bend(start, end)
     curve = [_at(start, bend, end, step / _STEPS) for step in range(_STEPS + 1)]
     outside = [
         place

@@ -59,9 +59,10 @@ def test_boxes_do_not_overlap_and_all_is_within_the_picture(count: int) -> None:
     for one, other in permutations(found.boxes, 2):
         assert abs(one.x - other.x) > BOX[0] or abs(one.y - other.y) > BOX[1]
     for arrow in found.arrows:
-        places = numbers(arrow.path)
-        assert all(0 <= x <= found.width for x in places[::2])
-        assert all(0 <= y <= found.height for y in places[1::2])
+        begin, _, end = zip(*[iter(numbers(arrow.path))] * 2, strict=True)
+        for x, y in (begin, end, (arrow.x, arrow.y)):
+            assert 0 <= x <= found.width
+            assert 0 <= y <= found.height
 
 
 def test_a_flow_and_its_reverse_are_apart() -> None:

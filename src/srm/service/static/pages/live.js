@@ -63,11 +63,11 @@ async function look() {
     });
     const page = answer.headers.get("Content-Type")?.startsWith("text/html");
     if (answer.status === 401 || answer.status === 403) return signedOut(answer.status);
-    if (answer.status !== 304 && !page) throw new Error(`it answered ${answer.status}`);
     if (answer.redirected && new URL(answer.url).pathname !== location.pathname) {
       if (answer.url.includes("/ui")) return location.replace(answer.url);
       return signedOut(401);
     }
+    if (answer.status !== 304 && !page) throw new Error(`something else answered, ${answer.status}`);
     if (answer.status !== 304) show(await answer.text());
     etag = answer.status === 304 ? etag : answer.headers.get("ETag") || "";
     seen = Date.now();

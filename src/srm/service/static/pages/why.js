@@ -2,6 +2,7 @@
 const marks = {
   yes: '<circle cx="8" cy="8" r="6.25"/><path d="m5.2 8.2 2 2 3.7-4.3"/>',
   no: '<path d="M5.3 1.6h5.4l3.7 3.7v5.4l-3.7 3.7H5.3l-3.7-3.7V5.3Z"/><path d="m5.7 5.7 4.6 4.6M10.3 5.7l-4.6 4.6"/>',
+  warn: '<path d="M8 1.9 14.6 13.5H1.4Z"/><path d="M8 6.2v3.4M8 11.5v.2"/>',
   unknown:
     '<circle cx="8" cy="8" r="6.25"/><path d="M6.2 6.3a1.9 1.9 0 1 1 2.7 1.8c-.6.3-.9.7-.9 1.2M8 11.5v.2"/>',
   copy: '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.2 10.5c-.5-.2-.7-.5-.7-1V4c0-.8.7-1.5 1.5-1.5h5.5c.5 0 .8.2 1 .7"/>',
@@ -26,9 +27,8 @@ async function ask(place) {
     const answer = await fetch(place.dataset.why, { cache: "no-store" });
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.detail || `the service answered ${answer.status}`);
-    const every = Array.isArray(found) ? found : found.items || [];
-    place.replaceChildren(...every.map(one));
-    if (!every.length) place.replaceChildren(text("p", "pad soft", "No flow knows it."));
+    if (!Array.isArray(found)) throw new Error("it is not understood here");
+    place.replaceChildren(...found.map(one));
   } catch (error) {
     const told = text("p", "pad soft", `No answer: ${error.message}. The same on a command line:`);
     place.replaceChildren(told, element("p", "pad", hint));
@@ -39,7 +39,8 @@ async function ask(place) {
 
 function one(why) {
   const mark = nameOf(why.ok);
-  const verdict = element("p", `why-verdict ${mark}`, icon(mark, words[mark]), text("span", "", why.verdict));
+  const sign = mark === "no" ? "warn" : mark; // what is wrong may keep nobody from moving
+  const verdict = element("p", `why-verdict ${sign}`, icon(sign, words[mark]), text("span", "", why.verdict));
   const head = element("div", "why-head", verdict);
   const flow = typeof why.flow === "string" ? why.flow.replace("->", " → ") : `${why.flow.source} → ${why.flow.target}`;
   head.append(text("span", "why-flow", `${flow}, ${why.kind} ${why.subject}`));
