@@ -23,7 +23,9 @@ _HEIGHT = {WIDE: 800, NARROW: 844}
 expect.set_options(timeout=30_000)
 
 
-@pytest.fixture(scope="session")
+# Not for the session: as long as Playwright is there, its event loop runs in this thread, and no
+# other test could run one.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium; without it only a run that leaves nothing out fails."""
     path = shutil.which("chromium")
