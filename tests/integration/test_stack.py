@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -144,7 +145,9 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
         "Airflow scheduler",
         "Airflow dag-processor",
         "Airflow triggerer",
+        "SRM service",
     }
+    assert httpx.get(f"{status.service_url}/v2/flows").json()["total"] == 2
 
     # As the replicator does: started from a task, in a session of its own.
     detached = subprocess.Popen(
@@ -171,6 +174,6 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
     assert detached.poll() is None
 
     stopped = stack.down()
-    assert len(stopped) == 7
+    assert len(stopped) == 8
     assert detached.poll() is not None
     assert marked_processes(HOME_MARK, str(home)) == []
