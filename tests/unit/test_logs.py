@@ -56,7 +56,7 @@ def test_a_name_in_a_text_begins_no_line_and_tells_a_terminal_nothing(
     logs.set_up()
     evil = "g\n2026-01-01 00:00:00,000 WARNING srm.service.audit stop by root\x1b[2J\u2028x"
     try:
-        raise ValueError("no\nname")
+        int("no\nnumber")
     except ValueError:
         logging.getLogger("srm.x").exception("group %s", evil)
 
