@@ -212,7 +212,7 @@ def test_where_no_answer_comes_it_says_so_and_how_to_ask_otherwise(
     page.route("**/v2/why/**", lambda route: route.fulfill(status=200, body=broken))
     settled(page, address, "/ui/why?name=orders&flow=P->B")
 
-    expect(page.locator("[data-why]")).to_contain_text("srm why topic 'orders' --flow 'P->B'")
+    expect(page.locator("[data-why]")).to_contain_text("srm why orders --kind topic --flow 'P->B'")
 
 
 def test_that_the_service_does_not_answer_is_plain_and_so_is_its_return(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.config.keys import KEYS
 from srm.domain.amount import amount
-from srm.domain.filters import SHADOW_PREFIX, NameFilter, split_patterns
+from srm.domain.filters import SHADOW_PREFIX, NameFilter, compile_pattern, split_patterns
 from srm.domain.topics import Flow
 from srm.engine.control_lists import ListPair
 from srm.engine.why.answer import Step
+from srm.errors import ConfigError
 
 DecidingList = Literal["topics", "groups"]
 
@@ -39,7 +42,7 @@ class Lists:
         count = len(self.patterns.include)
         none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return Step.no("allowed", question, told, self._command("--add", subject))
+        return Step.no("allowed", question, told, self._command("--add", _entry(subject)))
 
     def not_denied(self, subject: str) -> Step:
         """Say which pattern denies a name; that wins."""
@@ -76,4 +79,14 @@ class Lists:
 
     def _command(self, option: str, entry: str) -> str:
         ends = f"--source {self.flow.source} --target {self.flow.target}"
-        return f"srm-control {self.name} {ends} {option} '{entry}'"
+        return f"srm-control {self.name} {ends} {option} {shlex.quote(entry)}"
+
+
+def _entry(name: str) -> str:
+    """Return a pattern for a list that is this name: groups may be called anything."""
+    try:
+        is_itself = compile_pattern(name).fullmatch(name) is not None
+    except ConfigError:
+        is_itself = False
+    pattern = name if is_itself else re.escape(name)
+    return pattern.replace(",", ".")  # which stands between entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, Final
@@ -161,6 +162,7 @@ def environment() -> Environment:
         duration=units.duration,
         arrow=trouble.arrow,
         breakable=breakable,
+        shell=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.globals.update(
