@@ -22,6 +22,7 @@ from srm.errors import ConfigError
 from srm.service.access import Access, User
 from srm.service.app import create_app
 from srm.service.looks import FlowLook
+from srm.service.pages.rendering import Links
 from srm.service.views import Views
 from srm.testing.flows import flow_config
 
@@ -306,3 +307,12 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
 def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:
     for flow in (P_B, B_P, P_C, C_P):
         assert client.get(f"/ui/flows/{flow.source}/{flow.target}").status_code == 200
+
+
+def test_links_stay_below_the_path_that_a_proxy_shows_the_service_under() -> None:
+    links = Links("/ui/tools")
+
+    assert links("why", name="a b") == "/ui/tools/ui/why?name=a+b"
+    assert links.api("why", "group", "a/b", flow="P->B") == (
+        "/ui/tools/v2/why/group/a%2Fb?flow=P-%3EB"
+    )
