@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
 from srm.engine.health import Health, flow_health
 from srm.engine.move.salvage import Salvage
@@ -30,6 +32,11 @@ from srm.engine.supervision import standing_pause
 from srm.engine.topic_sync import selected_topics
 from srm.errors import UnavailableError
 
+PartitionState = ReportedState | Literal["unknown"]
+"""That of a partition; unknown: no slot has ever reported it."""
+GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
+IN_TROUBLE: Final[frozenset[PartitionState]] = frozenset({"waiting", "stopped"})
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
@@ -41,7 +48,7 @@ class PartitionView:
 
     topic: str
     partition: int
-    state: str
+    state: PartitionState
     source_next: int | None
     source_end: int | None
     target_next: int | None
@@ -205,7 +212,7 @@ def partition_views(
         )
 
 
-def _state(status: PartitionStatus | None, *, told: bool) -> str:
+def _state(status: PartitionStatus | None, *, told: bool) -> PartitionState:
     if status is not None:
         return status.state
     return "copying" if told else "unknown"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fastapi.testclient import TestClient
 from tests.service_site import degraded, paused, well, without_replicator
+from tests.service_views import still_views
+from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import window
 
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.topics import Flow
 from srm.engine.ports import Stamped
+from srm.service.app import create_app
 from srm.service.documents import FlowSummary, State
 from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
@@ -143,3 +147,20 @@ def test_a_summary_of_each_state_of_the_site() -> None:
     found = [summary(look).state for look in (degraded(AT), well(AT), paused(AT))]
 
     assert found == ["DEGRADED", "RUNNING", "PAUSED"]
+
+
+def test_a_partition_that_is_being_claimed_is_no_trouble_however_long_ago_that_began() -> None:
+    look = degraded(AT)
+    assert look.view is not None
+    before = since_ms(look)
+    first, second, *others = look.view.partitions["orders"]
+    claimed = replace(second, state="claiming", since_ms=AT - 900 * MIN)
+    partitions = {**look.view.partitions, "orders": (first, claimed, *others)}
+    look = replace(look, view=replace(look.view, partitions=partitions))
+
+    assert since_ms(look) == before
+
+    views = still_views(look)
+    client = TestClient(create_app(views))
+    page = words(client.get("/ui/flows/P/B/topics/orders?state=good").text)
+    assert "Claiming" in page
