@@ -7,7 +7,7 @@ seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
@@ -21,12 +21,11 @@ from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
 from srm.engine.standing import read_standing
 from srm.engine.status import (
     FlowStatus,
-    driver_status,
+    Logs,
+    copying_status,
     given_up,
     partitions_of,
-    slot_statuses,
     told_ends,
-    topic_status,
 )
 from srm.engine.supervision import standing_pause
 from srm.engine.topic_sync import selected_topics
@@ -96,43 +95,18 @@ def observe(context: FlowContext) -> FlowView:
     Raises:
         SrmError: the target does not answer.
     """
-    config, now_ms = context.config, context.now_ms()
+    now_ms = context.now_ms()
     pause = standing_pause(context)
     selected, error = _ask_topics(context)
     standing, known = read_standing(context, also=selected)
     source = _ask_source(context, selected, error, known)
     maps = known.maps
-    driver, errors = driver_status(context, now_ms)
-    slots = slot_statuses(maps.reports, now_ms)
-    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
     copies = partitions_of(known.target.topics, sorted({p.topic for p in known.copies.values()}))
     starts = context.target.log_starts(copies) if copies else {}
     ends = _ends(source, maps, source.topics)
-    topics = tuple(
-        topic_status(
-            topic,
-            config.policy.format_remote_topic(config.flow.source, name),
-            known.target.topics,
-            maps,
-            ends,
-            source.starts,
-            starts,
-            is_alive=is_alive and not source.error,
-        )
-        for name, topic in sorted(source.topics.items())
-    )
-    status = FlowStatus(
-        flow=config.flow,
-        enabled=config.enabled,
-        time_ms=now_ms,
-        driver=driver,
-        slots=slots,
-        topics=topics,
-        remaining=sum(topic.remaining for topic in topics),
-        errors=errors,
-        standing=standing,
-        source_error=source.error,
-    )
+    logs = Logs(maps, known.target.topics, ends, source.starts, starts)
+    topics = [topic for _, topic in sorted(source.topics.items())]
+    status = replace(copying_status(context, now_ms, topics, logs, source.error), standing=standing)
     if pause is not None:
         status = given_up(status, pause)
     return FlowView(
