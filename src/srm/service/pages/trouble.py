@@ -125,16 +125,3 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
             began = window.end_ms
             break
     return Behind(began, worth)
-
-
-def catch_up_s(lag: int, windows: Sequence[Measured]) -> float | None:
-    """Estimate how long copying what is left takes, at the best pace of late; None: not known."""
-    if not lag:
-        return 0.0
-    paces = [
-        window.records / ((window.end_ms - window.start_ms) / 1000)
-        for window in windows
-        if window.end_ms > window.start_ms
-    ]
-    best = max(paces, default=0.0)
-    return lag / best if best else None

@@ -19,7 +19,7 @@ from srm.service.documents import FlowSummary, State
 from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
 from srm.service.pages.measures import over
-from srm.service.pages.trouble import behind, by_trouble, catch_up_s, headline, since_ms
+from srm.service.pages.trouble import behind, by_trouble, headline, since_ms
 from srm.service.series import Measured, Series
 
 AT = 1_800_000_000_000
@@ -115,14 +115,6 @@ def test_what_its_traffic_fills_in_seconds_is_not_behind(lag: int) -> None:
 def test_without_traffic_nothing_can_be_said() -> None:
     assert behind(5_000, []) is None
     assert behind(5_000, lagging(5_000, records=0)) is None
-    assert catch_up_s(5_000, []) is None
-
-
-def test_catching_up_takes_as_long_as_at_the_best_pace_of_late() -> None:
-    slow, fast = lagging(0, records=60), lagging(0, records=600)
-
-    assert catch_up_s(0, []) == 0
-    assert catch_up_s(100, [*slow, *fast]) == 10
 
 
 def test_figures_of_a_time_are_those_of_all_its_values() -> None:
