@@ -76,7 +76,9 @@ def test_a_group_that_no_list_names_has_the_command_that_adds_it(flow: RunningFl
     assert answer.action == "srm-control groups --source P --target B --add audit"
 
 
-@pytest.mark.parametrize("name", ["it's; id", "a+(b)[", "$(id)", "x,y", "back`id`", "a.b-c_d"])
+@pytest.mark.parametrize(
+    "name", ["it's; id", "a+(b)[", "$(id)", "x,y", "back`id`", "(.|.|.)*[^a-z]" * 9]
+)
 def test_the_command_that_adds_a_group_adds_this_one_whatever_it_is_called(
     flow: RunningFlow, name: str
 ) -> None:
