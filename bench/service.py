@@ -13,16 +13,13 @@ import json
 import resource
 import statistics
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import httpx
-import uvicorn
+from tests.served import served
 from tests.service_views import StillWatch, config_of
 
 from bench.machine import describe_machine
@@ -37,7 +34,6 @@ from srm.service.app import create_app
 from srm.service.looks import FlowLook, TargetLook
 from srm.service.series import Series
 from srm.service.views import Views
-from srm.stack.ports import LOOPBACK, free_port
 from srm.testing.clock import FakeClock
 from srm.testing.fake_cluster import FakeCluster
 from srm.testing.fake_maps import FakeMapReader
@@ -119,23 +115,6 @@ def window_records(topics: int, minutes: int) -> list[tuple[bytes, Stamped]]:
     return [(window.key(), Stamped(window.value(), window.end_ms)) for window in windows]
 
 
-@contextmanager
-def serving(views: Views) -> Iterator[str]:
-    """Serve on the loopback interface, in a thread."""
-    port = free_port()
-    config = uvicorn.Config(create_app(views), LOOPBACK, port, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://{LOOPBACK}:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def ask(client: httpx.Client, path: str) -> Answered:
     """Ask a path again and again."""
     took = []
@@ -175,7 +154,7 @@ def main() -> int:
     watch = StillWatch(TargetLook("B", "id", {FLOW: look}, looked_ms=context.now_ms()))
     watch.series = series
     views = Views(config_of(FLOW), [watch])  # type: ignore[list-item]
-    with serving(views) as url, httpx.Client(base_url=url) as client:
+    with served(create_app(views)) as url, httpx.Client(base_url=url) as client:
         answered = [ask(client, path) for path in _PATHS]
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     result = {

@@ -30,7 +30,7 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Log
 from srm.engine.checkpoints import emit
 from srm.engine.health import flow_health
-from srm.engine.observing import FlowView, PartitionView, observe
+from srm.engine.observing import FlowView, PartitionState, PartitionView, observe
 from srm.engine.standing import Standing
 from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
 from srm.service.looks import FlowLook, MoveLook, TargetLook
@@ -269,7 +269,7 @@ def _places() -> Iterator[tuple[str, tuple[GroupCheckpoint, ...]]]:
 def _partition(
     topic: str,
     number: int,
-    state: str,
+    state: PartitionState,
     done: int,
     end: int,
     since: int,

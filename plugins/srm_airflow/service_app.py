@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, get_auth_manager
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import ConfigError
-from srm.service.access import Access, Role, User
-from srm.service.answering import problem
+from srm.service.access import Access, Role, User, guard
+from srm.service.answering import answer_errors, problem
 from srm.service.app import create_app
 from srm.service.joining import join
 from srm.service.views import Views
@@ -65,12 +65,13 @@ def _started(config: Config) -> FastAPI:
 
 
 def _without_config(error: ConfigError) -> FastAPI:
-    """Say to users what is wrong; the next request looks again."""
+    """Say what is wrong to those who would see the pages; the next request looks again."""
     app = FastAPI(openapi_url=None)
+    answer_errors(app)
     detail = str(error)
 
-    @app.get("/{path:path}")
-    async def explain(request: Request, path: str, user: GetUserDep) -> Response:  # noqa: ARG001 -- any path
+    @app.get("/{path:path}", dependencies=[Depends(guard(Access(identify), "reader"))])
+    def explain(request: Request, path: str) -> Response:  # noqa: ARG001 -- any path
         return problem(request, 503, "No configuration", detail)
 
     return app

@@ -34,6 +34,19 @@ class LineFormatter(logging.Formatter):
         about = f"[{words}] ".replace("%", "%%") if words else ""
         super().__init__(_TEXT.format(about=about))
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
+        """Return the message as one line of text, whatever a name in it brings along.
+
+        Groups, paths and users may be called anything: what would begin a line of its own, or
+        tell a terminal something, is written as in Python.
+        """
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in line
+        )
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or lines where text has a stack trace."""
         return super().format(record) if self.form == "text" else json_line(record, self._process)

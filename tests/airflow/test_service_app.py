@@ -66,6 +66,7 @@ def test_without_a_properties_file_it_says_so(client: Any, monkeypatch: Any) -> 
     answer = client.get("/srm/v2/flows", headers=login("viewer"))
 
     assert client.get("/srm/v2/flows").status_code == 401
+    assert client.get("/srm/v2/flows", headers=login(None)).status_code == 403
     assert answer.status_code == 503
     assert "/nowhere/srm.properties" in answer.json()["detail"]
 

@@ -212,7 +212,19 @@ def test_where_no_answer_comes_it_says_so_and_how_to_ask_otherwise(
     page.route("**/v2/why/**", lambda route: route.fulfill(status=200, body=broken))
     settled(page, address, "/ui/why?name=orders&flow=P->B")
 
-    expect(page.locator("[data-why]")).to_contain_text("srm why topic 'orders' --flow 'P->B'")
+    expect(page.locator("[data-why]")).to_contain_text("srm why orders --kind topic --flow 'P->B'")
+
+
+def test_the_documentation_of_the_api_is_shown_under_its_policy(
+    open_page: OpenPage, address: str
+) -> None:
+    page = open_page()
+
+    page.goto(f"{address}/docs")
+
+    expect(page.locator("#operations-tag-flows")).to_be_visible()
+    page.locator("#operations-flows-flows_v2_flows_get").click()
+    expect(page.get_by_role("button", name="Try it out")).to_be_visible()
 
 
 def test_that_the_service_does_not_answer_is_plain_and_so_is_its_return(

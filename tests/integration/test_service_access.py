@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.certificates import Authority, Signed
 from tests.integration.moving import Site
-from tests.integration.serving import served
+from tests.served import served_as
 from tests.waiting import eventually
 
 from srm.service.users import line
@@ -77,7 +77,7 @@ def test_passwords_over_tls(
     alice, rita = ("alice", "pass: word"), ("rita", "reads")
 
     with (
-        served(site.path, settings) as where,
+        served_as(site.path, settings) as where,
         httpx.Client(
             base_url=f"https://{where}", verify=trusting(tmp_path, authority), timeout=60
         ) as client,
@@ -97,7 +97,7 @@ def test_passwords_over_tls(
 def test_a_renewed_certificate_counts_for_the_next_connection(
     site: Site, tls: dict[str, str], authority: Authority, tmp_path: Path
 ) -> None:
-    with served(site.path, {**tls, "service.insecure": "true"}) as where:
+    with served_as(site.path, {**tls, "service.insecure": "true"}) as where:
 
         def serial() -> int:
             host, port = where.split(":")
@@ -126,7 +126,7 @@ def test_certificates_name_their_users(
         "service.ssl.ca.location": "ca.pem",
         "service.operators": "olga",
     }
-    with served(site.path, settings) as where:
+    with served_as(site.path, settings) as where:
 
         def come_in(client: Signed | None, method: str = "GET", **body: Any) -> httpx.Response:
             path = change(site)
@@ -224,7 +224,7 @@ def test_tokens_of_a_provider_whose_keys_change(site: Site, issuer: Issuer) -> N
         "service.operators": "srm-ops",
     }
     with (
-        served(site.path, settings) as where,
+        served_as(site.path, settings) as where,
         httpx.Client(base_url=f"http://{where}", trust_env=False, timeout=60) as client,
     ):
 

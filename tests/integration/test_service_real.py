@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
-import uvicorn
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.kafka_tools import run_tool
 from tests.integration.moving import Site
+from tests.served import served
 from tests.waiting import eventually
 
 from srm.domain.topics import Flow
 from srm.engine.checkpoints import emit
 from srm.service.app import create_app
 from srm.service.views import Views
-from srm.stack.ports import LOOPBACK, free_port
 from srm.wiring import open_flow
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -28,22 +26,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 @contextmanager
 def serving(site: Site) -> Iterator[httpx.Client]:
     """Serve the flows of a site as ``srm-service`` does, in a thread."""
-    port = free_port()
-    views = Views(site.config)
-    server = uvicorn.Server(uvicorn.Config(create_app(views), LOOPBACK, port, log_config=None))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        with httpx.Client(
-            base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60
-        ) as client:
-            eventually(lambda: server.started, "the service listens")
-            eventually(lambda: client.get("/health").is_success, "it has looked at both clusters")
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join(60)
-    assert not thread.is_alive()
+    app = create_app(Views(site.config))
+    with (
+        served(app) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=60) as client,
+    ):
+        eventually(lambda: client.get("/health").is_success, "it has looked at both clusters")
+        yield client
 
 
 @pytest.fixture

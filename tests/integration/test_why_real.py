@@ -57,7 +57,7 @@ def test_a_topic_that_no_list_names_says_so_with_the_command_that_adds_it(copied
 
     assert answer["verdict"].startswith("not copied: not listed")
     assert answer["action"] == (
-        f"srm-control topics --source {there.source} --target {there.target} --add '{other}'"
+        f"srm-control topics --source {there.source} --target {there.target} --add {other}"
     )
     assert step_of(answer, "exists")["ok"] is True
 

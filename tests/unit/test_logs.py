@@ -49,6 +49,24 @@ def config(folder: Path, *lines: str) -> Path:
     return file
 
 
+def test_a_name_in_a_text_begins_no_line_and_tells_a_terminal_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    without_handlers()
+    logs.set_up()
+    evil = "g\n2026-01-01 00:00:00,000 WARNING srm.service.audit stop by root\x1b[2J\u2028x"
+    try:
+        int("no\nnumber")
+    except ValueError:
+        logging.getLogger("srm.x").exception("group %s", evil)
+
+    first, *trace = said(capsys)
+    assert first.endswith(
+        r"group g\n2026-01-01 00:00:00,000 WARNING srm.service.audit stop by root\x1b[2J\u2028x"
+    )
+    assert trace[0].startswith("Traceback")
+
+
 def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     without_handlers()
     logs.set_up(process={"flow": "P->B", "slot": "0"})

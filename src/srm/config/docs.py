@@ -10,12 +10,11 @@ from typing import Final
 
 from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
 from srm.config.config_key import ConfigKey
+from srm.config.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
 from srm.config.keys import (
     CLASS_KEYS,
     FILE_KEYS,
     FLOW_KEYS,
-    IGNORED_KEYS,
-    IGNORED_PREFIXES,
     RECORD_KEYS,
 )
 from srm.config.move_keys import MOVE_KEYS

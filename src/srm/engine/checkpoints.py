@@ -8,6 +8,7 @@ read is reported and does not hide the others.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -303,7 +304,7 @@ def read_ledger(cluster: Cluster) -> Ledger:
 def _not_selected(group: str, flow: Flow) -> str:
     return (
         f"group not selected: srm-control groups --source {flow.source} "
-        f"--target {flow.target} --add {group}"
+        f"--target {flow.target} --add {shlex.quote(group)}"
     )
 
 

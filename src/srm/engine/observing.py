@@ -7,11 +7,13 @@ seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
 from srm.engine.health import Health, flow_health
 from srm.engine.move.salvage import Salvage
@@ -19,16 +21,20 @@ from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
 from srm.engine.standing import read_standing
 from srm.engine.status import (
     FlowStatus,
-    driver_status,
+    Logs,
+    copying_status,
     given_up,
     partitions_of,
-    slot_statuses,
     told_ends,
-    topic_status,
 )
 from srm.engine.supervision import standing_pause
 from srm.engine.topic_sync import selected_topics
 from srm.errors import UnavailableError
+
+PartitionState = ReportedState | Literal["unknown"]
+"""That of a partition; unknown: no slot has ever reported it."""
+GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
+IN_TROUBLE: Final[frozenset[PartitionState]] = frozenset({"waiting", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class PartitionView:
 
     topic: str
     partition: int
-    state: str
+    state: PartitionState
     source_next: int | None
     source_end: int | None
     target_next: int | None
@@ -89,43 +95,18 @@ def observe(context: FlowContext) -> FlowView:
     Raises:
         SrmError: the target does not answer.
     """
-    config, now_ms = context.config, context.now_ms()
+    now_ms = context.now_ms()
     pause = standing_pause(context)
     selected, error = _ask_topics(context)
     standing, known = read_standing(context, also=selected)
     source = _ask_source(context, selected, error, known)
     maps = known.maps
-    driver, errors = driver_status(context, now_ms)
-    slots = slot_statuses(maps.reports, now_ms)
-    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
     copies = partitions_of(known.target.topics, sorted({p.topic for p in known.copies.values()}))
     starts = context.target.log_starts(copies) if copies else {}
     ends = _ends(source, maps, source.topics)
-    topics = tuple(
-        topic_status(
-            topic,
-            config.policy.format_remote_topic(config.flow.source, name),
-            known.target.topics,
-            maps,
-            ends,
-            source.starts,
-            starts,
-            is_alive=is_alive and not source.error,
-        )
-        for name, topic in sorted(source.topics.items())
-    )
-    status = FlowStatus(
-        flow=config.flow,
-        enabled=config.enabled,
-        time_ms=now_ms,
-        driver=driver,
-        slots=slots,
-        topics=topics,
-        remaining=sum(topic.remaining for topic in topics),
-        errors=errors,
-        standing=standing,
-        source_error=source.error,
-    )
+    logs = Logs(maps, known.target.topics, ends, source.starts, starts)
+    topics = [topic for _, topic in sorted(source.topics.items())]
+    status = replace(copying_status(context, now_ms, topics, logs, source.error), standing=standing)
     if pause is not None:
         status = given_up(status, pause)
     return FlowView(
@@ -205,7 +186,7 @@ def partition_views(
         )
 
 
-def _state(status: PartitionStatus | None, *, told: bool) -> str:
+def _state(status: PartitionStatus | None, *, told: bool) -> PartitionState:
     if status is not None:
         return status.state
     return "copying" if told else "unknown"

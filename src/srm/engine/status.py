@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -172,31 +172,16 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     flow, policy = config.flow, config.policy
     copies = partitions_of(found.target.topics, sorted({p.topic for p in found.copies.values()}))
     copy_starts = context.target.log_starts(copies) if copies else {}
-    driver, errors = driver_status(context, now_ms)
-    slots = slot_statuses(found.maps.reports, now_ms)
     ends = told_ends(found.maps, found.copies)
-    topics = tuple(
-        topic_status(
-            TopicDescription(name, "", found.target.topics[remote].partitions),
-            remote,
-            found.target.topics,
-            found.maps,
-            ends,
-            {},
-            copy_starts,
-            is_alive=False,
-        )
+    topics = [
+        TopicDescription(name, "", found.target.topics[remote].partitions)
         for name in sorted({original.topic for original in found.copies})
         for remote in (policy.format_remote_topic(flow.source, name),)
-    )
+    ]
+    logs = Logs(found.maps, found.target.topics, ends, copy_starts=copy_starts)
     described = context.target.groups(found.groups) if found.groups else {}
-    return FlowStatus(
-        flow=flow,
-        enabled=config.enabled,
-        time_ms=now_ms,
-        driver=driver,
-        slots=slots,
-        topics=topics,
+    return replace(
+        copying_status(context, now_ms, topics, logs, source_error),
         groups=tuple(
             GroupStatus(
                 plan.group,
@@ -208,11 +193,8 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
             )
             for plan in found.plans
         ),
-        remaining=sum(topic.remaining for topic in topics),
         hints=(_without_hint(flow),),
-        errors=errors,
         standing=standing,
-        source_error=source_error,
     )
 
 
@@ -235,54 +217,81 @@ def _status_of_both(context: FlowContext) -> FlowStatus:
     remotes = [config.policy.format_remote_topic(config.flow.source, name) for name in selected]
     copies = partitions_of(target_topics, [name for name in remotes if name in target_topics])
     copy_starts = context.target.log_starts(copies) if copies else {}
-    driver, errors = driver_status(context, now_ms)
-    slots = slot_statuses(maps.reports, now_ms)
-    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
-    topics = tuple(
-        topic_status(
-            source_topics[name],
-            config.policy.format_remote_topic(config.flow.source, name),
-            target_topics,
-            maps,
-            ends,
-            source_starts,
-            copy_starts,
-            is_alive=is_alive,
-        )
-        for name in selected
-    )
+    logs = Logs(maps, target_topics, ends, source_starts, copy_starts)
+    copying = copying_status(context, now_ms, [source_topics[name] for name in selected], logs)
     found = survey(context)
     groups = _groups(context, found)
+    unread = {f"group {name}": why for name, why in found.errors.items()}
+    return replace(
+        copying,
+        groups=groups,
+        hints=hints(context, copying.topics, groups, found.outcomes, copying.driver),
+        errors={**copying.errors, **unread},
+    )
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What a look has found out about the logs of a flow's topics and of their copies.
+
+    ``ends`` are those of the source, ``source_starts`` are wanted of partitions without a position.
+    ``on_target`` names the topics of the target, ``copy_starts`` are where logs of copies begin.
+    """
+
+    maps: FlowMaps
+    on_target: Collection[str]
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    source_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    copy_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def copying_status(
+    context: FlowContext,
+    now_ms: int,
+    topics: Iterable[TopicDescription],
+    logs: Logs,
+    source_error: str = "",
+) -> FlowStatus:
+    """Say who copies a flow, and how far these topics of it are; no groups, hints, nor forecast.
+
+    Args:
+        context: the flow; its state topic is asked who drives it.
+        now_ms: epoch milliseconds.
+        topics: as the source describes them, or described it last.
+        logs: what else is known of them.
+        source_error: why the source could not be asked, if so; then nobody can be copying.
+    """
+    config = context.config
+    driver, errors = driver_status(context, now_ms)
+    slots = slot_statuses(logs.maps.reports, now_ms)
+    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
+    found = tuple(
+        _topic_status(
+            topic,
+            config.policy.format_remote_topic(config.flow.source, topic.name),
+            logs,
+            is_alive=is_alive and not source_error,
+        )
+        for topic in topics
+    )
     return FlowStatus(
         flow=config.flow,
         enabled=config.enabled,
         time_ms=now_ms,
         driver=driver,
         slots=slots,
-        topics=topics,
-        groups=groups,
-        remaining=sum(topic.remaining for topic in topics),
-        hints=hints(context, topics, groups, found.outcomes, driver),
-        errors={**errors, **{f"group {name}": why for name, why in found.errors.items()}},
+        topics=found,
+        remaining=sum(topic.remaining for topic in found),
+        errors=errors,
+        source_error=source_error,
     )
 
 
-def topic_status(
-    topic: TopicDescription,
-    remote: str,
-    target_topics: Collection[str],
-    maps: FlowMaps,
-    ends: Mapping[TopicPartition, int],
-    source_starts: Mapping[TopicPartition, int],
-    copy_starts: Mapping[TopicPartition, int],
-    *,
-    is_alive: bool,
+def _topic_status(
+    topic: TopicDescription, remote: str, logs: Logs, *, is_alive: bool
 ) -> TopicStatus:
-    """Sum up one topic from its positions, statuses and the bounds of its logs; pure.
-
-    ``source_starts`` are wanted of partitions without a position. ``is_alive`` says whether anybody
-    copies at all.
-    """
+    """Sum up one topic from its positions, statuses and the bounds of its logs; pure."""
+    maps, ends = logs.maps, logs.ends
     copied = remaining = reported = 0
     states = Counter[str]()
     reasons: dict[str, None] = {}
@@ -292,11 +301,11 @@ def topic_status(
         if position is not None:
             reported += 1
             remaining += max(0, ends.get(partition, 0) - position.source_next)
-            start = copy_starts.get(TopicPartition(remote, number), position.target_next)
+            start = logs.copy_starts.get(TopicPartition(remote, number), position.target_next)
             copied += max(0, position.target_next - start)
         else:
             end = ends.get(partition, 0)
-            remaining += max(0, end - source_starts.get(partition, end))
+            remaining += max(0, end - logs.source_starts.get(partition, end))
         status = (maps.statuses or {}).get(partition)
         states[status.state if status else "copying"] += 1
         if reason := maps.errors.get(partition) or _reason(status):
@@ -311,7 +320,7 @@ def topic_status(
         _topic_state(
             states, remaining, all_reported=reported == topic.partitions, is_alive=is_alive
         )
-        if remote in target_topics
+        if remote in logs.on_target
         else "not-created",
         "; ".join(reasons),
     )

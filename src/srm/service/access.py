@@ -14,7 +14,7 @@ from srm.config.service import AccessSettings
 
 Role = Literal["reader", "operator"]
 ANONYMOUS: Final = "anonymous"
-_LONGEST_NAME: Final = 200
+LONGEST_NAME: Final = 200
 audit = logging.getLogger("srm.service.audit")
 """What was done, and what was refused, by whom; never with a secret."""
 
@@ -27,7 +27,7 @@ class User:
     roles: frozenset[Role] = frozenset()
 
     def __post_init__(self) -> None:
-        shown = "".join(each if each.isprintable() else "?" for each in self.name[:_LONGEST_NAME])
+        shown = "".join(each if each.isprintable() else "?" for each in self.name[:LONGEST_NAME])
         object.__setattr__(self, "name", shown)  # one line of a log, whatever a token says
 
 

@@ -18,6 +18,7 @@ from srm.engine.control_lists import ListChange, ListName, ListPair
 from srm.engine.driver_requests import Answer
 from srm.engine.ports import Cluster
 from srm.engine.supervision import topic_on
+from srm.service.turns import Turns
 from srm.wiring import now_ms, open_cluster
 
 _STRICT = ConfigDict(extra="forbid")
@@ -114,6 +115,8 @@ Opener = Callable[[str], AbstractContextManager[Cluster]]
 class Actions:
     """Carries out what operators ask for, on the target of a flow; nothing waits for long.
 
+    ``turns`` is for whoever calls from an event loop, with a thread for each call.
+
     Args:
         config: the configuration; flows of it are acted on, watched here or not.
         opener: gives access to a cluster; by default the one of the configuration.
@@ -121,6 +124,7 @@ class Actions:
 
     def __init__(self, config: Config, opener: Opener | None = None) -> None:
         self._config = config
+        self.turns = Turns()
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:

@@ -29,6 +29,13 @@ from srm.service.routes import actions, flows, health, metrics, moves, prometheu
 from srm.service.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
+_DOCS_HEADERS: Final = {
+    # The page starts by a script of its own. It has buttons that act: nobody else may frame it.
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+}
 _DESCRIPTION: Final = """
 What is known of replication flows, topics, consumer groups, checkpoints, metrics and moves.
 
@@ -118,12 +125,14 @@ def _documentation(app: FastAPI) -> APIRouter:
     async def docs(request: Request) -> HTMLResponse:
         root = request.scope.get("root_path", "")
         files = f"{root}/static/vendor/swagger-ui-dist"
-        return get_swagger_ui_html(
+        page = get_swagger_ui_html(
             openapi_url=f"{root}/openapi.json",
             title="SRM Service: API",
             swagger_js_url=f"{files}/swagger-ui-bundle.js",
             swagger_css_url=f"{files}/swagger-ui.css",
             swagger_favicon_url=f"{root}/static/icon.svg",
         )
+        page.headers.update(_DOCS_HEADERS)
+        return page
 
     return router

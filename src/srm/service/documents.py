@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeVar
 from srm.domain.topics import Flow
 from srm.engine.health import Reason
 from srm.engine.health import State as HealthState
+from srm.engine.observing import PartitionState
 from srm.service.series import Measured
 
 State = HealthState | Literal["UNKNOWN"]
@@ -113,7 +114,7 @@ class PartitionRow:
 
     topic: str
     partition: int
-    state: str
+    state: PartitionState
     source_next: int | None
     source_end: int | None
     target_next: int | None

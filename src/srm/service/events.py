@@ -8,11 +8,9 @@ from srm.domain.amount import amount
 from srm.domain.drill import Drill
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.topics import Flow
-from srm.engine.observing import FlowView
+from srm.engine.observing import IN_TROUBLE, FlowView
 from srm.service.documents import Event
 from srm.service.looks import FlowLook, MoveLook
-
-_TOLD_STATES = frozenset({"stopped", "waiting"})
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
@@ -32,7 +30,7 @@ def _of_view(flow: str, view: FlowView) -> Iterator[Event]:
             for note in one.notes:
                 for kind, text in _of_note(note):
                     yield Event(note.time_ms, kind, flow, one.topic, one.partition, text)
-            if one.state in _TOLD_STATES and one.since_ms:
+            if one.state in IN_TROUBLE and one.since_ms:
                 text = one.reason or one.state
                 yield Event(one.since_ms, one.state, flow, one.topic, one.partition, text)
     yield from _of_replicator(flow, view)

@@ -11,12 +11,11 @@ from srm.config.model import Config
 from srm.domain.topics import Flow
 from srm.engine.why import Kind, Why, ask, not_found
 from srm.errors import SrmError
+from srm.service.turns import AT_ONCE, Turns
 from srm.wiring import open_flow
 
 _SOURCE_S = 5.0
 """Seconds that a source has to answer: after that the target is asked alone."""
-_AT_ONCE = 4
-"""Each opens clients of its own, so only so many are asked at the same time."""
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
@@ -42,7 +41,8 @@ class Explaining:
     def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
         self._config = config
         self._asking = asking
-        self._limit = anyio.CapacityLimiter(_AT_ONCE)
+        self._turns = Turns()
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
 
     async def why(
         self, flows: Collection[Flow], kinds: Collection[Kind], name: str
@@ -51,8 +51,14 @@ class Explaining:
 
         Raises:
             NotFoundError: none of them knows the name; with names that may be meant.
-            SrmError: no target answers.
+            SrmError: no target answers, or too many others ask.
         """
+        async with self._turns.turn():
+            return await self._why(flows, kinds, name)
+
+    async def _why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
         found: list[tuple[Why, ...] | SrmError] = []
 
         async def one(flow: Flow) -> None:

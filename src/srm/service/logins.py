@@ -5,6 +5,7 @@ Bearer tokens are in :mod:`srm.service.tokens`.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 import time
@@ -13,7 +14,6 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
-from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
@@ -21,12 +21,13 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
-from srm.service.access import ANONYMOUS, Access, User, address, audit, roles
+from srm.service.access import ANONYMOUS, LONGEST_NAME, Access, User, address, audit, roles
 from srm.service.tls import PEER
 from srm.service.tokens import bearer_access
 from srm.service.users import Entry, Known, PasswordHash, UsersFile
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
+_WRONG: Final = "name or password is wrong"
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _REMEMBERED: Final = 10_000
@@ -111,7 +112,7 @@ class _Passwords:
         self._known = Known()
         self._wrong: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
         self._nobody = Entry(PasswordHash.of("nobody"))
-        self._one = CapacityLimiter(1)  # guesses take one core at most
+        self._checking = asyncio.Lock()  # guesses take one core at most
 
     async def identify(
         self,
@@ -122,10 +123,17 @@ class _Passwords:
             raise HTTPException(401, "give a name and a password", _CHALLENGE)
         name, password = given.username, given.password
         entry = self._entry(name)
-        if entry is None or not self._known.has(name, password, entry):
-            await self._check((address(request), name), password, entry)
+        if entry is None and len(name) > LONGEST_NAME:  # nothing that is worth its memory
+            raise HTTPException(401, _WRONG, _CHALLENGE)
+        if not self._is_known(name, password, entry):
+            async with self._checking:  # what one guess comes to counts for those that wait
+                if not self._is_known(name, password, entry):
+                    await self._check((address(request), name), password, entry)
         assert entry is not None  # noqa: S101 -- checked
         return User(name, roles(self._settings, {name, *entry.groups}))
+
+    def _is_known(self, name: str, password: str, entry: Entry | None) -> bool:
+        return entry is not None and self._known.has(name, password, entry)
 
     def _entry(self, name: str) -> Entry | None:
         try:
@@ -140,7 +148,7 @@ class _Passwords:
             headers = {"Retry-After": str(int(wait) + 1)}
             raise HTTPException(429, "too many wrong passwords; wait and try again", headers)
         hashed = (entry or self._nobody).password
-        right = await run_sync(hashed.matches, password, limiter=self._one)
+        right = await run_sync(hashed.matches, password)
         if right and entry is not None:
             self._known.add(who[1], password, entry)
             self._wrong.pop(who, None)
@@ -151,7 +159,7 @@ class _Passwords:
         self._wrong.move_to_end(who)
         if len(self._wrong) > _REMEMBERED:
             self._wrong.popitem(last=False)
-        raise HTTPException(401, "name or password is wrong", _CHALLENGE)
+        raise HTTPException(401, _WRONG, _CHALLENGE)
 
 
 def password_access(

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm import telemetry
+from srm.service.federation import path_of
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, Metric
 from srm.service.prometheus.requests import NotedStatus, route_of
@@ -45,7 +47,7 @@ class TraceRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer inside of a span."""
-        if scope["type"] != "http" or scope["path"].startswith(_UNTOLD):
+        if scope["type"] != "http" or path_of(Request(scope)).startswith(_UNTOLD):
             await self._app(scope, receive, send)
             return
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}

@@ -117,16 +117,18 @@ class Remote:
     def require_trusted(self, service: Announcement) -> None:
         """Raise where a service may not be asked.
 
+        Without named hosts there are authorities, and where there are, nobody goes without TLS:
+        an announcement could name a host by plain HTTP, and credentials would be there to read.
+
         Raises:
             UnavailableError: its host is not named, or it has no certificate to show.
         """
         hosts = self._remote.hosts
         if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):
             raise UnavailableError(f"{service.host} is none of service.remote.hosts: not asked")
-        if not hosts and service.protocol != "https":
+        if self._remote.ca_location is not None and service.protocol != "https":
             raise UnavailableError(
-                f"{service.url} shows no certificate, and service.remote.hosts does not name its "
-                "host: not asked"
+                f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
             )
 
     async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:

@@ -58,12 +58,8 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
         ConfigError: a file is missing or cannot be used.
     """
     chain = _Chain(settings)
-    context = chain.context
-    context.sni_callback = chain.renewed
-    if settings.auth == "mtls":
-        load("service.ssl.ca.location", settings.ca_location, context.load_verify_locations)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    chain.context.sni_callback = chain.renewed
+    return chain.context
 
 
 class _Chain:
@@ -96,6 +92,11 @@ class _Chain:
             # Without a password OpenSSL would ask for one on the terminal, and wait.
             lambda path: context.load_cert_chain(path, key, lambda: password),
         )
+        if self._settings.auth == "mtls":
+            # A handshake checks with the authorities of the context that it ends with.
+            ca = self._settings.ca_location
+            load("service.ssl.ca.location", ca, context.load_verify_locations)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
     def _stamp(self) -> object:

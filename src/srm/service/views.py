@@ -201,8 +201,10 @@ class Views:
 
     def metric(self, flow: Flow, topic: str, metric: str, from_ms: int, to_ms: int) -> MetricSeries:
         """Return the windows of one metric of a topic, or of the flow, that start in a time."""
-        remote = self.topic(flow, topic).remote_topic if topic else ""
-        topic = self.topic(flow, topic).topic if topic else ""
+        remote = ""
+        if topic:
+            row = self.topic(flow, topic)
+            topic, remote = row.topic, row.remote_topic
         windows = self.series(flow.target).between(flow, topic, from_ms, to_ms)
         if to_ms - from_ms > _ALL_MS:
             windows = touching(windows)

@@ -81,7 +81,7 @@ def test_the_chain_ends_with_the_one_thing_to_do(flow: RunningFlow, config: Path
     assert shown.exit_code == 0
     assert lines[0].startswith("P->B: topic Topic: not copied: not listed")
     assert "  ✗  does an allow list name the topic?" in shown.output
-    assert lines[-1] == "to do: srm-control topics --source P --target B --add 'Topic'"
+    assert lines[-1] == "to do: srm-control topics --source P --target B --add Topic"
 
 
 def test_where_nothing_is_wrong_there_is_nothing_to_do(flow: RunningFlow, config: Path) -> None:

@@ -12,10 +12,9 @@ from confluent_kafka import KafkaException, Producer
 
 from srm.config.client_keys import CLIENT_KEYS, TRANSLATED
 from srm.config.docs import DEFAULT_PATH, render
+from srm.config.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
 from srm.config.keys import (
     FLOW_KEYS,
-    IGNORED_KEYS,
-    IGNORED_PREFIXES,
     KEYS,
     RECORD_KEYS,
     find_key,

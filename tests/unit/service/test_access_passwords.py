@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import sys
@@ -109,6 +110,33 @@ def test_guessing_has_to_wait_longer_each_time(client: TestClient, ticks: Ticks)
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (1, 31)
     assert come_in(client).status_code == 200
+
+
+async def together(client: TestClient, passwords: list[str], name: str = "alice") -> list[int]:
+    """Send all at the same time; return the statuses, sorted."""
+    transport = httpx.ASGITransport(client.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as asking:
+        auths = [(name.encode(), password.encode()) for password in passwords]
+        answers = await asyncio.gather(*(asking.get("/v2/flows", auth=auth) for auth in auths))
+    return sorted(answer.status_code for answer in answers)
+
+
+def test_guesses_at_the_same_time_have_to_wait_for_each_other(client: TestClient) -> None:
+    guesses = [f"guess {number}" for number in range(8)]
+
+    assert asyncio.run(together(client, guesses)) == [401, *[429] * 7]
+
+
+def test_a_browser_that_asks_for_many_things_at_once_comes_in_with_all(client: TestClient) -> None:
+    assert asyncio.run(together(client, [PASSWORD] * 8)) == [200] * 8
+
+
+def test_a_name_that_is_longer_than_any_is_refused_and_not_remembered(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "a" * 100_000
+    assert [come_in(client, "guess", name).status_code for _ in range(2)] == [401, 401]
+    assert len(caplog.text) < 1000
 
 
 def test_who_came_in_before_is_not_locked_out_by_somebody_elses_guesses(client: TestClient) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from tests.certificates import Authority
 from tests.service_views import config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 
@@ -321,6 +323,20 @@ class TestTrust:
 
         with pytest.raises(ConfigError, match=r"service\.remote\.hosts"):
             Remote(site.service)
+
+    def test_with_authorities_nobody_is_asked_without_tls_named_or_not(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        (tmp_path / "ca.pem").write_text(Authority().own.pem)
+        remote = replace(site.service.remote, ca_location=tmp_path / "ca.pem", username="gate")
+        for hosts in (remote.hosts, ()):
+            site.service = replace(site.service, remote=replace(remote, hosts=hosts))
+
+            told = self.ask(site)
+
+            assert told.status_code == 503
+            assert "shows no certificate" in told.json()["detail"]
+        assert not site.network.requests
 
     def test_the_services_own_credentials_are_sent(self, site: Site) -> None:
         remote = replace(site.service.remote, username="gate", password=Secret("s3cret"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.otlp import Collector, collecting
 from tests.unit.test_telemetry import PARENT
@@ -45,6 +46,19 @@ def test_a_request_is_a_span_of_its_route_in_the_trace_of_whoever_asks(
     assert asked.attributes["http.response.status_code"] == 200
     assert failed.attributes["http.response.status_code"] == 404
     assert failed.attributes["url.path"] == "/v2/flows/P/X"
+
+
+def test_below_a_path_machines_that_ask_all_the_time_are_no_spans_either(
+    collector: Collector, views: Views
+) -> None:
+    outer = FastAPI()
+    outer.mount("/srm", create_app(views))
+    client = TestClient(outer)
+    for path in ("/srm/metrics", "/srm/health", "/srm/static/icon.svg", "/srm/v2/flows"):
+        assert client.get(path).status_code == 200
+    telemetry.flush()
+
+    assert [span.name for span in collector.spans] == ["GET /v2/flows"]
 
 
 def test_metrics_are_exported_by_the_names_that_they_have_for_prometheus(

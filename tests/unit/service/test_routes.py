@@ -186,6 +186,9 @@ def test_the_documentation_of_the_api_loads_nothing_from_elsewhere(client: TestC
     page = client.get("/docs")
 
     assert page.status_code == 200
+    policy = page.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self';")
+    assert "frame-ancestors 'self'" in policy
     assert "//" not in page.text.replace("http://", "").replace("<!-- ", "").split("<script>")[0]
     assert client.get("/openapi.json").json()["info"]["title"] == "SRM Service"
 

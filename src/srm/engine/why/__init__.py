@@ -5,6 +5,17 @@ from __future__ import annotations
 from srm.engine.why.answer import Kind, Step, Why
 from srm.engine.why.asking import ask, not_found
 from srm.engine.why.group import why_group
+from srm.engine.why.rates import rate_of, seconds_to_go
 from srm.engine.why.topic import why_topic
 
-__all__ = ["Kind", "Step", "Why", "ask", "not_found", "why_group", "why_topic"]
+__all__ = [
+    "Kind",
+    "Step",
+    "Why",
+    "ask",
+    "not_found",
+    "rate_of",
+    "seconds_to_go",
+    "why_group",
+    "why_topic",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from srm.domain.amount import some
@@ -42,7 +43,7 @@ def _movable(look: GroupLook, movement: Movement) -> Step:
     flow = look.config.flow
     plan = (
         f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
-        f"--group {look.group}"
+        f"--group {shlex.quote(look.group)}"
     )
     return Step.no("movable", _question(look), told, remedy(first) or plan)
 
@@ -101,6 +102,6 @@ def _given_up(look: GroupLook) -> Step:
         return Step.no("movable", question, told)
     action = (
         f"srm failover run --mode unplanned --source {flow.source} --target {flow.target} "
-        f"--group {look.group}"
+        f"--group {shlex.quote(look.group)}"
     )
     return Step.unknown("movable", question, "from its last checkpoints", action)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,6 +17,8 @@ from srm.engine.why.answer import Step
 
 DecidingList = Literal["topics", "groups"]
 
+_PLAIN: Final = re.compile(r"[\w.-]+")
+"""Patterns of themselves. No other name is tried as one: it may be made to take for ever."""
 _ONE: Final = {"topics": "topic", "groups": "group"}
 
 
@@ -39,7 +43,7 @@ class Lists:
         count = len(self.patterns.include)
         none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return Step.no("allowed", question, told, self._command("--add", subject))
+        return Step.no("allowed", question, told, self._command("--add", _entry(subject)))
 
     def not_denied(self, subject: str) -> Step:
         """Say which pattern denies a name; that wins."""
@@ -76,4 +80,11 @@ class Lists:
 
     def _command(self, option: str, entry: str) -> str:
         ends = f"--source {self.flow.source} --target {self.flow.target}"
-        return f"srm-control {self.name} {ends} {option} '{entry}'"
+        return f"srm-control {self.name} {ends} {option} {shlex.quote(entry)}"
+
+
+def _entry(name: str) -> str:
+    """Return a pattern for a list that is this name: groups may be called anything."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return re.escape(name).replace(",", ".")  # a comma stands between entries

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
 
 from srm.domain.metrics import latest
 from srm.engine.metrics import stored_windows
@@ -23,12 +23,37 @@ def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> f
         SrmError: the target does not answer.
     """
     windows = latest(stored_windows(context.target, context.config.flow))
+    return rate_of((window for window in windows if window.topic in topics), now_ms)
+
+
+class Window(Protocol):
+    """What was copied in a time, epoch milliseconds."""
+
+    @property
+    def start_ms(self) -> int:
+        """Its begin."""
+        ...
+
+    @property
+    def end_ms(self) -> int:
+        """Its end."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """So many records."""
+        ...
+
+
+def rate_of(windows: Iterable[Window], now_ms: int) -> float | None:
+    """Return the records a second of windows together, each the newest of its topic; pure.
+
+    None where none of them is of late, or nothing was copied in them.
+    """
     rate = sum(
         window.records * 1000 / (window.end_ms - window.start_ms)
         for window in windows
-        if window.topic in topics
-        and window.end_ms > window.start_ms
-        and now_ms - window.end_ms <= _FRESH_MS
+        if window.end_ms > window.start_ms and now_ms - window.end_ms <= _FRESH_MS
     )
     return rate or None
 

@@ -9,7 +9,7 @@ from srm.domain.partition_notes import in_force
 from srm.domain.silence import is_silent
 from srm.engine.checkpoints import selection_of
 from srm.engine.health import down_reasons, remedy
-from srm.engine.observing import PartitionView
+from srm.engine.observing import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.lists import Lists
@@ -184,9 +184,9 @@ def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
 
 def _partitions(views: Collection[PartitionView]) -> Step:
     question = "does every partition go on?"
-    wrong: dict[tuple[str, str], list[str]] = {}
+    wrong: dict[tuple[PartitionState, str], list[str]] = {}
     for view in views:
-        if view.state not in {"copying", "claiming"}:
+        if view.state not in GOING_ON:
             wrong.setdefault((view.state, view.reason), []).append(str(view.partition))
     if not wrong:
         return Step.yes("partitions", question, f"{len(views)} of {len(views)}")
@@ -200,7 +200,7 @@ def _partitions(views: Collection[PartitionView]) -> Step:
     return Step.no("partitions", question, told, action)
 
 
-def _said(state: str, reason: str) -> str:
+def _said(state: PartitionState, reason: str) -> str:
     if state == "unknown":
         return "never reported by a slot"
     return f"{state}: {reason}" if reason else state

@@ -16,11 +16,10 @@ from srm.engine.observing import PartitionView, partition_views
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.status import (
     FlowStatus,
-    driver_status,
+    Logs,
+    copying_status,
     partitions_of,
-    slot_statuses,
     told_ends,
-    topic_status,
 )
 from srm.engine.supervision import standing_pause, state_topic
 from srm.engine.why.rates import recent_rate
@@ -150,7 +149,7 @@ def _as_copied(facts: TopicFacts) -> TopicDescription | None:
 
 
 def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -> Copying:
-    config, topic, now_ms = context.config, facts.topic, context.now_ms()
+    topic, now_ms = facts.topic, context.now_ms()
     maps = context.maps.load([topic], {})
     places = _served(partitions_of({topic: known}, [topic]), known)
     ends = told_ends(maps, places) if facts.source_error else context.source.log_ends(places)
@@ -158,28 +157,9 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
     starts = context.source.log_starts(unknown) if unknown else {}
     copy = facts.on_target.get(facts.remote)
     copies = [] if copy is None else _served(partitions_of(facts.on_target, [copy.name]), copy)
-    driver, errors = driver_status(context, now_ms)
-    slots = slot_statuses(maps.reports, now_ms)
-    told = topic_status(
-        known,
-        facts.remote,
-        facts.on_target,
-        maps,
-        ends,
-        starts,
-        context.target.log_starts(copies) if copies else {},
-        is_alive=(driver is not None and driver.alive) or any(slot.alive for slot in slots),
-    )
-    status = FlowStatus(
-        flow=config.flow,
-        enabled=config.enabled,
-        time_ms=now_ms,
-        driver=driver,
-        slots=slots,
-        topics=(told,),
-        remaining=told.remaining,
-        errors=errors,
-    )
+    copy_starts = context.target.log_starts(copies) if copies else {}
+    logs = Logs(maps, facts.on_target, ends, starts, copy_starts)
+    status = copying_status(context, now_ms, [known], logs, facts.source_error)
     return Copying(
         status,
         tuple(partition_views(known, maps, ends, starts)),
@@ -187,7 +167,7 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
         _rights(context, facts),
         "" if copy is not None else context.target.creation_problem(_spec(facts, known)),
         max((report.source_heard_ms for report in maps.reports), default=0),
-        recent_rate(context, [topic], now_ms) if told.remaining else None,
+        recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
 
 

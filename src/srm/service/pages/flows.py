@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from srm.domain.topics import Flow
+from srm.engine.observing import GOING_ON, IN_TROUBLE
 from srm.service import flow_rows
 from srm.service.answering import Search, containing
 from srm.service.asking import FlowDep, Metric, ViewsDep
@@ -47,7 +48,7 @@ _BY: Final[dict[str, Callable[[TopicRow], Any]]] = {
     "groups": lambda row: len(row.groups),
     "lag": lambda row: row.lag,
 }
-_STATE_OF: Final = {"bad": {"stopped", "waiting"}, "good": {"copying", "caught-up"}}
+_STATE_OF: Final = {"bad": IN_TROUBLE, "good": GOING_ON}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +172,4 @@ def topic_page(
 
 
 def _trouble_first(row: PartitionRow) -> tuple[bool, bool, int]:
-    return row.state not in _STATE_OF["bad"], not row.notes, row.partition
+    return row.state not in IN_TROUBLE, not row.notes, row.partition

@@ -7,25 +7,23 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
-from srm.domain.topics import Flow
+from srm.engine.why import rate_of, seconds_to_go
 from srm.errors import NotFoundError
 from srm.service import flow_rows
 from srm.service.answering import Search, containing
 from srm.service.asking import FlowDep, ViewsDep
 from srm.service.documents import GroupRow, TopicRow
 from srm.service.looks import FlowLook
-from srm.service.pages import trouble
 from srm.service.pages.flows import PART, Offset, Part
-from srm.service.pages.measures import Wish, measures
 from srm.service.pages.overview import groups_of, readiness
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import Views
+from srm.wiring import now_ms
 
 router = APIRouter(
     prefix="/ui/flows/{source}/{target}/groups", route_class=PageRoute, include_in_schema=False
 )
 
-_PACE = Wish("15m", "avg")
 State = Literal["", "ready", "unready"]
 
 
@@ -34,7 +32,7 @@ class GroupLine:
     """A group with what a planned move of it would have to wait for.
 
     ``lag`` are records of its topics that are still to be copied, ``eta_s`` how long that takes at
-    the best pace of the last 15 minutes; None: no metrics say.
+    their rate of late, as :mod:`srm.engine.why` says it; None: no metrics say.
     """
 
     row: GroupRow
@@ -68,7 +66,7 @@ def groups_page(
         look=look,
         summary=flow_rows.summary(look),
         readiness=readiness(every),
-        lines=[group_line(views, flow, row, topics) for row in shown],
+        lines=[group_line(row, topics) for row in shown],
         part=Part(offset, len(shown), len(found)),
         every=len(every),
         search=search,
@@ -89,7 +87,7 @@ def group_page(request: Request, views: ViewsDep, flow: FlowDep, group: str) -> 
         request,
         "group.html",
         flow=flow,
-        line=group_line(views, flow, detail.row, _topics(views, look)),
+        line=group_line(detail.row, _topics(views, look)),
         positions=detail.positions,
         summary=flow_rows.summary(look),
         back=None if back is None else back.row,
@@ -101,19 +99,9 @@ def _topics(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
     return views.topics(look.flow) if look.view is not None else ()
 
 
-def group_line(views: Views, flow: Flow, row: GroupRow, topics: tuple[TopicRow, ...]) -> GroupLine:
+def group_line(row: GroupRow, topics: tuple[TopicRow, ...]) -> GroupLine:
     """Describe a group for a line of the table, or the head of its own page."""
     own = [topic for topic in topics if row.group in topic.groups]
-    etas = [_eta_s(views, flow, topic) for topic in own]
-    known = [eta for eta in etas if eta is not None]
-    return GroupLine(
-        row,
-        tuple(topic.topic for topic in own),
-        sum(topic.lag for topic in own),
-        max(known, default=0.0) if len(known) == len(etas) else None,
-    )
-
-
-def _eta_s(views: Views, flow: Flow, topic: TopicRow) -> float | None:
-    windows = measures(views, flow, topic.topic, _PACE).windows if topic.lag else ()
-    return trouble.catch_up_s(topic.lag, windows)
+    lag = sum(topic.lag for topic in own)
+    rate = rate_of((topic.measured for topic in own if topic.measured is not None), now_ms())
+    return GroupLine(row, tuple(topic.topic for topic in own), lag, seconds_to_go(lag, rate))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine
+import shlex
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -125,9 +126,7 @@ class Links:
 
     def __call__(self, *parts: str, **query: object) -> str:
         """Return an address below ``/ui``; parameters without a value are left out."""
-        path = "".join(f"/{quote(part, safe='')}" for part in parts)
-        asked = urlencode({name: value for name, value in query.items() if value not in {"", None}})
-        return f"{self._root}/ui{path}{f'?{asked}' if asked else ''}"
+        return self._under("ui", parts, query)
 
     def flow(self, flow: Flow | str, *parts: str, **query: object) -> str:
         """Return the address of a flow, or of a part of it."""
@@ -136,7 +135,12 @@ class Links:
 
     def api(self, *parts: str, **query: object) -> str:
         """Return an address of the REST API."""
-        return self(*parts, **query).replace("/ui/", "/v2/", 1)
+        return self._under("v2", parts, query)
+
+    def _under(self, first: str, parts: Iterable[str], query: Mapping[str, object]) -> str:
+        path = "".join(f"/{quote(part, safe='')}" for part in (first, *parts))
+        asked = urlencode({name: value for name, value in query.items() if value not in {"", None}})
+        return f"{self._root}{path}{f'?{asked}' if asked else ''}"
 
     def static(self, path: str) -> str:
         """Return the address of a file; it changes with the version."""
@@ -161,6 +165,7 @@ def environment() -> Environment:
         duration=units.duration,
         arrow=trouble.arrow,
         breakable=breakable,
+        shell=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.globals.update(

@@ -82,11 +82,11 @@ def topology(flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str]
 
 
 def _in_order(aliases: list[str], flows: Sequence[FlowSummary]) -> list[str]:
-    """Put the one that most flows leave first: people draw the primary on the left."""
-    out = {
-        alias: sum(flow.lag + flow.topics for flow in flows if flow.source == alias)
-        for alias in aliases
-    }
+    """Put the one that most topics leave first: people draw the primary on the left.
+
+    Not by what changes while one looks: the picture would turn around.
+    """
+    out = {alias: sum(flow.topics for flow in flows if flow.source == alias) for alias in aliases}
     return sorted(aliases, key=lambda alias: (-out[alias], alias))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.amount import amount
+from srm.engine.observing import IN_TROUBLE
 from srm.service.documents import FlowSummary, State
 from srm.service.looks import FlowLook
 from srm.service.series import Measured
@@ -20,7 +21,6 @@ _RANK: Final[dict[State, int]] = {
     "IDLE": 5,
     "OFF": 6,
 }
-_AT_REST: Final = frozenset({"copying", "caught-up", "unknown"})
 TROUBLES: Final = frozenset({"STOPPED", "DEGRADED", "UNKNOWN"})
 """States that somebody has to look at."""
 BEHIND_S: Final = 10.0
@@ -97,7 +97,7 @@ def since_ms(look: FlowLook) -> int | None:
         one.since_ms
         for partitions in view.partitions.values()
         for one in partitions
-        if one.since_ms and one.state not in _AT_REST
+        if one.since_ms and one.state in IN_TROUBLE
     ]
     return min(times, default=None)
 
@@ -125,16 +125,3 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
             began = window.end_ms
             break
     return Behind(began, worth)
-
-
-def catch_up_s(lag: int, windows: Sequence[Measured]) -> float | None:
-    """Estimate how long copying what is left takes, at the best pace of late; None: not known."""
-    if not lag:
-        return 0.0
-    paces = [
-        window.records / ((window.end_ms - window.start_ms) / 1000)
-        for window in windows
-        if window.end_ms > window.start_ms
-    ]
-    best = max(paces, default=0.0)
-    return lag / best if best else None

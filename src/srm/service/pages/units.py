@@ -92,11 +92,6 @@ def iso(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def clock(time_ms: int) -> str:
-    """Render the time of day of a moment."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%H:%M:%S}"
-
-
 def _scaled(value: float, units: tuple[str, ...], between: str = "") -> str:
     at = 0
     while abs(value) >= 999.5 and at < len(units) - 1:

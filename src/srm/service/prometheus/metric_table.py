@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
+
+from srm.domain.replication_records import State as ReportedState
+from srm.engine.health import State as HealthState
+from srm.engine.status import TopicState
 
 Subject = Literal["flow", "topic", "group", "move", "service"]
 
@@ -46,10 +50,10 @@ _TOPIC: Final = (*_FLOW, "topic")
 _GROUP: Final = (*_FLOW, "group")
 _MOVE: Final = (*_FLOW, "operation", "mode")
 
-STATES: Final = ("RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF", "UNKNOWN")
+STATES: Final = (*get_args(HealthState), "UNKNOWN")
 TOPIC_HEALTH: Final = STATES[:3]
-TOPIC_STATES: Final = ("copying", "caught-up", "waiting", "stopped", "not-created")
-PARTITION_STATES: Final = ("claiming", "copying", "waiting", "stopped", "unknown")
+TOPIC_STATES: Final = get_args(TopicState)
+PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 
 
 def _windowed(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:

@@ -89,7 +89,9 @@ def _document(of: type[Any]) -> dict[str, Any]:
 @reading.get("/{source}/{target}/lists/{list}", response_model=Lists, summary="One of its lists")
 async def lists(request: Request, actions: ActionsDep, flow: FlowDep, name: List) -> Response:
     """Show what srm-control has added to the properties file, as it is on the target now."""
-    return answer(request, await run_sync(actions.lists, flow, name))
+    async with actions.turns.turn():
+        found = await run_sync(actions.lists, flow, name)
+    return answer(request, found)
 
 
 @router.post(
@@ -153,7 +155,8 @@ async def _done(request: Request, what: str, act: Callable[[], _T]) -> _T:
     """Carry out an action in a thread, and tell the log who wanted it and what became of it."""
     who = f"{user_of(request).name} from {address(request)}"
     try:
-        result = await run_sync(act)
+        async with actions_of(request).turns.turn():
+            result = await run_sync(act)
     except Exception as error:
         audit.warning("%s by %s failed: %s", what, who, error)
         raise

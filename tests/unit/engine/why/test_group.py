@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from shlex import split
 
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL
@@ -10,6 +11,7 @@ from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.config.model import RedirectSettings
 from srm.domain import internal_topics
+from srm.domain.filters import NameFilter, split_patterns
 from srm.domain.move.routes import Ack, group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine import group_sync
@@ -71,7 +73,36 @@ def test_a_group_that_no_list_names_has_the_command_that_adds_it(flow: RunningFl
     answer = why_group(flow.context, "audit")
 
     assert wrong(answer) == ["allowed"]
-    assert answer.action == "srm-control groups --source P --target B --add 'audit'"
+    assert answer.action == "srm-control groups --source P --target B --add audit"
+
+
+@pytest.mark.parametrize(
+    "name", ["it's; id", "a+(b)[", "$(id)", "x,y", "back`id`", "(.|.|.)*[^a-z]" * 9]
+)
+def test_the_command_that_adds_a_group_adds_this_one_whatever_it_is_called(
+    flow: RunningFlow, name: str
+) -> None:
+    flow.settings["groups"] = ("billing",)
+    flow.commit(name, 3)
+
+    answer = why_group(flow.context, name)
+
+    *command, entry = split(answer.action)
+    assert command == ["srm-control", "groups", "--source", "P", "--target", "B", "--add"]
+    assert NameFilter(split_patterns(entry), ()).matches(name)
+
+
+@pytest.mark.parametrize("name", ["it's; id", "$(id)"])
+def test_the_command_that_moves_a_group_names_it_whatever_it_is_called(
+    flow: RunningFlow, name: str
+) -> None:
+    flow.commit(name, 3)
+    emit(flow.context)
+    flow.p.fail()
+
+    answer = why_group(flow.context, name)
+
+    assert split(answer.action)[-2:] == ["--group", name]
 
 
 def test_a_pattern_that_denies_a_group_wins_and_is_named(flow: RunningFlow) -> None:

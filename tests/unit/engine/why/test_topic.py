@@ -139,7 +139,7 @@ def test_a_topic_that_no_list_names_has_the_command_that_adds_it(flow: RunningFl
 
     assert wrong(answer) == ["allowed"]
     assert "none of 1 pattern matches" in answer.verdict
-    assert answer.action == "srm-control topics --source P --target B --add 'Topic'"
+    assert answer.action == "srm-control topics --source P --target B --add Topic"
 
 
 def test_the_pattern_that_selects_is_named_with_the_list_it_is_from(flow: RunningFlow) -> None:
@@ -179,7 +179,7 @@ def test_a_pattern_of_srm_control_that_denies_is_taken_back_there(flow: RunningF
 
     answer = why_topic(flow.context, "Topic")
 
-    assert answer.action == ("srm-control topics --source P --target B --remove-denylist 'Topic'")
+    assert answer.action == ("srm-control topics --source P --target B --remove-denylist Topic")
 
 
 @pytest.mark.parametrize("operation", ["Read", "DescribeConfigs"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import unescape
+from re import findall
+from shlex import split
 from urllib.parse import quote
 
 import pytest
@@ -11,11 +14,15 @@ from fastapi.testclient import TestClient
 from tests.service_site import B_P, C_P, EVIL, P_B, P_C, WHY, site
 from tests.service_views import config_of, still_views
 from tests.unit.service.pages.reading import Outline, words
+from typer.testing import CliRunner
 
+from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
+from srm.errors import ConfigError
 from srm.service.access import Access, User
 from srm.service.app import create_app
 from srm.service.looks import FlowLook
+from srm.service.pages.rendering import Links
 from srm.service.views import Views
 from srm.testing.flows import flow_config
 
@@ -44,6 +51,19 @@ PAGES = (
     "/ui/flows/X/Y",
     "/ui/flows/P/B?stat=median",
 )
+
+
+@pytest.mark.parametrize("name", ["orders", "it's; echo $(id) `id`", EVIL])
+def test_the_command_to_copy_is_one_that_asks_for_that_name_whatever_it_holds(
+    client: TestClient, name: str
+) -> None:
+    page = client.get("/ui/why", params={"kind": "group", "name": name, "flow": "P->B"}).text
+
+    [command] = [unescape(each) for each in findall('data-copy="([^"]*)"', page)]
+
+    assert split(command) == ["srm", "why", name, "--kind", "group", "--flow", "P->B"]
+    called = CliRunner().invoke(srm, [*split(command)[1:], "--config", "/nowhere"])
+    assert isinstance(called.exception, ConfigError)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -287,3 +307,12 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
 def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:
     for flow in (P_B, B_P, P_C, C_P):
         assert client.get(f"/ui/flows/{flow.source}/{flow.target}").status_code == 200
+
+
+def test_links_stay_below_the_path_that_a_proxy_shows_the_service_under() -> None:
+    links = Links("/ui/tools")
+
+    assert links("why", name="a b") == "/ui/tools/ui/why?name=a+b"
+    assert links.api("why", "group", "a/b", flow="P->B") == (
+        "/ui/tools/v2/why/group/a%2Fb?flow=P-%3EB"
+    )

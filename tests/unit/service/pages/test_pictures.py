@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -69,6 +70,15 @@ def test_a_flow_and_its_reverse_are_apart() -> None:
     there, back = topology(flows(2), {}, set()).arrows
 
     assert abs(there.y - back.y) > 60
+
+
+def test_the_clusters_stay_where_they_are_when_a_lag_grows() -> None:
+    there, back = flows(2)
+    before = topology([there, back], {}, set())
+
+    for one in (there, back):
+        late = [replace(flow, lag=90_000 * (flow == one)) for flow in (there, back)]
+        assert topology(late, {}, set()).boxes == before.boxes
 
 
 def test_there_may_be_nothing_to_draw() -> None:

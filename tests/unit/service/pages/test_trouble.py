@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fastapi.testclient import TestClient
 from tests.service_site import degraded, paused, well, without_replicator
+from tests.service_views import still_views
+from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import window
 
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.topics import Flow
 from srm.engine.ports import Stamped
+from srm.service.app import create_app
 from srm.service.documents import FlowSummary, State
 from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
 from srm.service.pages.measures import over
-from srm.service.pages.trouble import behind, by_trouble, catch_up_s, headline, since_ms
+from srm.service.pages.trouble import behind, by_trouble, headline, since_ms
 from srm.service.series import Measured, Series
 
 AT = 1_800_000_000_000
@@ -111,14 +115,6 @@ def test_what_its_traffic_fills_in_seconds_is_not_behind(lag: int) -> None:
 def test_without_traffic_nothing_can_be_said() -> None:
     assert behind(5_000, []) is None
     assert behind(5_000, lagging(5_000, records=0)) is None
-    assert catch_up_s(5_000, []) is None
-
-
-def test_catching_up_takes_as_long_as_at_the_best_pace_of_late() -> None:
-    slow, fast = lagging(0, records=60), lagging(0, records=600)
-
-    assert catch_up_s(0, []) == 0
-    assert catch_up_s(100, [*slow, *fast]) == 10
 
 
 def test_figures_of_a_time_are_those_of_all_its_values() -> None:
@@ -143,3 +139,20 @@ def test_a_summary_of_each_state_of_the_site() -> None:
     found = [summary(look).state for look in (degraded(AT), well(AT), paused(AT))]
 
     assert found == ["DEGRADED", "RUNNING", "PAUSED"]
+
+
+def test_a_partition_that_is_being_claimed_is_no_trouble_however_long_ago_that_began() -> None:
+    look = degraded(AT)
+    assert look.view is not None
+    before = since_ms(look)
+    first, second, *others = look.view.partitions["orders"]
+    claimed = replace(second, state="claiming", since_ms=AT - 900 * MIN)
+    partitions = {**look.view.partitions, "orders": (first, claimed, *others)}
+    look = replace(look, view=replace(look.view, partitions=partitions))
+
+    assert since_ms(look) == before
+
+    views = still_views(look)
+    client = TestClient(create_app(views))
+    page = words(client.get("/ui/flows/P/B/topics/orders?state=good").text)
+    assert "Claiming" in page

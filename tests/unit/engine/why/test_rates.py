@@ -1,0 +1,33 @@
+"""How long copying still takes: one estimate, for srm why and for the pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srm.engine.why import rate_of, seconds_to_go
+
+NOW = 1_800_000_000_000
+MIN = 60_000
+
+
+@dataclass(frozen=True)
+class Copied:
+    start_ms: int
+    end_ms: int
+    records: int
+
+
+def test_the_rate_of_late_is_that_of_all_topics_together() -> None:
+    windows = [Copied(NOW - 2 * MIN, NOW - MIN, 600), Copied(NOW - 4 * MIN, NOW - 3 * MIN, 60)]
+
+    assert rate_of(windows, NOW) == 11
+    assert seconds_to_go(110, rate_of(windows, NOW)) == 10
+
+
+def test_what_was_measured_long_ago_or_holds_nothing_is_no_rate() -> None:
+    windows = [Copied(NOW - 9 * MIN, NOW - 8 * MIN, 600), Copied(NOW - MIN, NOW, 0)]
+
+    assert rate_of(windows, NOW) is None
+    assert rate_of([], NOW) is None
+    assert seconds_to_go(5, None) is None
+    assert seconds_to_go(0, None) == 0
