@@ -106,8 +106,11 @@ class Remote:
                 reply = await self._ask(f"{service.url}/internal{path}", target, headers)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
-        except (httpx.HTTPError, ssl.SSLError, OSError, ValueError) as error:
+        except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             why = str(error) or type(error).__name__
+        except (httpx.InvalidURL, ValueError) as error:
+            # It does answer, perhaps only this one who asks: others are not to miss it.
+            raise UnavailableError(f"{service.url}: {error}") from error
         else:
             self._resting.pop(service.url, None)
             return reply
@@ -131,10 +134,13 @@ class Remote:
 
     async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:
         client = self._opened()
-        sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), **self._credentials(headers)}
+        sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
+        sent |= self._credentials(headers)
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
         async with client.stream("GET", url, headers=sent) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0]
+            if "Content-Encoding" in response.headers:  # a little of that may be much memory
+                raise ValueError("it answers with a content encoding that was not asked for")
             if response.status_code in {401, 403}:
                 raise ValueError(f"it lets nobody in as this service ({response.status_code})")
             if response.status_code != 304 and media_type not in _TYPES:
