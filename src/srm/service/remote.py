@@ -1,8 +1,8 @@
 """Asking another service: whom, with which credentials, and for how long.
 
 Anybody who may write to a cluster's topic of announcements can name an address there. So only
-hosts that the configuration names are asked, or those that show a certificate of an authority that
-it names; what is asked for is always a route under ``/internal``, no redirect is followed, and an
+hosts that the configuration names are asked, and those that show a certificate where it names an
+authority; what is asked for is always a route under ``/internal``, no redirect is followed, and an
 answer has its limits in time and size.
 """
 
@@ -121,15 +121,15 @@ class Remote:
         """Raise where a service may not be asked.
 
         Raises:
-            UnavailableError: its host is not named, or it has no certificate to show.
+            UnavailableError: its host is not named, or it has no certificate to show where one is
+                wanted: an announcement does not talk anybody out of TLS.
         """
         hosts = self._remote.hosts
         if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):
             raise UnavailableError(f"{service.host} is none of service.remote.hosts: not asked")
-        if not hosts and service.protocol != "https":
+        if self._remote.ca_location is not None and service.protocol != "https":
             raise UnavailableError(
-                f"{service.url} shows no certificate, and service.remote.hosts does not name its "
-                "host: not asked"
+                f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
             )
 
     async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:

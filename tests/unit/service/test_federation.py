@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from tests.certificates import Authority
 from tests.service_views import config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 
@@ -328,6 +330,21 @@ class TestTrust:
 
         with pytest.raises(ConfigError, match=r"service\.remote\.hosts"):
             Remote(site.service)
+
+    def test_where_an_authority_is_named_nobody_is_asked_without_tls(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        """Whoever may write announcements could have the password sent over a plain line."""
+        ca = tmp_path / "ca.pem"
+        ca.write_text(Authority().own.pem)
+        remote = replace(site.service.remote, ca_location=ca, username="gate")
+        site.service = replace(site.service, remote=remote)
+
+        told = self.ask(site)
+
+        assert told.status_code == 503
+        assert "shows no certificate" in told.json()["detail"]
+        assert not site.network.requests
 
     def test_the_services_own_credentials_are_sent(self, site: Site) -> None:
         remote = replace(site.service.remote, username="gate", password=Secret("s3cret"))
