@@ -143,3 +143,12 @@ def test_a_summary_of_each_state_of_the_site() -> None:
     found = [summary(look).state for look in (degraded(AT), well(AT), paused(AT))]
 
     assert found == ["DEGRADED", "RUNNING", "PAUSED"]
+
+
+def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
+    """What was seen before, all well, was the headline for as long as the target was down."""
+    look = replace(well(AT), error="cluster B: timed out")
+    found = summary(look)
+
+    assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen now"
+    assert since_ms(look) == look.looked_ms

@@ -112,6 +112,7 @@ def test_what_was_seen_stays_and_the_look_is_down(world: CopiedTopic) -> None:
 
     assert values["srm_flow_lag_offsets", "P", "B"] == 3
     assert values["srm_flow_look_up", "P", "B"] == 0
+    assert values["srm_flow_state", "P", "B", "UNKNOWN"] == 1
 
 
 def test_a_source_that_is_away_is_told(world: CopiedTopic) -> None:
