@@ -237,8 +237,8 @@ REMOTE_KEYS: Final = (
         "service.remote.ssl.ca.location",
         "string",
         None,
-        "Certificates (PEM) that those of other services are checked with; default: those of the "
-        "system.",
+        "Certificates (PEM) that those of other services are checked with, which are asked by TLS "
+        "only then; default: those of the system.",
         "remote.ca_location",
     ),
     _key(

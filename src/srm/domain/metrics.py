@@ -13,9 +13,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
-from srm.domain.checkpoint_latency import CheckpointMetric, checkpoints_of
+from srm.domain.checkpoint_latency import LATENCY, CheckpointMetric, checkpoints_of
 from srm.domain.topics import Flow
 from srm.errors import IntegrityError, UsageError
 
@@ -101,6 +102,13 @@ def _record(interval: tuple[int, int, str, str], metrics: list[RawMetric]) -> di
 
 Measured: TypeAlias = RawMetric | CheckpointMetric
 
+_NAMES_OF = attrgetter("source", "target", "topic", "remote_topic")
+_NUMBERS_OF = {
+    RawMetric: attrgetter("time_ms", "interval_ms", *COUNTS),
+    CheckpointMetric: attrgetter("time_ms", "interval_ms", *LATENCY),
+}
+_MOST = 2**63 - 1
+
 
 def decode_measured(value: Encoded) -> tuple[Measured, ...]:
     """Decode a record value; up to version 0.9 each had the fields of one :class:`RawMetric`.
@@ -109,23 +117,38 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
         IntegrityError: the value is no raw metrics record.
     """
     try:
-        raw = json.loads(value)
-        topics, checkpoints = raw.pop("topics", None), raw.pop("checkpoints", ())
-        if topics is None:
-            return (RawMetric(**raw),)
-        partitions = tuple(
-            RawMetric(
-                **raw,
-                topic=topic["topic"],
-                remote_topic=topic["remote_topic"],
-                **dict(zip(COUNTS, counts, strict=True)),
-            )
-            for topic in topics
-            for counts in topic["partitions"]
-        )
-        return (*partitions, *checkpoints_of(raw, checkpoints))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        found = _measured(json.loads(value))
+        for metric in found:
+            _check(metric)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise IntegrityError(f"raw metrics record {value[:80]!r} is damaged: {error}") from error
+    return found
+
+
+def _measured(raw: dict[str, Any]) -> tuple[Measured, ...]:
+    topics, checkpoints = raw.pop("topics", None), raw.pop("checkpoints", ())
+    if topics is None:
+        return (RawMetric(**raw),)
+    partitions = tuple(
+        RawMetric(
+            **raw,
+            topic=topic["topic"],
+            remote_topic=topic["remote_topic"],
+            **dict(zip(COUNTS, counts, strict=True)),
+        )
+        for topic in topics
+        for counts in topic["partitions"]
+    )
+    return (*partitions, *checkpoints_of(raw, checkpoints))
+
+
+def _check(metric: Measured) -> None:
+    """Refuse what is no name and no number: whoever adds it up would fail, and all others wait."""
+    numbers = _NUMBERS_OF[type(metric)](metric)
+    if {*map(type, _NAMES_OF(metric))} != {str} or {*map(type, numbers)} != {int}:
+        raise TypeError("a field has another type")
+    if min(numbers) < -_MOST or max(numbers) > _MOST:
+        raise ValueError("a number is too large")
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:

@@ -218,8 +218,13 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
 
 
 def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | None:
-    """Return what comparing a range has proven; None where it found a difference."""
-    if result.difference is not None:
+    """Return what comparing a range has proven; None where it found a difference.
+
+    Nor is anything proven where a log ends before the range does: of a compacted topic that is no
+    difference, but records will stand there again, which nobody has compared.
+    """
+    is_short = plan.source_log_end < plan.source_end or plan.target_log_end < plan.target_end
+    if result.difference is not None or is_short:
         return None
     marks = [
         (side.epoch, side.reached) if side.epoch >= 0 else NO_PAIR

@@ -206,10 +206,10 @@ class Cluster(Protocol):
         ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return up to which offset each log holds a leader epoch, or older ones (KIP-320).
+        """Return up to which offset each log holds a leader epoch (KIP-320).
 
-        -1 where the leader does not know it: nothing of it is left, or nobody wrote under it.
-        Unknown partitions are left out.
+        -1 where it does not hold it: nothing of it is left, nobody wrote under it, or what was
+        written under it was lost. Unknown partitions are left out.
         """
         ...
 

@@ -191,6 +191,42 @@ def _proven(
     return found
 
 
+_Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
+
+
+def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
+    """Return the source partitions of which a log does not hold all that was read of it.
+
+    Asked once something was read, it tells of logs that were cut since what is proven was: of
+    several stretches put together only the last leader epoch is known later.
+
+    Args:
+        context: the flow.
+        stretches: what is proven, by source partition and copy.
+    """
+    sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
+    targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}
+    cut_sources = _cut(context.source, sources)
+    cut_copies = _cut(context.target, targets)
+    return {place for place, copy in stretches if place in cut_sources or copy in cut_copies}
+
+
+def _cut(
+    cluster: Cluster, marks: Mapping[TopicPartition, Collection[tuple[int, int]]]
+) -> set[TopicPartition]:
+    """Return the partitions whose logs do not reach as far as marks say, each under its epoch."""
+    left = {
+        partition: sorted({epoch: reached for epoch, reached in sorted(of) if epoch >= 0}.items())
+        for partition, of in marks.items()
+    }
+    found = set()
+    while left := {partition: of for partition, of in left.items() if of}:
+        asked = {partition: of.pop() for partition, of in left.items()}
+        ends = cluster.epoch_ends({partition: epoch for partition, (epoch, _) in asked.items()})
+        found |= {p for p, (_, reached) in asked.items() if reached > ends.get(p, -1)}
+    return found
+
+
 def _known(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
 

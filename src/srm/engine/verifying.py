@@ -64,15 +64,25 @@ class _Partition:
     def is_complete(self) -> bool:
         return len(self.found) == len(self.plan.ranges)
 
-    def proven(self, time_ms: int) -> tuple[Proven, ...]:
-        """Return all stretches that are proven by now."""
+    @property
+    def place(self) -> TopicPartition:
+        """The partition of the source."""
+        return TopicPartition(self.plan.whole.topic, self.plan.whole.partition)
+
+    @property
+    def copy(self) -> TopicPartition:
+        """The partition of the target."""
+        return TopicPartition(self.plan.whole.remote_topic, self.plan.whole.partition)
+
+    def stretches(self, time_ms: int) -> list[Proven]:
+        """Return all stretches that are proven by now, as they were found."""
         now = [
             stretch
             for plan, result in zip(self.plan.ranges, self.found, strict=False)
             if isinstance(result, RangeResult)
             and (stretch := found_equal(plan, result, time_ms)) is not None
         ]
-        return joined([*self.plan.proven, *now])
+        return [*self.plan.proven, *now]
 
     def result(self, time_ms: int) -> PartitionVerification:
         """Return what is to be stored."""
@@ -81,7 +91,7 @@ class _Partition:
             self._compared(time_ms) if self.is_complete else self._interim(time_ms),
             source_id=whole.source_id,
             target_id=whole.target_id,
-            proven=self.proven(time_ms),
+            proven=joined(self.stretches(time_ms)),
         )
 
     def _interim(self, time_ms: int) -> PartitionVerification:
@@ -187,20 +197,25 @@ def _records(plan: RangePlan) -> int:
 def _stored(
     context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
 ) -> list[PartitionVerification]:
-    """Store what is known of partitions by now, unless their topics are other ones by now."""
+    """Store what is known of partitions by now, unless topics or logs are other ones by now."""
     source, target = context.source.topics(), context.target.topics()
     results = []
-    for partition in {id(entry): entry for entry in touched}.values():
-        whole = partition.plan.whole
-        place = TopicPartition(whole.topic, whole.partition)
+    partitions = list({id(entry): entry for entry in touched}.values())
+    lost = verification.not_held(
+        context, {(p.place, p.copy): p.stretches(planned.time_ms) for p in partitions}
+    )
+    for partition in partitions:
+        whole, place = partition.plan.whole, partition.place
         ids = (
             source[whole.topic].topic_id if whole.topic in source else "",
             target[whole.remote_topic].topic_id if whole.remote_topic in target else "",
         )
-        if ids == (whole.source_id, whole.target_id):
+        is_same = ids == (whole.source_id, whole.target_id)
+        if is_same and place not in lost:
             results.append(partition.result(planned.time_ms))
         else:
-            reason = f"{place} or its copy was deleted or created again meanwhile: verify again"
+            what = "lost the end of its log" if is_same else "was deleted or created again"
+            reason = f"{place} or its copy {what} meanwhile: verify again"
             names = (whole.topic, whole.partition, whole.remote_topic)
             results.append(PartitionVerification(*names, "failed", planned.time_ms, reason=reason))
     verification.record(context, results)

@@ -60,10 +60,13 @@ async def _ask(
     answer = await brokers.call(node, EpochEndRequest(epochs))
     ends: dict[TopicPartition, int] = {}
     for topic, found in answer.topics:
-        for error, number, _, end in found:
+        for error, number, epoch, end in found:
             if error in codes.LEADERSHIP or error in UNKNOWN_TOPIC_CODES:
                 raise UnavailableError(f"{clients.where(_DOING)}: {topic} moves; retry")
             if error:
                 raise of_code(error, clients.where(_DOING), on_topic("Describe", topic))
-            ends[TopicPartition(topic, number)] = int(end)
+            place = TopicPartition(topic, number)
+            # Of an epoch that the log does not hold a leader tells the end of the one before it,
+            # which after an unclean election may lie behind what the epoch has held elsewhere.
+            ends[place] = int(end) if epoch == epochs[place] else -1
     return ends

@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consume
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.engine.ports import Row, Stamped
-from srm.errors import SrmError, UnavailableError
+from srm.errors import DataLossError, SrmError, UnavailableError
 from srm.kafka import topics as topic_calls
 from srm.kafka.clients import ClientLog, Clients, is_stranded, reader_props
 from srm.kafka.compacted import KafkaCompactedTopic
@@ -77,20 +77,34 @@ class _Rows:
 
 
 class _Followed:
-    """One partition that is read: of which topic, into what, and whether its end was reached."""
+    """One partition that is read: of which topic, into what, and whether its end was reached.
+
+    ``next`` is the offset behind what was read of it.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.topic_id = ""
+        self.next = 0
+        self.is_strange = False
         self.complete = threading.Event()
         self.error: SrmError | None = None
 
     def begin(self, topic_id: str) -> None:
         """Read from the first record on; without an id there is nothing to read."""
-        self.topic_id, self.error = topic_id, None
+        self.topic_id, self.error, self.next = topic_id, None, 0
         self.sink.begin()
         if not topic_id:
             self.end()
+
+    def take(self, place: _Place, message: Message, key: bytes) -> None:
+        """Apply a record; one that its sink cannot stand holds up nothing else."""
+        try:
+            self.sink.take(key, _row(message))
+        except Exception:
+            if not self.is_strange:
+                _logger.exception("%s-%d: the record at %d is passed over", *place, self.next - 1)
+            self.is_strange = True
 
     def end(self) -> None:
         """The end was reached."""
@@ -222,6 +236,8 @@ class LiveTables:
                     self._read(consumer)
                 except SrmError as error:
                     _logger.warning("%s", error)
+                except Exception:  # or nobody would read any more, and nobody notice
+                    _logger.exception("%s failed: begun again", self._clients.where("following"))
                 finally:
                     with suppress(RuntimeError):
                         consumer.close()
@@ -238,7 +254,11 @@ class LiveTables:
             return None
 
     def _read(self, consumer: Consumer) -> None:
-        """Follow until the consumer is of no more use."""
+        """Follow until the consumer is of no more use.
+
+        Raises:
+            DataLossError: a log has lost records that were read: all is to be read again.
+        """
         self._heard = self._looked = time.monotonic()
         look_at = 0.0
         while not self._closed.is_set():
@@ -298,11 +318,15 @@ class LiveTables:
         if position is None:
             return
         self._heard = time.monotonic()
+        if position < one.next:
+            where = self._clients.where(f"following {place[0]}-{place[1]}")
+            raise DataLossError(f"{where}: its log has lost records that were read; read again")
         with self._lock:
+            one.next = position
             if error is not None:
                 one.end()
             elif (key := message.key()) is not None:
-                one.sink.take(key, _row(message))
+                one.take(place, message, key)
 
     def _fail(self, places: Collection[_Place], error: SrmError) -> None:
         with self._lock:

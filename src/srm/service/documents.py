@@ -12,7 +12,7 @@ from srm.engine.observing import PartitionState
 from srm.service.series import Measured
 
 State = HealthState | Literal["UNKNOWN"]
-"""That of a flow; UNKNOWN: it could not be looked at yet."""
+"""That of a flow; UNKNOWN: it cannot be looked at now, or could not yet."""
 
 _T = TypeVar("_T")
 
@@ -67,7 +67,8 @@ class FlowSummary:
     """One flow: is it well, how far behind is it, what would its source's death cost.
 
     ``looked_ms`` is when this was seen, ``heard_ms`` when the source last answered a slot (0: not
-    known), ``lag`` the source offsets still to copy; ``error`` says why the latest look failed.
+    known), ``lag`` the source offsets still to copy; ``error`` says why the latest look failed:
+    all but ``state`` and ``reasons`` is then what the last look that succeeded has found.
     ``groups`` are those with a checkpoint. ``measured`` is the newest window of the whole flow.
     """
 

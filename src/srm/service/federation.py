@@ -170,7 +170,7 @@ class Federation:
                 asked = f"{where}?{query}{part}"
                 found: Page[_T] = kind.validate_json(await self._body(target, asked, request))
                 items += found.items
-                if len(items) >= min(count, found.total) or not found.items:
+                if len(items) >= min(count, found.total) or len(found.items) < _MOST:
                     return Page(items, found.total, 0, {})
 
         return await self._each(read)
@@ -245,7 +245,7 @@ def _query(request: Request) -> str:
 def _problem(reply: Reply) -> Mapping[str, Any]:
     try:
         found = json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

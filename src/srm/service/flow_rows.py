@@ -32,7 +32,7 @@ _FLOW = ""
 
 
 def summary(look: FlowLook) -> FlowSummary:
-    """Sum up a flow."""
+    """Sum up a flow; that a look fails is no news of the flow, whose state is not known then."""
     flow, view = look.flow, look.view
     if view is None:
         reasons = (Reason(look.error),) if look.error else (Reason("not looked at yet"),)
@@ -42,13 +42,13 @@ def summary(look: FlowLook) -> FlowSummary:
             error=look.error,
         )
     status = view.status
-    state: State = view.health.state
+    state: State = "UNKNOWN" if look.error else view.health.state
     return FlowSummary(
         str(flow),
         flow.source,
         flow.target,
         state,
-        view.health.reasons,
+        (Reason(f"cannot be seen now: {look.error}"),) if look.error else view.health.reasons,
         look.looked_ms,
         view.heard_ms,
         len(status.topics),

@@ -106,10 +106,8 @@ class Board:
                 self._announce(cluster, self._own)
             self._read(cluster)
             self.error = ""
-        except SrmError as error:
-            if not self.error:
-                _logger.warning("services on %s are not known now: %s", self.alias, error)
-            self.error = str(error)
+        except Exception as error:  # noqa: BLE001 -- a thread that ended would be silent for good
+            self._fail(error)
 
     def leave(self, cluster: Cluster) -> None:
         """Take the announcement back."""
@@ -121,11 +119,26 @@ class Board:
                 _logger.info("%s still lists this service for a while: %s", self.alias, error)
 
     def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._listen()
+            except Exception as error:  # noqa: BLE001 -- as in beat()
+                self._fail(error)
+                self._closed.wait(BEAT_S)
+
+    def _listen(self) -> None:
         with self._open(self.alias) as cluster:
             while not self._closed.is_set():
                 self.beat(cluster)
                 self._closed.wait(BEAT_S)
             self.leave(cluster)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.error:
+            told = "services on %s are not known now: %s"
+            known = isinstance(error, SrmError)
+            _logger.warning(told, self.alias, error, exc_info=None if known else error)
+        self.error = str(error) or type(error).__name__
 
     def _announce(self, cluster: Cluster, own: Announcement) -> None:
         topic = internal_topics.SERVICE_HEARTBEATS

@@ -1,8 +1,8 @@
 """Asking another service: whom, with which credentials, and for how long.
 
 Anybody who may write to a cluster's topic of announcements can name an address there. So only
-hosts that the configuration names are asked, or those that show a certificate of an authority that
-it names; what is asked for is always a route under ``/internal``, no redirect is followed, and an
+hosts that the configuration names are asked, and those that show a certificate where it names an
+authority; what is asked for is always a route under ``/internal``, no redirect is followed, and an
 answer has its limits in time and size.
 """
 
@@ -106,8 +106,11 @@ class Remote:
                 reply = await self._ask(f"{service.url}/internal{path}", target, headers)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
-        except (httpx.HTTPError, ssl.SSLError, OSError, ValueError) as error:
+        except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             why = str(error) or type(error).__name__
+        except (httpx.InvalidURL, ValueError) as error:
+            # It does answer, perhaps only this one who asks: others are not to miss it.
+            raise UnavailableError(f"{service.url}: {error}") from error
         else:
             self._resting.pop(service.url, None)
             return reply
@@ -121,7 +124,8 @@ class Remote:
         an announcement could name a host by plain HTTP, and credentials would be there to read.
 
         Raises:
-            UnavailableError: its host is not named, or it has no certificate to show.
+            UnavailableError: its host is not named, or it has no certificate to show where one is
+                wanted: an announcement does not talk anybody out of TLS.
         """
         hosts = self._remote.hosts
         if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):
@@ -133,10 +137,13 @@ class Remote:
 
     async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:
         client = self._opened()
-        sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), **self._credentials(headers)}
+        sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
+        sent |= self._credentials(headers)
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
         async with client.stream("GET", url, headers=sent) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0]
+            if "Content-Encoding" in response.headers:  # a little of that may be much memory
+                raise ValueError("it answers with a content encoding that was not asked for")
             if response.status_code in {401, 403}:
                 raise ValueError(f"it lets nobody in as this service ({response.status_code})")
             if response.status_code != 304 and media_type not in _TYPES:

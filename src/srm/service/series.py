@@ -130,10 +130,12 @@ class Series:
         """Take one record; one that cannot be read is passed over."""
         try:
             source, target, _, topic, start_ms, _ = json.loads(key)
+            subject = (str(source), str(target), str(topic))
+            start_ms = int(start_ms)
             window = None if row is None else WindowMetric.decode(row.value)
-        except (ValueError, IntegrityError):
+            figures = [] if window is None else [float(figure) for figure in _row(window)]
+        except (ValueError, TypeError, OverflowError, IntegrityError):
             return
-        subject = (source, target, topic)
         with self._lock:
             self.changes += 1
             known = self._read.get(subject)
@@ -145,8 +147,8 @@ class Series:
                 return
             if known is None:
                 known = self._read[subject] = _Windows()
-            known.remote_topic = window.remote_topic
-            known.put(_row(window))
+            known.remote_topic = str(window.remote_topic)
+            known.put(figures)
 
     def end(self) -> None:
         """Show what was taken."""

@@ -34,6 +34,7 @@ _SOURCE_AGAIN_S: Final = 30.0
 _SHARE: Final = 0.1
 """Part of a core that looking may take: where a look costs more, the pauses get longer."""
 _TARGET_S: Final = 10.0
+_AGAIN_S: Final = 5.0
 _logger = logging.getLogger(__name__)
 
 
@@ -86,6 +87,15 @@ class TargetWatch:
         self._wake.set()
 
     def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._watch()
+            except Exception as error:  # noqa: BLE001 -- or the last look would stay for good
+                told = _told(f"watching {self.alias}", error, self._look.error)
+                self._look = replace(self._look, error=told)
+                self._closed.wait(_AGAIN_S)
+
+    def _watch(self) -> None:
         with ExitStack() as stack:
             target = stack.enter_context(
                 following_cluster(self.alias, self._config.cluster_clients(self.alias), _TARGET_S)
@@ -115,8 +125,9 @@ class TargetWatch:
                 moves=_moves(tables),
                 drills=read_drills(target),
             )
-        except SrmError as error:
-            return replace(found, error=str(error))
+        except Exception as error:  # noqa: BLE001 -- told in the look, and logged
+            told = _told(f"looking at {self.alias}", error, self._look.error)
+            return replace(found, error=told)
 
 
 class _Flow:
@@ -146,8 +157,9 @@ class _Flow:
         """Look; what cannot be seen now stays as it was, with the reason."""
         try:
             self._last = self._seen()
-        except SrmError as error:
-            self._last = replace(self._last, error=str(error))
+        except Exception as error:  # noqa: BLE001 -- as for the target
+            told = _told(f"looking at {self.flow}", error, self._last.error)
+            self._last = replace(self._last, error=told)
         self._last = replace(self._last, measured=series.latest(self.flow))
         return self._last
 
@@ -175,6 +187,16 @@ class _Flow:
 
     def _is_away(self) -> bool:
         return time.monotonic() < self._away_until
+
+
+def _told(doing: str, error: Exception, before: str) -> str:
+    """Say why a look failed; what nobody has expected goes to the log, once for each row of it."""
+    if isinstance(error, SrmError):
+        return str(error)
+    told = f"{doing} failed ({type(error).__name__}): see the log of the service"
+    if told != before:
+        _logger.error("%s failed", doing, exc_info=error)
+    return told
 
 
 def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:

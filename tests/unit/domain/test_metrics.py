@@ -129,6 +129,28 @@ def test_a_damaged_record_is_an_integrity_error(value: bytes):
         WindowMetric.decode(value)
 
 
+@pytest.mark.parametrize("wrong", ["many", None, 1.5, True, 2**63, -(2**70)])
+@pytest.mark.parametrize("name", ["time_ms", "interval_ms", "lag_records", "topic"])
+def test_a_field_of_another_type_is_an_integrity_error(name: str, wrong: object):
+    """Whoever adds it up would fail, in a thread that counts for all."""
+    if name == "topic" and wrong == "many":
+        return
+    with pytest.raises(IntegrityError, match="damaged"):
+        decode_measured(encode_raw([replace(RAW, **{name: wrong})])[0])
+    with pytest.raises(IntegrityError, match="damaged"):
+        decode_measured(old_raw_metric(replace(RAW, **{name: wrong})))
+    if name != "lag_records":
+        [checkpoint] = checkpoint_metrics(FLOW, 1000, 1010, [("pay", "P.pay", 7)])
+        [value] = encode_checkpoints([replace(checkpoint, **{name: wrong})])
+        with pytest.raises(IntegrityError, match="damaged"):
+            decode_measured(value)
+
+
+def test_a_record_nested_without_end_is_an_integrity_error():
+    with pytest.raises(IntegrityError, match="damaged"):
+        decode_measured(b"[" * 200_000)
+
+
 @given(
     topic=st.text(max_size=20), start=counts, end=counts, records=counts, size=counts,
     four=st.tuples(statistics, statistics, statistics, statistics),

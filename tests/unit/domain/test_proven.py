@@ -19,7 +19,12 @@ from srm.domain.proven import (
     still_proven,
     unproven,
 )
-from srm.domain.verification import PartitionVerification
+from srm.domain.verification import (
+    PartitionVerification,
+    RangeResult,
+    SideResult,
+    found_equal,
+)
 from srm.domain.verification_plan import RangePlan, clip, cut, newest, part_of
 
 SHIFT = 100
@@ -90,6 +95,18 @@ def test_what_is_proven_and_what_is_left_are_the_whole_whatever_was_proven(size,
 )
 def test_a_proof_is_void(changes, ends):
     assert still_proven([half()], whole(**changes), ends) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_proof"),
+    [({}, True), ({"target_log_end": TARGET_END - 5}, False), ({"source_log_end": END - 5}, False)],
+)
+def test_a_log_that_ends_early_proves_nothing_of_what_will_stand_there(changes, is_proof):
+    """Of a compacted topic it is no difference that one side does not hold a record."""
+    side = SideResult(95, "aa", 3, END)
+    result = RangeResult(side, side, 0, 5, None)
+
+    assert (found_equal(whole(compacted=True, **changes), result, 1) is not None) is is_proof
 
 
 def test_a_weaker_comparison_proves_nothing_where_more_is_compared_now():

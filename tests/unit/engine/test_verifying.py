@@ -257,6 +257,36 @@ def test_a_topic_that_is_created_again_meanwhile_is_not_called_equal_nor_proven(
     assert "verify again" in result.reason
 
 
+@pytest.mark.parametrize("size", [80, 1000])
+@pytest.mark.parametrize(("side", "topic"), [("P", "Payments"), ("B", "P.Payments")])
+def test_a_log_that_is_truncated_meanwhile_is_not_called_equal_nor_proven(sites, side, topic, size):
+    """What comes behind is read under a later epoch, which says nothing of what was lost before."""
+    verify(sites, Comparing())
+    more(sites, 100)
+    log = sites.clusters[side]._existing(type(sites.payments)(topic, 0))
+
+    class Electing(Comparing):
+        def result(self, plan: RangePlan) -> RangeResult | str:
+            found = super().result(plan)
+            if plan.source_end < 200:
+                return found
+            end = log.end
+            log.truncate(end - 150)
+            log.grow(150, 0)
+            epoch = log.epochs[-1][1]
+            if side == "P":
+                return replace(found, source=replace(found.source, epoch=epoch))
+            return replace(found, target=replace(found.target, epoch=epoch))
+
+    result = verify(sites, Electing(), VerificationRequest(range_records=size))
+    again = Comparing()
+    verify(sites, again)
+
+    assert (result.outcome, result.proven) == ("failed", ())
+    assert "verify again" in result.reason
+    assert again.seen == [(0, 200)]
+
+
 def test_a_damaged_record_of_the_past_has_proven_nothing(sites, caplog):
     result = verify(sites, Comparing())
     table = sites.clusters["B"].compacted(internal_topics.verification("P"))

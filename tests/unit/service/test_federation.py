@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -133,6 +134,12 @@ def site(world: CopiedTopic) -> Site:
 def gateway(site: Site) -> Iterator[TestClient]:
     with site.gateway() as client:
         yield client
+
+
+def site_rows(site: Site) -> list[dict[str, Any]]:
+    with TestClient(create_app(site.views("PB"))) as there:
+        rows: list[dict[str, Any]] = there.get("/v2/flows").json()["items"]
+    return rows
 
 
 def flows(client: TestClient, query: str = "") -> list[str]:
@@ -384,6 +391,65 @@ class TestTrust:
         assert why in told["missing"]["B"]
         assert len(told["items"]) == 3
         assert site.network.asked("srm-c") == ["/internal/v2/flows"]
+
+    def test_who_may_not_ask_there_keeps_nobody_else_from_it(self, site: Site) -> None:
+        """Tokens are passed on: what one of them may not see, another one may."""
+        site.service = replace(site.service, access=AccessSettings(auth="bearer"))
+        there = site.network.hosts["srm-b"]
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            if request.headers.get("Authorization") != "Bearer ann":
+                return httpx.Response(403, json={})
+            return await there(request)
+
+        site.network.hosts["srm-b"] = answer
+
+        with site.gateway() as gateway:
+            codes = [
+                gateway.get("/v2/flows/P/B", headers={"Authorization": f"Bearer {who}"}).status_code
+                for who in ("bob", "ann")
+            ]
+
+        assert codes == [503, 200]
+
+    def test_a_compressed_answer_is_not_opened(self, site: Site) -> None:
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                200,
+                headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
+                stream=httpx.ByteStream(gzip.compress(b" " * (1 << 20))),
+            )
+
+        site.network.hosts["srm-b"] = answer
+
+        assert "content encoding" in self.ask(site).text
+        [request] = site.network.requests
+        assert request.headers["Accept-Encoding"] == "identity"
+
+    def test_a_list_that_claims_to_go_on_for_ever_is_not_read_row_by_row(self, site: Site) -> None:
+        with site.gateway() as gateway:
+            [row] = site_rows(site)
+            page = {"items": [row], "total": 10**9, "offset": 0, "missing": {}}
+
+            async def answer(_: httpx.Request) -> httpx.Response:
+                return httpx.Response(200, json=page)
+
+            site.network.hosts["srm-b"] = answer
+            assert "P->B" in flows(gateway, "?limit=100")
+
+        assert len(site.network.asked("srm-b")) == 1
+
+    def test_a_problem_that_nobody_can_read_is_told_by_its_status(self, site: Site) -> None:
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                500,
+                headers={"Content-Type": "application/problem+json"},
+                content=b"[" * 200_000,
+            )
+
+        site.network.hosts["srm-b"] = answer
+
+        assert "500" in self.ask(site).json()["detail"]
 
     def test_an_answer_without_end_is_cut_off(self, site: Site) -> None:
         class Endless(httpx.AsyncByteStream):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from itertools import count
 
@@ -15,6 +15,7 @@ from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
 from srm.domain.internal_topics import SERVICE_HEARTBEATS
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError, IntegrityError
+from srm.service import neighbours
 from srm.service.announcements import Announcement, own_announcement
 from srm.service.neighbours import BEAT_S, MISSED, Board
 from srm.testing.fake_cluster import FakeCluster
@@ -225,3 +226,26 @@ def test_what_cannot_be_announced_is_refused_at_the_start() -> None:
         own_announcement(ServiceSettings(port=0), (), "me")
     with pytest.raises(ConfigError, match="no host"):
         own_announcement(ServiceSettings(remote=RemoteSettings(host="a/b")), (), "me")
+
+
+def test_a_cluster_that_cannot_be_opened_is_tried_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that ended would fall silent for good, and nobody would be told why."""
+    monkeypatch.setattr(neighbours, "BEAT_S", 0.0)
+    failing = [TypeError("nobody has expected this")]
+
+    def opener(_: str) -> AbstractContextManager[FakeCluster]:
+        if failing:
+            raise failing[0]
+        return nullcontext(cluster)
+
+    found = Board("B", OWN, "me", opener)
+    with closing(found):
+        found.start()
+        eventually(lambda: bool(found.error), "the state of the board")
+        failing.clear()
+        eventually(
+            lambda: bool(cluster.compacted(SERVICE_HEARTBEATS).read()), "the state of the board"
+        )
+        eventually(lambda: not found.error, "the state of the board")

@@ -180,6 +180,8 @@ def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -
     flow = TestClient(create_app(still_views(look))).get("/v2/flows/P/B").json()
 
     assert (flow["lag"], flow["error"]) == (3, "cluster B: timed out")
+    assert flow["state"] == "UNKNOWN", "running is what it was before its target went away"
+    assert flow["reasons"] == [{"text": "cannot be seen now: cluster B: timed out", "action": ""}]
 
 
 def test_the_documentation_of_the_api_loads_nothing_from_elsewhere(client: TestClient) -> None:

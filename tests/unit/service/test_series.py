@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,28 @@ def test_a_damaged_record_is_passed_over() -> None:
     series.end()
 
     assert series.latest(FLOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"5", None),
+        (b'["P","B","topic",["pay"],0,60000]', None),
+        (b'["P","B","topic","pay",[],60000]', None),
+        (window(0).key(), window(0).value().replace(b'"records":1', b'"records":"many"')),
+        (window(0).key(), window(0).value().replace(b'"bytes":10', b'"bytes":1' + b"0" * 400)),
+        (window(0).key(), window(0).value().replace(b'"start_ms":0', b'"start_ms":null')),
+    ],
+)
+def test_a_record_of_other_types_ends_nothing_and_leaves_nothing(
+    key: bytes, value: bytes | None
+) -> None:
+    """Whoever takes records has one thread for all topics of a cluster."""
+    series = filled(window(10))
+    series.take(key, None if value is None else Stamped(value, 0))
+
+    assert [w.start_ms for w in series.between(FLOW, "pay", 0, 1 << 50)] == [10_000]
+    assert list(series.latest(FLOW)) == ["pay"]
 
 
 def test_what_is_read_again_replaces_what_was_known_when_it_is_whole() -> None:

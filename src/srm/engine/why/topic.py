@@ -8,7 +8,7 @@ from srm.domain.amount import amount
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
 from srm.engine.why.topic_chain import topic_steps
-from srm.engine.why.topic_facts import TopicFacts, read_topic
+from srm.engine.why.topic_facts import Copying, TopicFacts, read_topic
 
 _BESIDE: Final = frozenset({"losses", "heard"})
 """Questions of which a wrong answer does not keep a topic from being copied."""
@@ -60,7 +60,14 @@ def _verdict(facts: TopicFacts, steps: tuple[Step, ...], wrong: Step | None) -> 
 def _how_far(facts: TopicFacts, wrong: Step) -> str:
     if wrong.name in _BESIDE:
         return "copied, but"
-    states = [view.state for view in facts.copying.partitions] if facts.copying else []
-    if wrong.name in _PARTLY and "copying" in states:
+    if wrong.name in _PARTLY and facts.copying is not None and _is_partly(facts.copying):
         return "copied in part"
     return "not copied"
+
+
+def _is_partly(copying: Copying) -> bool:
+    """Whether a slot that is alive copies any of it."""
+    return any(
+        view.state == "copying" and copying.slots.get(view.partition) not in copying.silent
+        for view in copying.partitions
+    )

@@ -171,7 +171,7 @@ def _copy(facts: TopicFacts, copying: Copying) -> Step:
 
 
 def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
-    question = "is every partition given to a slot?"
+    question = "is every partition given to a slot that is alive?"
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
         told = f"{amount(len(left), 'partition')} to nobody: {some([str(n) for n in left])}"
@@ -179,6 +179,11 @@ def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
             return Step.no("assigned", question, told, "see the log of srm_replication")
         return Step.unknown("assigned", question, told)
     slots = sorted(set(copying.slots.values()))
+    silent = copying.silent
+    if runs and (dead := [slot for slot in slots if slot in silent]):
+        age_s = max(silent[slot] for slot in dead) / 1000
+        told = f"given to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
+        return Step.no("assigned", question, told, "see the log of srm_replication")
     return Step.yes("assigned", question, f"slot{'s' * (len(slots) != 1)} {some(slots)}")
 
 

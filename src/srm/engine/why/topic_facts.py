@@ -56,6 +56,11 @@ class Copying:
     heard_ms: int = 0
     rate: float | None = None
 
+    @property
+    def silent(self) -> dict[str, int]:
+        """For how many milliseconds slots have said nothing that are not alive."""
+        return {slot.slot: slot.age_ms for slot in self.status.slots if not slot.alive}
+
 
 @dataclass(frozen=True)
 class TopicFacts:

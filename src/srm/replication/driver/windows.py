@@ -83,9 +83,11 @@ def keep_windows(
                     if stop.wait(keeper.until_next_slide_s()):
                         return
                     keeper.slide(log)
-        except SrmError as error:
+        except Exception as error:  # or there would be none until a restart
             if not failing:
-                logger.warning("%s: no metrics windows for now: %s", flow, error)
+                told = "%s: no metrics windows for now: %s"
+                known = isinstance(error, SrmError)
+                logger.warning(told, flow, error, exc_info=None if known else error)
             failing = True
             stop.wait(RETRY_S)
 

@@ -60,8 +60,7 @@ def headline(flows: Sequence[FlowSummary]) -> Headline:
     worst = by_trouble(flows)[0]
     needing = [flow for flow in flows if flow.state in TROUBLES]
     if len(needing) == 1:
-        word = {"UNKNOWN": "not known yet"}.get(worst.state, worst.state.lower())
-        return Headline(worst.state, f"{arrow(worst.flow)} is {word}")
+        return Headline(worst.state, f"{arrow(worst.flow)} {_is(worst)}")
     if needing:
         return Headline(
             worst.state, f"{len(needing)} of {amount(len(flows), 'flow')} need attention"
@@ -76,6 +75,12 @@ def headline(flows: Sequence[FlowSummary]) -> Headline:
     return Headline("RUNNING", f"{running} running, {others} paused, idle or off")
 
 
+def _is(flow: FlowSummary) -> str:
+    if flow.state != "UNKNOWN":
+        return f"is {flow.state.lower()}"
+    return "cannot be seen now" if flow.looked_ms else "is not known yet"
+
+
 def arrow(flow: str) -> str:
     """Write a flow with a real arrow."""
     return flow.replace("->", " \N{RIGHTWARDS ARROW} ")
@@ -84,6 +89,8 @@ def arrow(flow: str) -> str:
 def since_ms(look: FlowLook) -> int | None:
     """Return since when a flow is not as it should be, None where it is, or nobody knows."""
     view = look.view
+    if look.error:
+        return look.looked_ms or None
     if view is None or view.health.state in {"RUNNING", "IDLE", "OFF"}:
         return None
     status = view.status

@@ -124,15 +124,17 @@ def _proof(proof: FlowProof, labels: Labels) -> Iterator[Sample]:
     yield "srm_checkpoints_unread_groups", labels, len(proof.unread)
 
 
-def topic_samples(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[Sample]:
-    """Tell of the topics of a flow."""
+def topic_samples(
+    flow: Flow, topics: Iterable[TopicRow], newest: Measured | None = None
+) -> Iterator[Sample]:
+    """Tell of the topics of a flow; ``newest`` is the flow's own newest window."""
     for row in topics:
         labels = (flow.source, flow.target, row.topic)
         yield from _one_of("srm_topic_state", labels, TOPIC_HEALTH, row.state)
         yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
-        yield from _windowed("topic", labels, row.measured)
+        yield from _windowed("topic", labels, row.measured, newest)
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
@@ -150,12 +152,19 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
         yield "srm_group_followers", labels, row.followers
 
 
-def _windowed(subject: str, labels: Labels, window: Measured | None) -> Iterator[Sample]:
+def _windowed(
+    subject: str, labels: Labels, window: Measured | None, newest: Measured | None = None
+) -> Iterator[Sample]:
+    """Tell of a window; that a newer one of the flow knows no more of a topic is a rate of 0."""
     if window is None:
         return
     first = f"srm_{subject}"
-    seconds = max(1, window.end_ms - window.start_ms) / 1000
     yield f"{first}_window_end_timestamp_seconds", labels, window.end_ms / 1000
+    if newest is not None and window.end_ms <= newest.start_ms:
+        window = Measured(
+            newest.start_ms, newest.end_ms, 0, 0, Figures(), Figures(), Figures(), Figures()
+        )
+    seconds = max(1, window.end_ms - window.start_ms) / 1000
     yield f"{first}_rate_records_per_second", labels, window.records / seconds
     for name, value in _spread(window.byte_rate):
         yield f"{first}_rate_{name}_bytes_per_second", labels, value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.engine.test_standing import running
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
@@ -245,6 +247,19 @@ def test_partitions_that_no_slot_was_given_are_named(flow: RunningFlow) -> None:
 
     assert answer.verdict == "copied in part: 1 partition to nobody: 1"
     assert wrong(answer) == ["assigned"]
+
+
+def test_a_slot_that_is_silent_copies_nothing_while_another_one_lives(flow: RunningFlow) -> None:
+    """What it said last was copying, and that was the answer for as long as it was dead."""
+    [report] = flow.maps.reports
+    flow.clock.advance(60_000)
+    flow.beat()
+    flow.maps.reports = (report, replace(report, slot="1", time_ms=flow.clock(), positions=()))
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer)[:1] == ["assigned"]
+    assert answer.verdict == "not copied: given to slot 0, silent for 60 s"
 
 
 def test_a_former_topic_of_the_same_name_has_no_part_in_the_assignment(flow: RunningFlow) -> None:

@@ -197,6 +197,24 @@ def test_a_target_that_is_away_is_waited_for(lab):
     assert {w.records for w in lab.stored()} == {10}
 
 
+def test_what_nobody_has_expected_is_waited_out_and_told_with_its_place(lab, caplog):
+    """The thread ended, and there were no windows any more until the replicator started again."""
+    failing = [TypeError("nobody has expected this")] * 3
+    opened = lab.topic.open
+
+    def open_log(since_ms: int):
+        if failing:
+            raise failing.pop()
+        return opened(since_ms)
+
+    lab.topic.open = open_log
+    lab.keep(lab.traffic(), *[nothing] * 9)
+
+    assert {w.records for w in lab.stored()} == {10}
+    [told] = [record for record in caplog.records if "no metrics windows" in record.message]
+    assert told.exc_info
+
+
 def test_records_that_are_read_again_are_not_counted_again(lab):
     def lose() -> None:
         lab.topic.lost = True

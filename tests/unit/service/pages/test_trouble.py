@@ -156,3 +156,12 @@ def test_a_partition_that_is_being_claimed_is_no_trouble_however_long_ago_that_b
     client = TestClient(create_app(views))
     page = words(client.get("/ui/flows/P/B/topics/orders?state=good").text)
     assert "Claiming" in page
+
+
+def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
+    """What was seen before, all well, was the headline for as long as the target was down."""
+    look = replace(well(AT), error="cluster B: timed out")
+    found = summary(look)
+
+    assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen now"
+    assert since_ms(look) == look.looked_ms

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.service import ServiceSettings
@@ -63,6 +64,23 @@ def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
     assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
 
 
+def test_a_topic_at_rest_has_no_rate_any_more(everything: Views) -> None:
+    """Its last window is kept for two hours: what it says was shown as the rate of now."""
+    [watch] = everything._watches.values()
+    [look] = watch.look.flows.values()
+    later = replace(MEASURED, start_ms=MEASURED.end_ms, end_ms=MEASURED.end_ms + 60_000)
+    look = replace(look, measured={**look.measured, "": later})
+    watch.look = replace(watch.look, flows={look.flow: look})  # type: ignore[misc]
+
+    values = told(everything)
+
+    assert values["srm_flow_rate_max_bytes_per_second", "P", "B"] == 2000
+    assert values["srm_topic_rate_max_bytes_per_second", "P", "B", "Topic"] == 0
+    assert values["srm_topic_rate_records_per_second", "P", "B", "Topic"] == 0
+    assert values["srm_topic_window_end_timestamp_seconds", "P", "B", "Topic"] == 120
+    assert not [key for key in values if key[0].startswith("srm_topic_replication_latency")]
+
+
 def test_without_a_window_there_is_no_rate_and_not_a_rate_of_nothing(views: Views) -> None:
     assert not [name for name, *_ in told(views) if "_rate_" in name or "_latency_" in name]
 
@@ -94,6 +112,7 @@ def test_what_was_seen_stays_and_the_look_is_down(world: CopiedTopic) -> None:
 
     assert values["srm_flow_lag_offsets", "P", "B"] == 3
     assert values["srm_flow_look_up", "P", "B"] == 0
+    assert values["srm_flow_state", "P", "B", "UNKNOWN"] == 1
 
 
 def test_a_source_that_is_away_is_told(world: CopiedTopic) -> None:
