@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from srm.domain.amount import some
+from srm.domain.shell import quoted
 from srm.engine.checkpoints import selection_of
 from srm.engine.health import remedy
 from srm.engine.why.answer import Step
@@ -42,7 +43,7 @@ def _movable(look: GroupLook, movement: Movement) -> Step:
     flow = look.config.flow
     plan = (
         f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
-        f"--group {look.group}"
+        f"--group {quoted(look.group)}"
     )
     return Step.no("movable", _question(look), told, remedy(first) or plan)
 
@@ -100,7 +101,7 @@ def _given_up(look: GroupLook) -> Step:
         told = "it has no checkpoint: auto.offset.reset of its clients would decide"
         return Step.no("movable", question, told)
     action = (
-        f"srm failover run --mode unplanned --source {flow.source} --target {flow.target} "
-        f"--group {look.group}"
+        f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
+        f"--group {quoted(look.group)}"
     )
     return Step.unknown("movable", question, "from its last checkpoints", action)

@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 from srm.config.keys import KEYS
 from srm.domain.amount import amount
-from srm.domain.filters import SHADOW_PREFIX, NameFilter, split_patterns
+from srm.domain.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
+from srm.domain.shell import quoted
 from srm.domain.topics import Flow
 from srm.engine.control_lists import ListPair
 from srm.engine.why.answer import Step
@@ -39,7 +40,7 @@ class Lists:
         count = len(self.patterns.include)
         none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return Step.no("allowed", question, told, self._command("--add", subject))
+        return Step.no("allowed", question, told, self._command("--add", literal(subject)))
 
     def not_denied(self, subject: str) -> Step:
         """Say which pattern denies a name; that wins."""
@@ -76,4 +77,4 @@ class Lists:
 
     def _command(self, option: str, entry: str) -> str:
         ends = f"--source {self.flow.source} --target {self.flow.target}"
-        return f"srm-control {self.name} {ends} {option} '{entry}'"
+        return f"srm-control {self.name} {ends} {option} {quoted(entry)}"

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from srm import __version__
+from srm.domain.shell import quoted
 from srm.domain.topics import Flow
 from srm.errors import NotFoundError, SrmError
 from srm.service.pages import airflow, trouble, units
@@ -161,6 +162,7 @@ def environment() -> Environment:
         duration=units.duration,
         arrow=trouble.arrow,
         breakable=breakable,
+        quoted=quoted,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.globals.update(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+import typer
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from tests.service_site import B_P, C_P, EVIL, P_B, P_C, WHY, site
 from tests.service_views import config_of, still_views
 from tests.unit.service.pages.reading import Outline, words
 
+from srm.cli.main import app
 from srm.config.service import ServiceSettings
 from srm.service.access import Access, User
 from srm.service.app import create_app
@@ -58,6 +62,17 @@ def test_a_page_is_whole_runs_nothing_and_can_be_read_aloud(client: TestClient, 
     assert [one for one in found.ids if found.ids.count(one) > 1] == []
     assert "<script>alert" not in answer.text
     assert "<b>retention" not in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_commands_on_a_page_are_ones_that_there_are(client: TestClient, path: str) -> None:
+    for text in Outline(client.get(path).text).copied:
+        program, *arguments = shlex.split(text)
+        if program == "srm":
+            command: Any = typer.main.get_command(app)
+            while hasattr(command, "commands"):
+                command = command.commands[arguments.pop(0)]
+            command.make_context(text, arguments)
 
 
 @pytest.mark.parametrize("path", PAGES)
