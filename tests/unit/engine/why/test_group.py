@@ -85,7 +85,7 @@ def test_a_name_that_means_something_to_a_shell_is_one_word_of_the_command(
 
     command = shlex.split(why_group(flow.context, name).action)
 
-    assert command[:-1] == "srm-control groups --source P --target B --add".split()
+    assert command[:-1] == ["srm-control", "groups", "--source", "P", "--target", "B", "--add"]
     assert NameFilter(split_patterns(command[-1])).matches(name)
 
 
