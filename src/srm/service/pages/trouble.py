@@ -68,18 +68,13 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
         return Headline("IDLE", "No flow is configured")
     worst = by_trouble(flows)[0]
     needing = [flow for flow in flows if flow.state in TROUBLES]
-    if len(needing) == 1:
+    if needing:
         unseen = "cannot be seen" if worst.looked_ms else "is not known yet"
         word = unseen if worst.state == "UNKNOWN" else f"is {worst.state.lower()}"
-        return Headline(worst.state, f"{arrow(worst.flow)} {word}")
-    if needing:
-        return Headline(
-            worst.state, f"{len(needing)} of {amount(len(flows), 'flow')} need attention"
-        )
-    if late:
-        names = [arrow(flow.flow) for flow in flows if flow.flow in late]
-        text = f"{len(names)} of {amount(len(flows), 'flow')} are"
-        return Headline("DEGRADED", f"{names[0] + ' is' if len(names) == 1 else text} behind")
+        return Headline(worst.state, _told(needing, flows, word, "need attention"))
+    behind_now = [flow for flow in flows if flow.flow in late]
+    if behind_now:
+        return Headline("DEGRADED", _told(behind_now, flows, "is behind", "are behind"))
     running = sum(flow.state == "RUNNING" for flow in flows)
     if running == len(flows):
         every = {1: "The flow is", 2: "Both flows are"}.get(running, f"All {running} flows are")
@@ -88,6 +83,12 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
         return Headline(worst.state, f"{amount(len(flows), 'flow')}, none is running")
     others = len(flows) - running
     return Headline("RUNNING", f"{running} running, {others} paused, idle or off")
+
+
+def _told(some: Sequence[FlowSummary], flows: Sequence[FlowSummary], one: str, more: str) -> str:
+    if len(some) == 1:
+        return f"{arrow(some[0].flow)} {one}"
+    return f"{len(some)} of {amount(len(flows), 'flow')} {more}"
 
 
 def arrow(flow: str) -> str:
