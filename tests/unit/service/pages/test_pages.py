@@ -354,6 +354,13 @@ def test_a_move_stands_among_what_happened_under_the_flow_that_it_follows() -> N
     assert all(f" {event.flow} of " in event.text for event in moves)
 
 
+def test_a_drill_that_could_not_prove_everything_has_no_tick(client: TestClient) -> None:
+    page = client.get("/ui").text
+    red = page[: page.index("drill-2 done: 1 of 2 groups proven")]
+
+    assert "icon-ok" not in red[red.rindex("<li") :]
+
+
 def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:
     for flow in (P_B, B_P, P_C, C_P):
         assert client.get(f"/ui/flows/{flow.source}/{flow.target}").status_code == 200
