@@ -13,7 +13,7 @@ def program(name: str, package: str) -> str:
     path = shutil.which(name)
     if path is None:
         missing = f"{name} is missing: apt-get install {package}"
-        if os.environ.get("SRM_TEST_EVERYTHING"):
+        if os.environ.get("TEST_EVERYTHING"):
             pytest.fail(missing)
         pytest.skip(missing)
     return path

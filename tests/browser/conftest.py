@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
     """Debian's Chromium; without it only a run that leaves nothing out fails."""
     path = shutil.which("chromium")
     if path is None:
-        if os.environ.get("SRM_TEST_EVERYTHING"):
+        if os.environ.get("TEST_EVERYTHING"):
             pytest.fail("chromium is missing: apt-get install chromium")
         pytest.skip("there is no chromium")
     with sync_playwright() as playwright:

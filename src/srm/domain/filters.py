@@ -28,6 +28,13 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
 
 
+def literal(name: str) -> str:
+    """Return a pattern that matches a name and, but for what a comma becomes, nothing else."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return re.escape(name).replace(",", ".")
+
+
 def split_patterns(text: str) -> tuple[str, ...]:
     """Split a comma separated list as MM2 does: no pattern can contain a comma."""
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)

@@ -156,7 +156,7 @@ def _troubles(found: FlowStatus) -> Iterator[Reason]:
     if found.source_error:
         yield Reason(
             f"{flow.source} does not answer: {found.source_error}",
-            f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
+            f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target}",
         )
     for state, means in (("stopped", "stopped"), ("not-created", "not created yet")):
         some_of = [topic for topic in found.topics if topic.state == state]

@@ -71,7 +71,7 @@ def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
                 f"{request.operation} {request.flow} of {amount(len(look.plan.groups), 'group')}: "
                 f"{step} ({look.plan.move_id})"
             )
-            yield Event(time_ms, "move", str(flow), "", None, text, look.plan.move_id)
+            yield Event(time_ms, "move", str(request.flow), "", None, text, look.plan.move_id)
 
 
 def _of_drills(flow: str, drills: Iterable[Drill]) -> Iterator[Event]:

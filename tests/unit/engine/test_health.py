@@ -77,6 +77,12 @@ def test_whoever_has_stopped_the_replicator_is_named_with_the_way_back() -> None
     assert reason.action == "srm replicator restart --flow 'P->B'"
 
 
+def test_a_source_that_is_away_has_what_giving_it_up_would_cost_as_its_action() -> None:
+    [reason] = flow_health(replace(WELL, source_error="no answer")).reasons
+
+    assert reason.action == "srm failover plan --mode unplanned --source P --target B"
+
+
 def test_slots_that_are_heard_of_copy_even_while_their_driver_is_away() -> None:
     assert flow_health(replace(WELL, driver=replace(DRIVER, alive=False))).state == "RUNNING"
 

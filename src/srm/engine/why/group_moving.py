@@ -101,7 +101,7 @@ def _given_up(look: GroupLook) -> Step:
         told = "it has no checkpoint: auto.offset.reset of its clients would decide"
         return Step.no("movable", question, told)
     action = (
-        f"srm failover run --mode unplanned --source {flow.source} --target {flow.target} "
+        f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
     return Step.unknown("movable", question, "from its last checkpoints", action)

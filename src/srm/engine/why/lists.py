@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from srm.config.keys import KEYS
 from srm.domain.amount import amount
-from srm.domain.filters import SHADOW_PREFIX, NameFilter, split_patterns
+from srm.domain.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.topics import Flow
 from srm.engine.control_lists import ListPair
 from srm.engine.why.answer import Step
@@ -43,7 +43,7 @@ class Lists:
         count = len(self.patterns.include)
         none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return Step.no("allowed", question, told, self._command("--add", _entry(subject)))
+        return Step.no("allowed", question, told, self._command("--add", literal(subject)))
 
     def not_denied(self, subject: str) -> Step:
         """Say which pattern denies a name; that wins."""
@@ -81,10 +81,3 @@ class Lists:
     def _command(self, option: str, entry: str) -> str:
         ends = f"--source {self.flow.source} --target {self.flow.target}"
         return f"srm-control {self.name} {ends} {option} {shlex.quote(entry)}"
-
-
-def _entry(name: str) -> str:
-    """Return a pattern for a list that is this name: groups may be called anything."""
-    if _PLAIN.fullmatch(name):
-        return name
-    return re.escape(name).replace(",", ".")  # a comma stands between entries

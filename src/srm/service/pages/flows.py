@@ -150,7 +150,8 @@ def topic_page(
 ) -> Response:
     """Show a topic with its partitions; those in trouble come first."""
     row = views.topic(flow, topic)
-    every = flow_rows.partition_rows(views.seen(flow)[1], row.topic)
+    look, view = views.seen(flow)
+    every = flow_rows.partition_rows(view, row.topic)
     found = [one for one in every if not state or one.state in _STATE_OF[state]]
     found.sort(key=_trouble_first)
     shown = found[offset : offset + PART]
@@ -158,6 +159,7 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
+        look=look,
         line=_line(views, flow, row, wanted),
         partitions=shown,
         part=Part(offset, len(shown), len(found)),

@@ -87,9 +87,9 @@ def group_page(request: Request, views: ViewsDep, flow: FlowDep, group: str) -> 
         request,
         "group.html",
         flow=flow,
+        look=look,
         line=group_line(detail.row, _topics(views, look)),
         positions=detail.positions,
-        summary=flow_rows.summary(look),
         back=None if back is None else back.row,
         has_back=opposite is not None,
     )

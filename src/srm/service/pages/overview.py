@@ -62,18 +62,22 @@ class FlowLine:
 def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
     """Show all flows."""
     looks = {str(look.flow): look for look in views.looks()}
-    flows = trouble.by_trouble(summary(look) for look in looks.values())
+    flows = trouble.by_trouble(trouble.as_known(summary(look)) for look in looks.values())
     lines = [flow_line(views, looks[flow.flow], wanted) for flow in flows]
+    late = {line.flow.flow for line in lines if line.behind and line.flow.state == "RUNNING"}
     moves = views.moves()
     return page(
         request,
         "overview.html",
-        headline=trouble.headline(flows),
+        headline=trouble.headline(flows, late),
         lines=lines,
         topology=topology([line.flow for line in lines], *_clusters(views)),
-        troubles=[line for line in lines if line.flow.state in trouble.TROUBLES],
+        troubles=[
+            line for line in lines if line.flow.flow in late or line.flow.state in trouble.TROUBLES
+        ],
+        late=late,
         running=running(moves),
-        last=next((move for move in moves if move.rto_seconds is not None), None),
+        last=next((move for move in moves if move.ok is not None), None),
         events=recent(views, [look.flow for look in looks.values()]),
         wanted=wanted,
         spans=SPAN_NAMES,
@@ -83,7 +87,7 @@ def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
 
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
     """Describe a flow for a line of the overview, or the head of its own page."""
-    found = summary(look)
+    found = trouble.as_known(summary(look))
     measured = measures(views, look.flow, "", wanted)
     since = trouble.since_ms(look)
     return FlowLine(

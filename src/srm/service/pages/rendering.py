@@ -165,7 +165,7 @@ def environment() -> Environment:
         duration=units.duration,
         arrow=trouble.arrow,
         breakable=breakable,
-        shell=shlex.quote,
+        quoted=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.globals.update(

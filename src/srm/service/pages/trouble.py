@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.amount import amount
+from srm.engine.health import Reason
 from srm.engine.observing import IN_TROUBLE
 from srm.service.documents import FlowSummary, State
 from srm.service.looks import FlowLook
@@ -31,13 +32,14 @@ _CAUGHT_UP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A flow that lags: for how long, and how long its own traffic would take to fill that.
+    """A flow that lags: since when, and how long its own traffic would take to fill that.
 
-    ``since_ms`` is None where no window that is kept was better.
+    ``is_longer``: no window that is kept was better, so that it is so since then at least.
     """
 
-    since_ms: int | None
+    since_ms: int
     seconds: float
+    is_longer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +50,31 @@ class Headline:
     text: str
 
 
+def as_known(flow: FlowSummary) -> FlowSummary:
+    """Return a flow as it may be told now: what was seen before a look failed is old."""
+    if not flow.error:
+        return flow
+    return replace(flow, state="UNKNOWN", reasons=(Reason(flow.error),))
+
+
 def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:
     """Sort flows: those that somebody has to look at come first, of these the ones that lag."""
     return sorted(flows, key=lambda flow: (_RANK[flow.state], -flow.lag, flow.flow))
 
 
-def headline(flows: Sequence[FlowSummary]) -> Headline:
-    """Say of all flows together how they are."""
+def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headline:
+    """Say of all flows together how they are; ``late`` names those that are behind."""
     if not flows:
         return Headline("IDLE", "No flow is configured")
     worst = by_trouble(flows)[0]
     needing = [flow for flow in flows if flow.state in TROUBLES]
-    if len(needing) == 1:
-        return Headline(worst.state, f"{arrow(worst.flow)} {_is(worst)}")
     if needing:
-        return Headline(
-            worst.state, f"{len(needing)} of {amount(len(flows), 'flow')} need attention"
-        )
+        unseen = "cannot be seen" if worst.looked_ms else "is not known yet"
+        word = unseen if worst.state == "UNKNOWN" else f"is {worst.state.lower()}"
+        return Headline(worst.state, _told(needing, flows, word, "need attention"))
+    behind_now = [flow for flow in flows if flow.flow in late]
+    if behind_now:
+        return Headline("DEGRADED", _told(behind_now, flows, "is behind", "are behind"))
     running = sum(flow.state == "RUNNING" for flow in flows)
     if running == len(flows):
         every = {1: "The flow is", 2: "Both flows are"}.get(running, f"All {running} flows are")
@@ -75,10 +85,10 @@ def headline(flows: Sequence[FlowSummary]) -> Headline:
     return Headline("RUNNING", f"{running} running, {others} paused, idle or off")
 
 
-def _is(flow: FlowSummary) -> str:
-    if flow.state != "UNKNOWN":
-        return f"is {flow.state.lower()}"
-    return "cannot be seen now" if flow.looked_ms else "is not known yet"
+def _told(some: Sequence[FlowSummary], flows: Sequence[FlowSummary], one: str, more: str) -> str:
+    if len(some) == 1:
+        return f"{arrow(some[0].flow)} {one}"
+    return f"{len(some)} of {amount(len(flows), 'flow')} {more}"
 
 
 def arrow(flow: str) -> str:
@@ -87,7 +97,10 @@ def arrow(flow: str) -> str:
 
 
 def since_ms(look: FlowLook) -> int | None:
-    """Return since when a flow is not as it should be, None where it is, or nobody knows."""
+    """Return since when a flow is not as it should be, None where it is, or nobody knows.
+
+    Of one that cannot be seen it is when it was seen last.
+    """
     view = look.view
     if look.error:
         return look.looked_ms or None
@@ -126,9 +139,7 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
     worth = lag / (records / seconds)
     if worth < BEHIND_S:
         return None
-    began = None
     for window in reversed(windows):
         if window.replication_records_lag.max <= _CAUGHT_UP * lag:
-            began = window.end_ms
-            break
-    return Behind(began, worth)
+            return Behind(window.end_ms, worth)
+    return Behind(windows[0].start_ms, worth, is_longer=True)

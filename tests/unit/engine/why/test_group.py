@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from shlex import split
 
@@ -103,6 +104,19 @@ def test_the_command_that_moves_a_group_names_it_whatever_it_is_called(
     answer = why_group(flow.context, name)
 
     assert split(answer.action)[-2:] == ["--group", name]
+
+
+def test_a_name_that_means_something_to_a_shell_is_one_word_of_the_command(
+    flow: RunningFlow,
+) -> None:
+    name = "x'; rm -rf ~ #(a,b)+"
+    flow.commit(name, 1)
+    flow.settings["groups"] = ("billing",)
+
+    command = shlex.split(why_group(flow.context, name).action)
+
+    assert command[:-1] == ["srm-control", "groups", "--source", "P", "--target", "B", "--add"]
+    assert NameFilter(split_patterns(command[-1])).matches(name)
 
 
 def test_a_pattern_that_denies_a_group_wins_and_is_named(flow: RunningFlow) -> None:
@@ -309,7 +323,9 @@ def test_a_source_that_is_away_leaves_the_checkpoints_to_go_on_from(flow: Runnin
 
     assert (answer.ok, answer.known) == (None, True)
     assert answer.verdict.endswith("1 checkpoint on B")
-    assert "srm failover run --mode unplanned --source P --target B --group audit" in answer.action
+    assert answer.action == (
+        "srm failover plan --mode unplanned --source P --target B --group audit"
+    )
 
 
 def test_without_a_checkpoint_a_dead_source_leaves_nothing_to_go_on_from(

@@ -16,6 +16,7 @@ class Outline(HTMLParser):
         super().__init__()
         self.text = ""
         self.links: list[str] = []
+        self.copied: list[str] = []
         self.loaded: list[str] = []
         self.ids: list[str] = []
         self.styled: list[str] = []
@@ -34,6 +35,8 @@ class Outline(HTMLParser):
             self.ids.append(named["id"])
         if "style" in named or any(name.startswith("on") for name in named):
             self.styled.append(tag)
+        if "data-copy" in named:
+            self.copied.append(named["data-copy"])
         if tag == "a":
             self.links.append(named["href"])
         if tag in {"link", "script", "img", "iframe"}:

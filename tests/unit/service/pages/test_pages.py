@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from html import unescape
 from re import findall
 from shlex import split
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+import typer
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from tests.service_site import B_P, C_P, EVIL, P_B, P_C, WHY, site
@@ -16,8 +19,10 @@ from tests.service_views import config_of, still_views
 from tests.unit.service.pages.reading import Outline, words
 from typer.testing import CliRunner
 
+from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
+from srm.domain.move.revisions import KeptReport
 from srm.errors import ConfigError
 from srm.service.access import Access, User
 from srm.service.app import create_app
@@ -78,6 +83,17 @@ def test_a_page_is_whole_runs_nothing_and_can_be_read_aloud(client: TestClient, 
     assert [one for one in found.ids if found.ids.count(one) > 1] == []
     assert "<script>alert" not in answer.text
     assert "<b>retention" not in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_commands_on_a_page_are_ones_that_there_are(client: TestClient, path: str) -> None:
+    for text in Outline(client.get(path).text).copied:
+        program, *arguments = shlex.split(text)
+        if program == "srm":
+            command: Any = typer.main.get_command(app)
+            while hasattr(command, "commands"):
+                command = command.commands[arguments.pop(0)]
+            command.make_context(text, arguments)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -302,6 +318,67 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
 
     assert 'class="box away"' in page
     assert "does not answer" in words(page)
+
+
+def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
+    views = site(is_moving=False)
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    gone = replace(watch.look.flows[P_B], error="cluster B: timed out")
+    watch.look = replace(watch.look, flows={P_B: gone})  # type: ignore[misc]
+    client = TestClient(create_app(views))
+
+    assert "P → B unknown for" in words(client.get("/ui").text)
+    for path in ("", "/topics/orders", "/groups", "/groups/billing"):
+        told = words(client.get(f"/ui/flows/P/B{path}").text)
+        assert "The latest look failed, this is what was seen" in told, path
+        assert told.count("cluster B: timed out") == 1, path
+
+
+def test_a_group_of_a_source_that_is_away_is_not_told_to_wait_for_nothing() -> None:
+    views = site()
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    look = watch.look.flows[P_B]
+    assert look.view is not None
+    status = replace(look.view.status, source_error="cluster P: timed out")
+    gone = replace(look, view=replace(look.view, status=status))
+    watch.look = replace(watch.look, flows={P_B: gone})  # type: ignore[misc]
+
+    told = words(TestClient(create_app(views)).get("/ui/flows/P/B/groups/billing").text)
+
+    assert "P does not answer: a planned move needs it" in told
+    assert "would wait for" not in told
+
+
+def test_the_last_move_is_the_last_that_has_a_report_though_nobody_had_an_rto() -> None:
+    views = site(is_moving=False)
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    [newest] = [
+        move
+        for move in watch.look.moves
+        if move.plan.move_id.startswith("failback-manual__2026-10-15")
+    ]
+    assert newest.report is not None
+    report = replace(newest.report.report, rto_seconds=None, rpo_records=77)
+    idle = replace(newest, report=KeptReport.made(report, None))
+    watch.look = replace(watch.look, moves=(idle,))  # type: ignore[misc]
+
+    told = words(TestClient(create_app(views)).get("/ui").text)
+
+    assert "Lost (RPO) 77 Without service (RTO)" in told
+
+
+def test_a_move_stands_among_what_happened_under_the_flow_that_it_follows() -> None:
+    moves = [event for event in site().events(P_B) if event.kind == "move"]
+
+    assert {event.flow for event in moves} == {"P->B", "B->P"}
+    assert all(f" {event.flow} of " in event.text for event in moves)
+
+
+def test_a_drill_that_could_not_prove_everything_has_no_tick(client: TestClient) -> None:
+    page = client.get("/ui").text
+    red = page[: page.index("drill-2 done: 1 of 2 groups proven")]
+
+    assert "icon-ok" not in red[red.rindex("<li") :]
 
 
 def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:

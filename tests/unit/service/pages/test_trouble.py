@@ -19,7 +19,14 @@ from srm.service.documents import FlowSummary, State
 from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
 from srm.service.pages.measures import over
-from srm.service.pages.trouble import behind, by_trouble, headline, since_ms
+from srm.service.pages.trouble import (
+    Headline,
+    as_known,
+    behind,
+    by_trouble,
+    headline,
+    since_ms,
+)
 from srm.service.series import Measured, Series
 
 AT = 1_800_000_000_000
@@ -62,6 +69,28 @@ def test_the_headline_is_one_sentence(states: tuple[State, ...], says: str) -> N
     assert headline([flow(state) for state in states]).text == says
 
 
+def test_a_flow_that_runs_and_is_behind_is_no_good_news() -> None:
+    flows = [flow("RUNNING"), flow("RUNNING", name="B->P"), flow("RUNNING", name="P->C")]
+
+    assert headline(flows, {"B->P"}) == Headline("DEGRADED", "B → P is behind")
+    assert headline(flows, {"B->P", "P->C"}).text == "2 of 3 flows are behind"
+    assert headline([flow("STOPPED"), *flows], {"B->P"}).text == "P → B is stopped"
+
+
+def test_what_was_seen_before_a_look_failed_is_not_told_as_what_is() -> None:
+    gone = replace(well(AT), error="cluster P: timed out")
+
+    told = as_known(summary(gone))
+
+    assert (told.state, [reason.text for reason in told.reasons]) == (
+        "UNKNOWN",
+        ["cluster P: timed out"],
+    )
+    assert headline([told]) == Headline("UNKNOWN", "B → P cannot be seen")
+    assert since_ms(gone) == gone.looked_ms
+    assert as_known(summary(well(AT))) == summary(well(AT))
+
+
 def test_since_when_is_that_of_what_is_wrong() -> None:
     assert since_ms(degraded(AT)) == AT - 20 * MIN
     assert since_ms(without_replicator(AT)) == AT - 6 * MIN
@@ -100,11 +129,11 @@ def test_a_flow_is_behind_since_its_lag_was_last_small() -> None:
     assert found.seconds == 500
 
 
-def test_a_flow_that_was_behind_in_all_that_is_kept_is_so_for_longer() -> None:
+def test_a_flow_that_was_behind_in_all_that_is_kept_is_so_since_then_at_least() -> None:
     found = behind(5_000, lagging(4_000, 5_000))
 
     assert found is not None
-    assert found.since_ms is None
+    assert (found.since_ms, found.is_longer) == (0, True)
 
 
 @pytest.mark.parametrize("lag", [0, 9, 99])
@@ -163,5 +192,5 @@ def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
     look = replace(well(AT), error="cluster B: timed out")
     found = summary(look)
 
-    assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen now"
+    assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen"
     assert since_ms(look) == look.looked_ms
