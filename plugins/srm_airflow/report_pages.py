@@ -19,7 +19,8 @@ from srm_airflow.moves import PAGE_KEY
 
 # Whatever stands in a name of a topic or a client: nothing is run and nothing is loaded.
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
 }
 _NONE: Final = (

@@ -82,7 +82,9 @@ def test_the_tab_shows_the_newest_page_that_the_run_has_left(client: Any, run_id
 
     assert (answer.status_code, answer.text) == (200, "<p>second</p>")
     assert answer.headers["content-type"].startswith("text/html")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'self'" in policy
 
 
 def test_a_run_without_a_report_says_so(client: Any, run_id: str) -> None:
