@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -46,6 +47,13 @@ def flows(count: int) -> list[FlowSummary]:
         FlowSummary(f"{a}->{b}", a, b, "RUNNING", (), 0, 0, 1, 1, 0, 0)
         for a, b in permutations(names, 2)
     ]
+
+
+@pytest.mark.parametrize("lag", [0, 9])
+def test_clusters_stand_as_the_file_names_them_whoever_lags(lag: int) -> None:
+    drawn = [replace(flow, lag=lag if flow.source == "C0" else 0) for flow in flows(2)]
+
+    assert [box.alias for box in topology(drawn, {}, set(), ["C1", "C0"]).boxes] == ["C1", "C0"]
 
 
 @pytest.mark.parametrize("count", range(2, 9))
