@@ -71,7 +71,7 @@ def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
         "overview.html",
         headline=trouble.headline(flows, late),
         lines=lines,
-        topology=topology([line.flow for line in lines], *_clusters(views)),
+        topology=topology([line.flow for line in lines], *_clusters(views), views.config.clusters),
         troubles=[
             line for line in lines if line.flow.flow in late or line.flow.state in trouble.TROUBLES
         ],

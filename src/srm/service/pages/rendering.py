@@ -75,7 +75,12 @@ _TITLES: Final = {
 def error_page(request: Request, status: int, detail: str) -> Response:
     """Answer with a page that says what is wrong; one that passes is looked at again."""
     title = _TITLES.get(status, "Something went wrong")
-    return page(request, "error.html", status=status, title=title, detail=detail)
+    named = next(
+        ((kind, name) for kind, name in request.path_params.items() if kind in {"topic", "group"}),
+        None,
+    )
+    asked = named if status == 404 else None
+    return page(request, "error.html", status=status, title=title, detail=detail, asked=asked)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:

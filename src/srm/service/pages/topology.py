@@ -60,16 +60,24 @@ class Topology:
     width: float = WIDTH
 
 
-def topology(flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str]) -> Topology:
+def topology(
+    flows: Sequence[FlowSummary],
+    notes: dict[str, str],
+    away: set[str],
+    order: Sequence[str] = (),
+) -> Topology:
     """Draw flows and the clusters that they join.
 
     Args:
         flows: the flows.
         notes: a few words for each cluster.
         away: the clusters that do not answer.
+        order: aliases as the properties file has them: people name the primary first, and see it
+            on the left whatever happens.
     """
-    aliases = sorted({alias for flow in flows for alias in (flow.source, flow.target)})
-    places, height = _fitted(_places(_in_order(aliases, flows)), flows)
+    known = {alias for flow in flows for alias in (flow.source, flow.target)}
+    aliases = [alias for alias in order if alias in known]
+    places, height = _fitted(_places(aliases + sorted(known.difference(aliases))), flows)
     boxes = tuple(
         Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
         for alias, (x, y) in places.items()
@@ -79,15 +87,6 @@ def topology(flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str]
         for flow in flows
     )
     return Topology(height, boxes, arrows)
-
-
-def _in_order(aliases: list[str], flows: Sequence[FlowSummary]) -> list[str]:
-    """Put the one that most topics leave first: people draw the primary on the left.
-
-    Not by what changes while one looks: the picture would turn around.
-    """
-    out = {alias: sum(flow.topics for flow in flows if flow.source == alias) for alias in aliases}
-    return sorted(aliases, key=lambda alias: (-out[alias], alias))
 
 
 def _places(aliases: list[str]) -> dict[str, _Point]:

@@ -130,14 +130,19 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
         windows: what was measured, by time, without overlaps.
 
     Returns:
-        None where what is left is worth less than :data:`BEHIND_S` of its traffic.
+        None where what is left is worth less than :data:`BEHIND_S` of its traffic, or the newest
+        window saw hardly any of it: slots tell positions by the second, so that a look finds some
+        lag at any time.
     """
     seconds = sum((w.end_ms - w.start_ms) / 1000 for w in windows)
     records = sum(w.records for w in windows)
     if not lag or not records or not seconds:
         return None
-    worth = lag / (records / seconds)
-    if worth < BEHIND_S:
+    newest = windows[-1]
+    # In a burst the traffic is that of now, where copying stands still that of before.
+    rate = max(records / seconds, newest.records * 1000 / (newest.end_ms - newest.start_ms))
+    worth = lag / rate
+    if worth < BEHIND_S or newest.replication_records_lag.max <= _CAUGHT_UP * lag:
         return None
     for window in reversed(windows):
         if window.replication_records_lag.max <= _CAUGHT_UP * lag:

@@ -272,7 +272,9 @@ def test_where_nothing_is_to_be_shown_the_page_says_what_to_do(
     [
         ("/ui/flows/P/X", 404, "cluster 'X' is not watched here"),
         ("/ui/flows/P/B/topics/none", 404, "topic 'none' is not copied by P->B"),
+        ("/ui/flows/P/B/topics/none", 404, "Why is none not here?"),
         ("/ui/flows/P/B/groups/none", 404, "group 'none' has no checkpoint of P->B"),
+        ("/ui/flows/P/B/groups/none", 404, "Why is none not here?"),
         ("/ui/moves/none", 404, "move 'none' is not known"),
         ("/ui/flows/P/B?range=1y", 422, "range"),
     ],

@@ -49,6 +49,13 @@ def flows(count: int) -> list[FlowSummary]:
     ]
 
 
+@pytest.mark.parametrize("lag", [0, 9])
+def test_clusters_stand_as_the_file_names_them_whoever_lags(lag: int) -> None:
+    drawn = [replace(flow, lag=lag if flow.source == "C0" else 0) for flow in flows(2)]
+
+    assert [box.alias for box in topology(drawn, {}, set(), ["C1", "C0"]).boxes] == ["C1", "C0"]
+
+
 @pytest.mark.parametrize("count", range(2, 9))
 def test_boxes_do_not_overlap_and_all_is_within_the_picture(count: int) -> None:
     found = topology(flows(count), {}, set())

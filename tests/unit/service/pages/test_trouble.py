@@ -141,6 +141,17 @@ def test_what_its_traffic_fills_in_seconds_is_not_behind(lag: int) -> None:
     assert behind(lag, lagging(9, 9)) is None
 
 
+def test_what_a_look_finds_between_two_reports_is_not_behind() -> None:
+    assert behind(5_000, lagging(5_000, 9)) is None
+
+
+def test_a_burst_after_a_quiet_time_is_measured_by_itself() -> None:
+    quiet, burst = lagging(*[0] * 20, records=60), lagging(3_000, records=60_000)
+
+    assert behind(5_000, [*quiet, *burst]) is None
+    assert behind(50_000, [*quiet, *lagging(30_000, records=60_000)]) is not None
+
+
 def test_without_traffic_nothing_can_be_said() -> None:
     assert behind(5_000, []) is None
     assert behind(5_000, lagging(5_000, records=0)) is None
