@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.conftest import BrokerFactory
+from tests.faults.campaign.truncation import cut
 from tests.waiting import eventually
 
 from srm.engine.compacted import ensure_compacted
@@ -71,3 +74,32 @@ def test_a_topic_that_was_made_anew_shows_only_what_it_has_now(
     cluster.compacted(state_topic).write({b"new": b"2"})
 
     eventually(lambda: table.read() == {b"new": b"2"}, "only what it has now")
+
+
+@pytest.mark.parametrize("more", [0, 3, 20])
+def test_what_a_log_has_lost_is_lost_in_the_table_whatever_was_written_since(
+    broker_factory: BrokerFactory, unique: str, more: int
+) -> None:
+    """No tombstone ever comes for a key that only the lost end had; 20: more than was lost."""
+    broker = broker_factory("P")
+    props = {"bootstrap.servers": broker.bootstrap}
+    opened = partial(KafkaCluster, "P", props, props, props)
+    with opened(follow=True) as following:
+        with opened() as cluster:
+            ensure_compacted(cluster, unique)
+            for number in range(10):
+                cluster.compacted(unique).write({b"%d" % number: b"before"})
+        table = following.compacted(unique)
+        assert len(table.read()) == 10
+
+        end = cut(broker, unique, 0, share=0.5)
+        broker.start()
+        broker.wait_ready()
+        with opened() as cluster:
+            for number in range(more):
+                cluster.compacted(unique).write({b"later %d" % number: b"since"})
+            there = cluster.compacted(unique).read()
+
+        assert end == 5
+        assert len(there) == 5 + more
+        eventually(lambda: table.read() == there, "the table is the log as it is now")
