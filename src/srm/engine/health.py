@@ -28,7 +28,9 @@ from srm.engine.status import DriverStatus, FlowStatus, TopicStatus
 from srm.engine.supervision import FlowSigns
 
 _REMEDY: Final = re.compile(
-    r"[;:,] (?:or )?((?:grant|set|compare|check|restore) [^;]*)", re.IGNORECASE
+    r"[;:,] (?:or )?((?:grant|set|raise|see|compare|check|restore) [^;]*?)"
+    r"(?: \(offsets [^()]*\))?(?:;|$)",
+    re.IGNORECASE,
 )
 
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
@@ -119,7 +121,8 @@ def pause_reason(flow: Flow, pause: Pause) -> Reason:
 def remedy(text: str) -> str:
     """Return what a message says to do, empty where it says nothing: srm's end in that.
 
-    From the verb of the command on: ``TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T``.
+    From the verb of the command on: ``TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T``. Of
+    several the first, since those that give something up come last.
     """
     found = _REMEDY.search(text)
     return found[1].strip() if found else ""

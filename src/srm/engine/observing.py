@@ -113,7 +113,9 @@ def observe(context: FlowContext) -> FlowView:
         status,
         flow_health(status),
         {
-            name: tuple(partition_views(topic, maps, ends, source.starts))
+            name: tuple(
+                partition_views(topic, maps, ends, source.starts, is_copied=status.is_copied)
+            )
             for name, topic in source.topics.items()
         },
         known,
@@ -166,13 +168,18 @@ def partition_views(
     maps: FlowMaps,
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
+    *,
+    is_copied: bool = True,
 ) -> Iterator[PartitionView]:
-    """Say where each partition of a topic stands; pure."""
+    """Say where each partition of a topic stands; pure.
+
+    Where nobody copies, what was said last of one that went on is said no more: it waits.
+    """
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
         at, end = maps.get(place).position, ends.get(place)
         status = (maps.statuses or {}).get(place)
-        yield PartitionView(
+        view = PartitionView(
             topic.name,
             number,
             _state(status, told=at is not None),
@@ -184,6 +191,10 @@ def partition_views(
             maps.errors.get(place) or (status.reason if status else ""),
             maps.notes.get(place, ()),
         )
+        if view.state in {"copying", "claiming"} and view.lag and not is_copied:
+            reason = view.reason or "nobody copies it now"
+            view = replace(view, state="waiting", since_ms=0, reason=reason)
+        yield view
 
 
 def _state(status: PartitionStatus | None, *, told: bool) -> PartitionState:

@@ -9,6 +9,7 @@ from srm.domain.amount import amount
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.request import MoveRequest
 from srm.domain.proof_records import FlowProof
+from srm.domain.silence import is_silent
 from srm.engine.away import away_cluster
 from srm.engine.move.salvage import Salvage, read_salvage
 from srm.engine.move.store import MoveContext
@@ -70,11 +71,20 @@ def as_move(context: FlowContext) -> MoveContext:
 
 
 def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:
+    proven = "no group proven yet" if proof is None else proof.line(now_ms)
+    lost = _lost(source, forecast)
+    return f"if {source} died now: {lost}, at most {forecast.re_read:,} read again, {proven}"
+
+
+def _lost(source: str, forecast: Forecast) -> str:
+    age_ms, at_most = forecast.age_ms, forecast.at_most
+    if age_ms is not None and at_most is not None and is_silent(age_ms):
+        then = f"{forecast.not_copied:,} when {source} was last heard of, {age_ms / 1000:.0f} s ago"
+        return f"up to {amount(at_most, 'record')} lost ({then})"
     seconds = "" if forecast.seconds is None else f" ({forecast.seconds:.1f} s)"
     lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"
     if forecast.at_most is None:
         lost += " as far as is known"
     elif forecast.at_most > forecast.not_copied:
         lost += f", {forecast.at_most:,} at most"
-    proven = "no group proven yet" if proof is None else proof.line(now_ms)
-    return f"if {source} died now: {lost}, at most {forecast.re_read:,} read again, {proven}"
+    return lost

@@ -118,6 +118,11 @@ class FlowStatus:
     source_error: str = ""
     pause: Pause | None = None
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether anybody is there to copy it, and its source answers."""
+        return _is_alive(self.driver, self.slots) and not self.source_error
+
 
 def flow_status(context: FlowContext) -> FlowStatus:
     """Look at a flow once; a source that does not answer leaves what the target knows.
@@ -245,6 +250,10 @@ class Logs:
     copy_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
+def _is_alive(driver: DriverStatus | None, slots: Iterable[SlotStatus]) -> bool:
+    return (driver is not None and driver.alive) or any(slot.alive for slot in slots)
+
+
 def copying_status(
     context: FlowContext,
     now_ms: int,
@@ -264,7 +273,7 @@ def copying_status(
     config = context.config
     driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(logs.maps.reports, now_ms)
-    is_alive = (driver is not None and driver.alive) or any(slot.alive for slot in slots)
+    is_alive = _is_alive(driver, slots)
     found = tuple(
         _topic_status(
             topic,

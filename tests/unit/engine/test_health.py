@@ -126,6 +126,18 @@ def test_a_topic_that_lost_something_on_its_way_runs_and_still_says_so() -> None
             ),
             "set data.loss.policy=continue to record the loss and continue",
         ),
+        (
+            (
+                "P.T-1 refused the record at source offset 7: 9 bytes, MESSAGE_TOO_LARGE: raise "
+                "max.message.bytes of the target topic; or set data.loss.policy=continue to "
+                "record the loss and continue (offsets 7 to 8)"
+            ),
+            "raise max.message.bytes of the target topic",
+        ),
+        (
+            "records 1 to 3 are gone: set data.loss.policy=continue to go on (offsets 1 to 3)",
+            "set data.loss.policy=continue to go on",
+        ),
         ("it was reset by somebody, who grants nothing", ""),
         ("", ""),
     ],

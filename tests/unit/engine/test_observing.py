@@ -35,6 +35,17 @@ def test_partitions_stand_where_their_slots_say_and_lag_behind_what_the_source_s
     assert (partition.source_next, partition.source_end, partition.lag) == (10, 14, 4)
 
 
+def test_of_partitions_that_nobody_copies_now_what_was_said_last_is_not_told(
+    world: CopiedTopic,
+) -> None:
+    world.clock.advance(60_000)
+
+    [partition] = observe(world.forward).partitions["Topic"]
+
+    assert (partition.state, partition.reason) == ("waiting", "nobody copies it now")
+    assert partition.since_ms == 0, "that is when the replicator was last heard of"
+
+
 def test_groups_stand_where_their_checkpoints_say(world: CopiedTopic) -> None:
     view = observe(world.forward)
 

@@ -55,6 +55,21 @@ def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) ->
     assert status.standing.line.endswith("lost, at most 2 read again, 1 of 1 groups proven 3 s ago")
 
 
+def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_says_so(
+    world: CopiedTopic,
+) -> None:
+    world.clock.advance(60_000)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.at_most is not None
+    assert standing.line.startswith(
+        f"if P died now: up to {standing.forecast.at_most:,} records lost "
+        "(3 when P was last heard of, 60 s ago), at most"
+    )
+
+
 def test_groups_without_a_checkpoint_are_named_with_the_command(world: CopiedTopic) -> None:
     before = flow_status(world.forward)
     emit(world.forward)
