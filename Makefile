@@ -20,6 +20,7 @@ demo: venv ## Run the main job end to end into build/demo (DEMO_ARGS=--keep leav
 TEST_JOBS ?= 3
 
 test: lint ## Check the style and run every test (TEST_ARGS are pytest's, TEST_JOBS its processes)
+	@$(BIN)/python -m tests.archives
 	@$(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 lint: venv ## Check style, types and the direction of imports

@@ -59,7 +59,7 @@ class Sizes:
     def of(cls, fraction: float) -> Sizes:
         """Return that fraction of everything, but enough to try it out."""
         return cls(
-            [max(1, int(partitions * fraction)) for partitions in PARTITIONS],
+            list(dict.fromkeys(max(1, int(partitions * fraction)) for partitions in PARTITIONS)),
             *(
                 max(_SHORTEST_S, s * fraction)
                 for s in (_SECONDS, _LEAD_IN_S, _IDLE_S, _QUIET_S, _REST_S)

@@ -31,7 +31,8 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.engine.observing import observe
 from srm.engine.ports import FlowContext, Stamped
 from srm.service.app import create_app
-from srm.service.looks import FlowLook, TargetLook
+from srm.service.committed import CommittedOffsets
+from srm.service.looks import Committed, FlowLook, TargetLook
 from srm.service.series import Series
 from srm.service.views import Views
 from srm.testing.clock import FakeClock
@@ -154,7 +155,12 @@ def main() -> int:
     watch = StillWatch(TargetLook("B", "id", {FLOW: look}, looked_ms=context.now_ms()))
     watch.series = series
     views = Views(config_of(FLOW), [watch])  # type: ignore[list-item]
-    with served(create_app(views)) as url, httpx.Client(base_url=url) as client:
+    app = create_app(views)
+    ends = {FLOW.source: context.source, FLOW.target: context.target}
+    app.state.committed = CommittedOffsets(
+        views.config, lambda _config, _flow, alias, group: Committed(ends[alias].committed(group))
+    )
+    with served(app) as url, httpx.Client(base_url=url) as client:
         answered = [ask(client, path) for path in _PATHS]
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     result = {

@@ -1,9 +1,11 @@
 """Compares the two copies of every replicated partition.
 
-A Spark job reads source and target over the mapped ranges and compares count, order and content.
-Every hour it takes what is new since the last time, all of it or as many of the newest records as
-*records* says. What was proven equal is not read again. The latest result of each partition, with
-what of it is proven, is kept in `srm-verification.<SOURCE>.internal`.
+*verify* looks for what is new since the last time, all of it or as many of the newest records as
+*records* says, and compares it itself where it is little. *verify_in_spark* is a Spark job for the
+flows with more, and for those that are not right; it is skipped where there is none. Both read
+source and target over the mapped ranges and compare count, order and content. What was proven equal
+is not read again. The latest result of each partition, with what of it is proven, is kept in
+`srm-verification.<SOURCE>.internal`.
 
 **By hand** - trigger it with *topics* to verify only some, and with *full* to compare again what
 was proven before, too: that finds what was changed since in place, on a broker's disk.
@@ -19,8 +21,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, dag
+from airflow.sdk import Param, dag, task
 
+from srm.domain.topics import Flow
+from srm_airflow import engine_calls
 from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
 from srm_airflow.spark_jobs import SparkJobOperator
 
@@ -50,14 +54,22 @@ PARAMS = {
 }
 
 
-def arguments(params: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of the Spark job for the form's values."""
+@task.short_circuit
+def verify(flows: list[str], *, params: Any = None, ti: Any = None) -> list[str]:
+    """Verify what takes no Spark; return the flows that are left to it."""
+    summaries = engine_calls.verify_little(flows, params)
+    ti.xcom_push("summary", summaries)
+    return [flow for flow, summary in summaries.items() if summary is None]
+
+
+def arguments(params: Mapping[str, Any], left: list[str] | None) -> list[str]:
+    """Return the arguments of the Spark job for the form's values and the flows left to it."""
     chosen = [part for topic in params["topics"] for part in ("--topic", topic)]
     if params["records"] is not None:
         chosen += ["--max-records", str(params["records"])]
     if params["full"]:
         chosen.append("--full")
-    return [*job_arguments(CONFIG), *chosen]
+    return [*job_arguments(CONFIG, [Flow.parse(flow) for flow in left or ()]), *chosen]
 
 
 @dag(
@@ -72,13 +84,15 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
     doc_md=__doc__,
 )
 def srm_verification() -> None:
-    """Verify all flows in one Spark application; a flow that fails does not stop the others."""
-    SparkJobOperator(
-        task_id="verify",
+    """Verify all flows; one that fails does not stop the others."""
+    left = verify([str(flow) for flow in CONFIG.flows])
+    in_spark = SparkJobOperator(
+        task_id="verify_in_spark",
         name="srm-verification",
         application=spark_job("verification"),
-        application_args="{{ arguments(params) }}",
+        application_args="{{ arguments(params, ti.xcom_pull('verify')) }}",
     )
+    left >> in_spark
 
 
 srm_verification()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +25,11 @@ from srm.domain.internal_topics import HEARTBEATS
 from srm.domain.mm2_records import Heartbeat
 from srm.domain.topics import Flow
 from srm.engine.compacted import compacted_spec
+from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
+from srm.stack import spark
 from srm.stack.jars import KAFKA_VERSION
+from srm.stack.java import QUICK_START
 from srm.stack.kafka import KafkaBroker
 from srm.stack.process import started_at
 from srm.wiring import now_ms
@@ -50,6 +54,9 @@ settings.load_profile("srm")
 def pytest_configure() -> None:
     for name in ("COLUMNS", "LINES"):  # what commands print is not to be cut at somebody's window
         os.environ.pop(name, None)
+    with suppress(StackError):  # no Java: those that need none run all the same
+        os.environ["SPARK_SUBMIT_OPTS"] = shlex.join(spark.quick_start())
+        os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(QUICK_START)
 
     def end_session(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

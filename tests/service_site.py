@@ -26,21 +26,26 @@ from srm.domain.move.resuming import GroupCheckpoint
 from srm.domain.move.revisions import KeptReport
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import Pause
+from srm.domain.reason import set_key
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Log
 from srm.engine.checkpoints import emit
+from srm.engine.copiers import DriverStatus, SlotStatus
 from srm.engine.health import flow_health
 from srm.engine.observing import FlowView, PartitionState, PartitionView, observe
 from srm.engine.standing import Standing
-from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
+from srm.engine.status import FlowStatus, TopicStatus
 from srm.service.looks import FlowLook, MoveLook, TargetLook
 from srm.service.views import Views
 from srm.testing.flows import flow_config
 from srm.wiring import now_ms
 
 P_B, B_P, P_C, C_P = Flow("P", "B"), Flow("B", "P"), Flow("P", "C"), Flow("C", "P")
+MOVING = "failover-manual__2026-11-23T03-00-00-00-00"
+PAST = "failback-manual__2026-10-13T07-30-00-00-00"
 EVIL = "<script>alert('group')</script>"
 WHY = "records 120,000 to 131,400 were deleted on P before they were copied: <b>retention</b>"
+TODO = set_key(P_B, "data.loss.policy", "continue")
 LINE = "if {} died now: 48,210 records (41 s) lost, at most 9,120 read again, 3 of 4 groups proven"
 _S, _MIN = 1000, 60_000
 
@@ -71,7 +76,7 @@ def site(now: int | None = None, *, is_moving: bool = True) -> Views:
 def degraded(at: int) -> FlowLook:
     """Copies, but for one partition that stopped at a gap."""
     topics = (
-        TopicStatus("orders", "P.orders", 3, 3, 911_200, 48_163, "stopped", WHY),
+        TopicStatus("orders", "P.orders", 3, 3, 911_200, 48_163, "stopped", WHY, TODO),
         TopicStatus("payments", "P.payments", 4, 4, 2_310_077, 31, "copying"),
         TopicStatus("refunds.v2_with-a.rather_long.name", "P.refunds.v2_with-a.rather_long.name",
                     2, 2, 18_220, 0, "caught-up"),
@@ -164,16 +169,19 @@ def past_moves(at: int) -> Iterator[MoveLook]:
         begun = at - (40 - number * 6) * 24 * 60 * _MIN - 7 * _MIN
         yield _moved(f"{number}", begun, rto, rpo, re_read, there=there)
     begun = at - 3 * 24 * 60 * _MIN
-    times = {"holding": begun + 4_000, "released": begun + 604_000}
+    times = {"holding": begun + 4_000, "held": begun + 4_200, "released": begun + 49_000}
     plan = _plan("failover-manual__2026-11-20T08-12-00-00-00", begun, ("billing",))
-    yield MoveLook(plan, MoveProgress(plan.move_id, step="released", times_ms=times))
+    why = "replication of payments-3 is stopped: records 987 to 1955 are gone"
+    yield MoveLook(plan, MoveProgress(plan.move_id, step="released", times_ms=times, reason=why))
 
 
 def moving(at: int) -> MoveLook:
     """Return a move that waits for what is still to be copied."""
-    plan = _plan("failover-manual__2026-11-23T03-00-00-00-00", at - 52 * _S, ("billing", "fraud"))
-    times = {"holding": at - 31 * _S}
-    return MoveLook(plan, MoveProgress(plan.move_id, step="holding", times_ms=times))
+    plan = _plan(MOVING, at - 52 * _S, ("billing", "fraud"))
+    times = {"holding": at - 31 * _S, "held": at - 31 * _S}
+    waits = ("replication of payments from P is 1,204 records behind",)
+    progress = MoveProgress(plan.move_id, step="held", times_ms=times)
+    return MoveLook(plan, progress, waits=waits, waits_ms=at - 2 * _S)
 
 
 def _moved(name: str, begun: int, rto: float, rpo: int, re_read: int, *, there: bool) -> MoveLook:
@@ -282,8 +290,9 @@ def _partition(
     )  # fmt: skip
     notes = (note,) if reason else ()
     return PartitionView(
-        topic, number, state, done, end, done + 7, end - done, since, reason, notes
-    )
+        topic, number, state, done, end, done + 7, end - done, since, reason, notes,
+        TODO if reason else "",
+    )  # fmt: skip
 
 
 def _driver(*, alive: bool, age_ms: int = 1_200) -> DriverStatus:

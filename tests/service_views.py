@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -27,10 +28,11 @@ class StillWatch:
         self.look = look
         self.series = Series()
         self.refreshed = 0
+        self.thread = threading.Thread()
 
     def start(self) -> None: ...
 
-    def close(self) -> None: ...
+    def end(self) -> None: ...
 
     def wait(self, _timeout_s: float) -> bool:
         return bool(self.look.looked_ms)

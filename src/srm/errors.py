@@ -17,8 +17,9 @@
     |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
     `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
 
-Messages are one line: what happened, where, and what to do. The exit code, the HTTP status and
-whether Airflow should retry follow from the class, nowhere else.
+Messages are one line: what happened, where, and what to do, which is a value of its own, too, where
+others than people want it. The exit code, the HTTP status and whether Airflow should retry follow
+from the class, nowhere else.
 """
 
 from __future__ import annotations
@@ -26,12 +27,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def told(what: str, action: str) -> str:
+    """Return one line for people: what happened, and the thing to do about it, if there is one."""
+    return f"{what}; {action}" if action else what
+
+
 class SrmError(Exception):
-    """Base of all srm errors."""
+    """Base of all srm errors; its text says what happened and what to do.
+
+    Attributes:
+        action: the one thing to do, as in ``grant Read on topic T``; empty: none, or not known.
+    """
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
     retriable: ClassVar[bool] = False
+
+    def __init__(self, what: str = "", action: str = "") -> None:
+        super().__init__(told(what, action))
+        self.action = action
 
 
 class UsageError(SrmError):

@@ -30,6 +30,8 @@ from srm.redirect import callers
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S: Final = 5.0
+"""Seconds that whoever looks waits for a cluster: then the other end is asked alone."""
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
@@ -71,27 +73,30 @@ def following_cluster(alias: str, clients: ClusterClients, timeout_s: float) -> 
 def open_flow(
     config: Config,
     flow: Flow,
-    source_patience_s: float | None = None,
-    target_patience_s: float | None = None,
+    patience_s: float | None = None,
+    silent: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[FlowContext]:
     """Give access to one flow, enabled or not, with the lists of srm-control merged in.
 
     Args:
         config: the configuration.
         flow: the flow.
-        source_patience_s: seconds that the source has to answer at all: one that does not is
-            asked nothing more. Without it each call takes the time that it takes.
-        target_patience_s: the same of the target; without the lists then, if it does not answer.
+        patience_s: seconds that each cluster has to answer at all: one that does not is asked
+            nothing more, and without the target there are no lists. Without it each call takes the
+            time that it takes.
+        silent: clusters that did not answer in time, by alias and address, with what is said of
+            them: whoever opens several flows waits for each once. What is found so now is added.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
     configured = config.flow(flow)
+    silent = {} if silent is None else silent
     with ExitStack() as stack:
-        source = _patiently(config, flow, flow.source, source_patience_s, stack)
-        target = _patiently(config, flow, flow.target, target_patience_s, stack)
-        if target_patience_s is None:
+        source = _patiently(config, flow, flow.source, patience_s, stack, silent)
+        target = _patiently(config, flow, flow.target, patience_s, stack, silent)
+        if patience_s is None:
             effective = control_lists.effective(configured, control_lists.load(target, flow))
         else:
             effective = control_lists.merged_if_known(configured, target)
@@ -101,17 +106,25 @@ def open_flow(
 
 
 def _patiently(
-    config: Config, flow: Flow, alias: str, patience_s: float | None, stack: ExitStack
+    config: Config,
+    flow: Flow,
+    alias: str,
+    patience_s: float | None,
+    stack: ExitStack,
+    silent: dict[tuple[str, str], str],
 ) -> Cluster:
     """Give access to one end of a flow; nothing is asked of one that does not answer in time."""
     clients = config.cluster_clients(alias, flow)
     if patience_s is not None:
+        servers = clients.admin.get("bootstrap.servers", "")
+        if (alias, servers) in silent:
+            return away_cluster(alias, silent[alias, servers])
         with kafka_cluster(alias, clients, patience_s) as probe:
             try:
                 probe.cluster_id()
             except UnavailableError as error:
-                servers = clients.admin.get("bootstrap.servers", "")
-                return away_cluster(alias, f"{error} ({alias}.bootstrap.servers = {servers})")
+                silent[alias, servers] = f"{error} ({alias}.bootstrap.servers = {servers})"
+                return away_cluster(alias, silent[alias, servers])
             except SrmError as error:
                 log.debug("%s: %s", alias, error)  # whoever asks for more is told
     return stack.enter_context(kafka_cluster(alias, clients))

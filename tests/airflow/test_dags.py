@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -189,13 +189,28 @@ def test_a_configuration_without_flows_is_an_import_error_that_says_what_to_do(
     assert "P->B.enabled = true" in message
 
 
-def test_verification_by_hand_takes_topics_and_a_limit_from_the_form(bag: Any) -> None:
-    (task,) = bag.dags["srm_verification"].tasks
-    chosen = {"topics": ["Payments", "Refunds"], "records": 500, "full": True}
-    task.render_template_fields({"params": chosen})
+@dataclass
+class Left:
+    """The task's instance, as far as the template asks it: which flows are left to Spark."""
 
-    assert task.application_args[:2] == ["--config", os.environ["SRM_CONFIG"]]
-    assert task.application_args[-7:] == [
+    flows: list[str]
+
+    def xcom_pull(self, task_ids: str) -> list[str]:
+        assert task_ids == "verify"
+        return self.flows
+
+
+def test_verification_by_hand_takes_topics_and_a_limit_from_the_form(bag: Any) -> None:
+    task = bag.dags["srm_verification"].get_task("verify_in_spark")
+    chosen = {"topics": ["Payments", "Refunds"], "records": 500, "full": True}
+    task.render_template_fields({"params": chosen, "ti": Left(["B->P"])})
+
+    assert task.upstream_task_ids == {"verify"}
+    assert task.application_args == [
+        "--config",
+        os.environ["SRM_CONFIG"],
+        "--flow",
+        "B->P",
         "--topic",
         "Payments",
         "--topic",

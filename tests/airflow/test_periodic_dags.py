@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 import pytest
 from tests.airflow.copies import Site
@@ -11,8 +12,10 @@ from tests.airflow.copies import Site
 from srm.domain import internal_topics
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import Flow, TopicPartition
+from srm.engine import verifying
 from srm.engine.ports import TopicSpec
 from srm_airflow import choices
+from srm_airflow.spark_jobs import SparkJobOperator
 
 pytestmark = [
     pytest.mark.airflow,
@@ -72,3 +75,45 @@ def test_an_aggregation_starts_no_spark_for_few_raw_metrics_and_tells_the_lag_of
     summary = site.xcom("aggregate", "summary")[str(Flow.parse(site.flow).reversed)]
     assert summary["engine"] == "plain"
     assert summary["silence"]["reason"] == "no replicator was ever seen"
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The arguments of Spark jobs, which are not started."""
+    left: list[list[str]] = []
+
+    def execute(self: SparkJobOperator, context: Any) -> None:
+        del context
+        left.append(self.application_args)
+
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    return left
+
+
+def test_a_verification_starts_spark_only_for_flows_with_more_than_one_process_compares(
+    site: Site, submitted: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = site.dag("srm_verification")
+    with monkeypatch.context() as patch:
+        patch.setattr(verifying, "MOST_AT_ONCE", 0)
+        states = site.run(dag)
+
+    assert states == {"run": "success", "verify": "success", "verify_in_spark": "success"}
+    [arguments] = submitted
+    assert arguments[2:4] == ["--flow", site.flow]
+    assert arguments.count("--flow") == 1
+
+    states = site.run(dag)
+
+    assert states == {"run": "success", "verify": "success", "verify_in_spark": "skipped"}
+    assert site.xcom("verify", "summary")[site.flow]["equal"] == 1
+    assert len(submitted) == 1
+
+
+def test_a_verification_that_cannot_be_planned_is_left_to_spark_which_says_why(
+    site: Site, submitted: list[list[str]]
+) -> None:
+    states = site.run(site.dag("srm_verification"), {"topics": [f"{site.topic}-unknown"]})
+
+    assert states == {"run": "success", "verify": "success", "verify_in_spark": "success"}
+    assert submitted[0].count("--flow") == 2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.browser.answers import Answers
+from tests.browser.answers import Answers, Offsets
 from tests.served import served
 from tests.service_site import site
 
@@ -87,5 +87,6 @@ def address(views: Views) -> Iterator[str]:
     """Where it is served; questions of why are answered by the test."""
     app = create_app(views)
     app.state.explaining = Answers()
+    app.state.committed = Offsets()
     with served(app) as found:
         yield found

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.conftest import NARROW, WIDE, OpenPage
-from tests.service_site import EVIL, P_B
+from tests.service_site import EVIL, MOVING, P_B, PAST
 from tests.service_views import StillWatch
 
 from srm.service.looks import FlowLook
@@ -22,8 +22,6 @@ from srm.wiring import now_ms
 
 pytestmark = [pytest.mark.browser]
 
-MOVING: Final = "failover-manual__2026-11-23T03-00-00-00-00"
-PAST: Final = "failback-manual__2026-10-13T07-30-00-00-00"
 PAGES: Final = {
     "overview": "/ui",
     "flow": "/ui/flows/P/B?range=1h",
@@ -68,6 +66,16 @@ def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_screen(
             take_picture(page, Path(folder) / f"{name}-{scheme}-{width}.png")
 
     assert found == []
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_name_as_long_as_kafka_allows_is_no_wider_than_the_screen(
+    open_page: OpenPage, address: str, width: int
+) -> None:
+    page = open_page(width=width)
+    settled(page, address, f"/ui/why?kind=group&name={'x' * 249}")
+
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def take_picture(page: Page, path: Path) -> None:
@@ -199,8 +207,24 @@ def test_the_chain_of_why_is_told_with_what_to_do(open_page: OpenPage, address: 
 
     expect(page.locator(".why-verdict")).to_have_text("translated; can move, after a wait")
     expect(page.locator(".chain li")).to_have_count(7)
-    expect(page.locator(".why-head .command")).to_contain_text("srm follow")
+    expect(page.locator(".why-head .todo")).to_contain_text("run it under srm follow")
     assert page.locator(".chain .no").count() == 1
+
+
+def test_a_name_that_is_no_topic_is_offered_as_the_group_that_it_is(
+    browser: Browser, address: str
+) -> None:
+    page = browser.new_page()  # whose console may tell of the answer that is an error
+    page.route(
+        "**/v2/why/topic/**",
+        lambda route: route.fulfill(status=404, body='{"detail": "no topic \'audit\' on P or B"}'),
+    )
+    settled(page, address, "/ui/why?name=audit&flow=P->B")
+
+    expect(page.locator("[data-why]")).to_contain_text("no topic 'audit' on P or B. Did you mean")
+    page.get_by_role("link", name="group audit").click()
+    expect(page.locator(".why-verdict")).to_have_text("translated; can move, after a wait")
+    page.close()
 
 
 def test_where_no_answer_comes_it_says_so_and_how_to_ask_otherwise(
@@ -320,7 +344,10 @@ def test_the_form_of_a_move_starts_the_dag_as_whoever_is_signed_in(
     page.wait_for_url("**/dags/srm_failover.B.P/runs/manual__1")
     conf = {"operation": "failover", "mode": "planned", "source": "P", "target": "B"}
     assert asked == [
-        {"conf": {**conf, "groups": ["billing"], "dry_run": True}, "logical_date": None}
+        {
+            "conf": {**conf, "topics": ["orders"], "groups": ["billing"], "dry_run": True},
+            "logical_date": None,
+        }
     ]
 
 

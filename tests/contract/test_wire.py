@@ -14,7 +14,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
-from srm.replication.ports import Wire
+from srm.replication.ports import EpochEnd, Wire
 
 OUT_OF_ORDER_SEQUENCE = 45
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -293,7 +293,8 @@ def test_the_newest_epoch_ends_with_the_log_and_one_that_never_was_is_not_known(
         part = await place.fetch(wire, 0)
         [stored] = list(batches(part.records))
 
-        assert await wire.epoch_end(place.at, stored.leader_epoch) == 3
-        assert await wire.epoch_end(place.at, stored.leader_epoch + 5) == -1
+        epoch = stored.leader_epoch
+        assert await wire.epoch_end(place.at, epoch) == EpochEnd(epoch, 3)
+        assert await wire.epoch_end(place.at, epoch + 5) == EpochEnd(-1, -1)
 
     wire_site.run(scenario)

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from srm.stack.ports import LOOPBACK, free_port
 from srm.stack.process import ManagedProcess, ProcessSpec
-from srm.stack.spark import check_spark
+from srm.stack.spark import check_spark, quick_start
 
 _DEPLOY = "org.apache.spark.deploy"
 _CORES = 2
@@ -50,6 +50,8 @@ def standalone(home: Path, workers: int = 2) -> Iterator[Standalone]:
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_IP": LOOPBACK,
+        # Executors have the environment of their workers.
+        "JAVA_TOOL_OPTIONS": " ".join(quick_start()),
     }
     port = free_port()
     url = f"spark://{LOOPBACK}:{port}"

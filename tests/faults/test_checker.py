@@ -340,3 +340,17 @@ def test_a_record_that_the_flow_leaves_out_is_no_loss() -> None:
 
     assert problems(of, target, known, policy="stop") == []
     assert problems(history(life(numbered(0, 3))), target, known)
+
+
+def test_what_is_written_in_place_of_a_truncated_end_may_be_refused_too() -> None:
+    """Whether the source lost its end before the target began to refuse, or afterwards."""
+    told_late, told = history(life(numbered(0, 3))), history(life(numbered(0, 3)))
+    told_late.truncate(0, 1, 3)
+    told_late.begin_refusals(0, 1000, 3)
+    told.begin_refusals(0, 1000, 3)
+    told.truncate(0, 1, 3)
+    settled = history(life(numbered(0, 3)))
+    settled.truncate(0, 1, 2)
+    settled.begin_refusals(0, 1000, 3)
+
+    assert [h.refusals[0][-1].first for h in (told_late, told, settled)] == [1, 1, 3]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
+from srm.stack.kafka import quick_start
 
 
 def run_tool(
@@ -41,5 +42,5 @@ def running_tool(main: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _command(main: str, arguments: tuple[str, ...]) -> list[str]:
-    java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1"]
+    java = [str(find_java().program), "-Xmx128m", *quick_start()]
     return [*java, "-cp", kafka_class_path(), main, *arguments]

@@ -12,7 +12,7 @@ import pytest
 from bench import fleet, fleet_cost
 from bench.results import load_all
 
-from srm.stack.java import QUICK_COMPILER
+from srm.stack.kafka import quick_start
 
 pytestmark = [
     pytest.mark.kafka,
@@ -37,11 +37,12 @@ ASKED_FOR = {
 
 
 def run_bench(out: Path, *arguments: str) -> None:
+    # Whether figures come out is what is tested, not what they are; MirrorMaker 2 has a collector.
+    quick = " ".join(option for option in quick_start() if "GC" not in option)
     done = subprocess.run(
         [sys.executable, "bench/run.py", *arguments, "--out", str(out)],
         cwd=PROJECT,
-        # Whether figures come out is what is tested, not what they are.
-        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_COMPILER},
+        env={**os.environ, "JAVA_TOOL_OPTIONS": quick},
         capture_output=True,
         text=True,
         timeout=1150,
@@ -69,11 +70,11 @@ def test_one_case_is_measured_with_both_engines_and_beside_a_socket_copy(tmp_pat
 
 
 def test_a_fleet_is_measured_with_more_and_more_partitions(tmp_path: Path) -> None:
-    run_bench(tmp_path, "--fleet", "--fraction", "0.01", "--engine", "srm")
+    run_bench(tmp_path, "--fleet", "--fraction", "0.001", "--engine", "srm")
 
     results = load_all(tmp_path)
     assert {result.case for result in results} == {
-        fleet.name(size, partitions) for size in fleet.RATES for partitions in (1, 10, 100)
+        fleet.name(size, partitions) for size in fleet.RATES for partitions in (1, 10)
     }
     for result in results:
         assert result.cpu_seconds > 0, result.case

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import javaproperties
+import psutil
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
@@ -15,8 +17,10 @@ from tests.waiting import eventually
 from srm.domain.topics import TopicPartition
 from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
-from srm.stack.jars import KAFKA_VERSION, cache_folder
-from srm.stack.kafka import KafkaBroker
+from srm.stack.class_archive import archived, class_archive
+from srm.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
+from srm.stack.java import find_java
+from srm.stack.kafka import KafkaBroker, archive_broker_classes
 
 pytestmark = pytest.mark.kafka
 
@@ -195,3 +199,31 @@ def test_a_broker_of_an_older_version_keeps_its_data_through_a_crash(
 def test_a_version_without_a_lock_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"no Kafka 3\.0\.0 here"):
         KafkaBroker(tmp_path, "X", version="3.0.0").start()
+
+
+def test_a_broker_maps_its_classes_from_the_archive_that_was_written_once(
+    broker_factory: Callable[..., KafkaBroker],
+) -> None:
+    archive_broker_classes()
+
+    broker = broker_factory()
+
+    assert broker.pid is not None
+    mapped = {place.path for place in psutil.Process(broker.pid).memory_maps()}
+    archive = class_archive(f"kafka-{KAFKA_VERSION}", find_java(), jar_folder())
+    assert str(archive) in mapped
+
+
+def test_java_says_nothing_on_standard_output_of_an_archive_that_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    archive_broker_classes()
+    archive = class_archive(f"kafka-{KAFKA_VERSION}", find_java(), jar_folder())
+
+    def said(*options: str) -> str:
+        other_jars = ["-cp", str(tmp_path / "nothing.jar")]
+        command = [str(find_java().program), *options, *other_jars, "-version"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "Unable to use shared archive" in said(f"-XX:SharedArchiveFile={archive}")
+    assert said(*archived(archive)) == ""

@@ -111,7 +111,7 @@ REFUSALS = {
     "plaintext to TLS": (
         "TLS",
         {"security.protocol": "PLAINTEXT"},
-        (ConfigError, "the listener wants TLS: check security.protocol"),
+        (ConfigError, "the listener wants TLS; check security.protocol"),
     ),
     "login to a listener without": (
         "TLS",
@@ -121,7 +121,7 @@ REFUSALS = {
             "sasl.username": "srm",
             "sasl.password": PASSWORD,
         },
-        (ConfigError, "the listener has no SASL: check security.protocol"),
+        (ConfigError, "the listener has no SASL; check security.protocol"),
     ),
     "Kerberos": ("PLAIN", {"sasl.mechanism": "GSSAPI"}, (ConfigError, "(Kerberos) is not")),
 }

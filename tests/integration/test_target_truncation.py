@@ -10,6 +10,7 @@ from tests.faults.campaign.truncation import cut
 from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
+from srm.domain.offset_ranges import both_ends
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import SrmError
@@ -55,7 +56,7 @@ def _lose(
 
 def _told(lab: CopyLab, p: AssignedPartition, lost: tuple[int, int]) -> bool:
     status = lab.status(p)
-    return status is not None and "offsets {} to {} are gone".format(*lost) in status.reason
+    return status is not None and f"offsets {both_ends(*lost)} are gone" in status.reason
 
 
 def _is_equal(lab: CopyLab, p: AssignedPartition) -> bool:

@@ -27,7 +27,7 @@ from srm.engine.translate import translate
 from srm.errors import GateClosedError
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
-from srm.stack.kafka import KafkaBroker
+from srm.stack.kafka import KafkaBroker, quick_start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -211,7 +211,7 @@ def test_a_group_whose_offsets_are_in_a_transaction_is_waited_for(site: Site) ->
 def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
     group = site.group("streams")
     host, port = site.config.client(site.p, "admin")["bootstrap.servers"].split(":")
-    java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1"]
+    java = [str(find_java().program), "-Xmx128m", *quick_start()]
     member = subprocess.Popen(
         [*java, "-cp", kafka_class_path(), str(MEMBER), host, port, group, site.topic, "10"],
         stdout=subprocess.PIPE,

@@ -100,6 +100,19 @@ def test_a_group_lacks_its_checkpoint_until_the_next_emission(copied: Copied) ->
     assert after["verdict"].startswith("translated; can move")
 
 
+def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -> None:
+    flow, target, name = copied.sites.there, copied.forward.target, copied.tag.ljust(249, "x")
+    copied.forward.source.create_topics([TopicSpec(name, 1, 1, {})])
+    ensure_compacted(target, internal_topics.control(flow.source), replication_factor=1)
+    change = ListChange(add=(name,))
+    control_lists.change(target, flow, "topics", change, copied.forward.now_ms())
+
+    answer = asked(copied, name)
+
+    assert step_of(answer, "copy")["ok"] is False
+    assert "is longer than the max allowed length 249" in answer["verdict"]
+
+
 def test_a_group_that_is_in_use_on_the_target_is_left_alone_and_keeps_a_move_away(
     copied: Copied,
 ) -> None:

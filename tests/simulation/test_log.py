@@ -7,6 +7,7 @@ import struct
 from tests.batches import Record, encode
 
 from srm.replication.batches.batch import rewrite, seal
+from srm.replication.ports import EpochEnd
 from srm.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
@@ -66,7 +67,19 @@ def test_a_truncated_log_has_forgotten_what_the_lost_batches_told_of_producers()
     log.begin_epoch(1)
 
     assert _append(log, _batch(1, 9, 0, 2)) == (NONE, 2)
-    assert (log.epoch_end(0), log.epoch_end(1), log.epoch_end(2)) == (2, 3, -1)
+    ends = [EpochEnd(0, 2), EpochEnd(1, 3), EpochEnd(-1, -1)]
+    assert [log.epoch_end(epoch) for epoch in range(3)] == ends
+
+
+def test_of_an_epoch_that_was_lost_the_log_tells_the_end_of_the_one_before_it() -> None:
+    log = _log()
+    _append(log, _batch(2))
+    log.begin_epoch(1)
+    _append(log, _batch(2))
+    log.truncate(2, 0.0)
+    log.begin_epoch(2)
+
+    assert log.epoch_end(1) == EpochEnd(0, 2)
 
 
 def test_an_open_transaction_holds_the_stable_offset_back_until_its_marker_is_committed() -> None:

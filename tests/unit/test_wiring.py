@@ -72,12 +72,27 @@ def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
 
 
 def test_a_target_that_is_not_there_is_waited_for_no_longer_than_was_said(config):
-    with open_flow(config, Flow("P", "B"), 1, 1) as context:
+    with open_flow(config, Flow("P", "B"), 1) as context:
         with pytest.raises(GivenUpError, match=r"\(P\.bootstrap\.servers = "):
             context.source.topics()
         with pytest.raises(GivenUpError, match=r"\(B\.bootstrap\.servers = "):
             context.target.topics()
         assert context.config.flow == Flow("P", "B")
+
+
+def test_a_cluster_that_two_flows_need_is_waited_for_once(config):
+    silent: dict[tuple[str, str], str] = {}
+    with open_flow(config, Flow("P", "B"), 0.3, silent):
+        pass
+    began = time.monotonic()
+
+    with open_flow(config, Flow("B", "P"), 30.0, silent) as context:
+        with pytest.raises(GivenUpError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:2"):
+            context.source.cluster_id()
+        with pytest.raises(GivenUpError, match=r"P\.bootstrap\.servers = 127\.0\.0\.1:1"):
+            context.target.cluster_id()
+
+    assert time.monotonic() - began < 5.0
 
 
 def test_the_clock_counts_milliseconds_since_the_epoch():

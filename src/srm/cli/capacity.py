@@ -23,6 +23,7 @@ from srm.engine.capacity import (
 )
 from srm.errors import UsageError
 from srm.pages.tables import Listing
+from srm.wiring import PATIENCE_S
 
 _SMALLEST_BATCH_BYTES: Final = 70
 _LARGEST_BATCH_BYTES: Final = 100e6
@@ -33,9 +34,6 @@ _COLUMNS: Final = ("partitions", "MB/s", "records/s", "batch KB", *_CORES, "code
 _IF_WIDE: Final = ("records/s", "codec", "peak")
 _WIDE: Final = 110
 _WINDOW_S: Final = 10.0
-_PATIENCE_S: Final = 5.0
-"""Seconds that a cluster has to answer: a source that does not cannot be asked, and a target need
-not be there yet."""
 
 
 def register(app: typer.Typer) -> None:
@@ -100,8 +98,7 @@ def capacity_of(
     results = watch_each_flow(
         *(config, flow, "reading the traffic"),
         lambda context, tell: flow_capacity(context, window or _WINDOW_S, tell),
-        source_patience_s=_PATIENCE_S,
-        target_patience_s=_PATIENCE_S,
+        patience_s=PATIENCE_S,
     )
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from srm.cli.inviting import entering
 from srm.cli.output import JsonOption, emit
 from srm.errors import IntegrityError, UsageError
 
@@ -142,20 +143,17 @@ def _seconds(value: float | None) -> str:
 
 
 def _invite(console: Console, kept: StackStatus) -> None:
-    home = Path(kept.home)
-    here = Path.cwd()
-    shown = home.relative_to(here) if home.is_relative_to(here) else home
     console.print(
         f"\n{kept.service_url}: flows, groups and moves of this stack, live\n"
         f"\nEverything is still running. Open {kept.airflow_url} (no login) and\n"
-        "  - choose Dags, srm_failover, Trigger: leave the form as it is for a failover P->B;\n"
+        "  - choose Dags, srm_failover.P.B, Trigger: leave the form as it is for a failover P->B;\n"
         "    for the way back choose failback, from cluster B to cluster P\n"
         "  - watch the run's graph; the log of task wait shows the remaining records live\n"
         "  - read the table in the log of task report, and the note of the run\n"
         "From here:\n"
-        f"  export SRM_CONFIG={shown}/srm.properties\n"
+        f"{entering(kept.config)}"
         "  srm status --flow 'P->B'\n"
-        f"  srm stack down --home {shown}     # stops everything",
+        f"  srm stack down --home {kept.home}     # stops everything",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -13,6 +13,7 @@ import typer
 from typer.cli import get_docs_for_click
 
 from srm.cli.main import app
+from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")
 
@@ -27,8 +28,7 @@ def render() -> str:
 
 def main(arguments: list[str]) -> None:
     """Write the page to the given file, by default into docs/."""
-    path = Path(arguments[0]) if arguments else DEFAULT_PATH
-    path.write_text(render(), "utf-8")
+    write(lambda _: render(), DEFAULT_PATH, __doc__, arguments)
 
 
 if __name__ == "__main__":

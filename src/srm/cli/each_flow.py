@@ -98,14 +98,14 @@ def watch_each_flow(
         )
     for flow in wanted:
         resolved.flow(flow)
-    results = FlowResults[T]()
+    results, silent = FlowResults[T](), dict[tuple[str, str], str]()
     with Console(stderr=True, quiet=quietly).status(doing) as status:
         for flow in wanted:
             status.update(f"{flow}: {doing}")
             try:
                 with (
                     telemetry.span(span or doing, flow=str(flow)) as opened,
-                    open_flow(resolved, flow, **access) as context,
+                    open_flow(resolved, flow, silent=silent, **access) as context,
                 ):
                     results.values.append(call(context, _teller(status, flow)))
                     opened.result(results.values[-1])

@@ -12,11 +12,9 @@ from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, RenderableType
-from rich.live import Live
 
 from srm import telemetry
-from srm.cli.failover_view import MoveView
+from srm.cli.failover_view import shown
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
 from srm.domain.move.plan import MovePlan
@@ -243,15 +241,13 @@ def run(
             progress.print(plan_view(planned, _ROWS))
             with _span("move.approve", request, move_id):
                 _approve(context, planned, yes=yes)
-            view = MoveView(planned)
             with (
                 _interrupts_between_steps() as interrupted,
-                _live(view, progress) as live,
+                shown(planned, progress) as show_event,
             ):
 
                 def show(event: move.RunEvent) -> None:
-                    view.event = event
-                    live.refresh()
+                    show_event(event)
                     if interrupted.is_set():
                         raise KeyboardInterrupt
 
@@ -290,20 +286,6 @@ def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManag
         operation=request.operation,
         mode=request.mode,
     )
-
-
-@contextmanager
-def _live(view: RenderableType, console: Console) -> Iterator[Live]:
-    """Show the view while it changes, and end its last line.
-
-    Where the console is no terminal, rich leaves that line open: an error would stick to it.
-    """
-    try:
-        with Live(view, console=console, refresh_per_second=8) as live:
-            yield live
-    finally:
-        if not console.is_terminal:
-            console.line()
 
 
 @contextmanager

@@ -65,23 +65,26 @@ def _all_moves(config: Path | None, source: str | None, target: str | None) -> L
 def _one_move(move_id: str, config: Path | None, source: str | None, target: str | None) -> Looked:
     with open_for(move_id, config, source, target) as context:
         store = MoveStore(context)
-        planned, step = store.plan(move_id), store.progress(move_id).step
+        planned, progress = store.load(move_id)
         seen = move.status(context, move_id)
-    line = at_rest(planned, step)
+    line = at_rest(planned, progress)
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = MoveView(planned, move.RunEvent("wait", sync=seen))
     return Looked(seen, lambda console: _render_status(console, view, seen))
 
 
-def at_rest(planned: MovePlan, step: MoveStep) -> str | None:
+def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
     """Say what became of a move that waits for nothing, None while it does."""
+    step, held_s = progress.step, progress.held_seconds
     said = _NOT_WAITING.get(step)
     if said is None:
         return None
     request = planned.request
     said = said.format(source=request.source, target=request.target, move=planned.move_id)
-    return f"{planned.move_id}: {step}; {said}"
+    held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
+    why = f": {progress.reason}" if progress.reason else ""
+    return f"{planned.move_id}: {step}{held}{why}; {said}"
 
 
 def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress]]) -> None:

@@ -173,7 +173,7 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     for one in cut(ranges, console):
         table.add_row(
             f"{one.topic}-{one.partition}",
-            *(str(one.offset_from), str(one.offset_to), f"{one.records:,}"),
+            *(str(one.offset_from), str(one.offset_to - 1), f"{one.records:,}"),
             *(at(one.first_ms), at(one.last_ms), one.state, escape(one.note)),
         )
     console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import logging
 import sys
@@ -36,7 +37,9 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     logs.set_up(logging.INFO)
-    uvicorn.Server(server_config(load_config(config), host, port)).run()
+    server = uvicorn.Server(server_config(load_config(config), host, port))
+    gc.freeze()  # what is loaded stays: each look would have it searched for garbage again
+    server.run()
 
 
 @app.command()

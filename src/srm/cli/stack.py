@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from srm.cli.inviting import entering
 from srm.cli.output import JsonOption, emit
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.pages.tables import Listing
@@ -101,7 +102,7 @@ def _render_up(console: Console, status: StackStatus) -> None:
     work = "  srm replicate --flow 'P->B' --flow 'B->P'\n  srm checkpoints emit\n"
     console.print(
         "\nNext:\n"
-        f"  export SRM_CONFIG={_short(status.config)}\n"
+        f"{entering(status.config)}"
         f"{work if status.airflow_url is None else ''}"
         "  srm status --flow 'P->B'\n"
         f"  srm stack status{option}\n"

@@ -14,11 +14,13 @@ from srm.cli.each_flow import counts, cut, for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.cli.source_return_view import at
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
-from srm.domain.amount import amount
-from srm.engine.health import Health, Reason, State, document, flow_health, topic_health
+from srm.domain.amount import ago, amount
+from srm.domain.reason import Reason
+from srm.engine.health import Health, State, document, flow_health, topic_health
 from srm.engine.standing import Standing
 from srm.engine.status import FlowStatus, flow_status
 from srm.pages.tables import Listing
+from srm.wiring import PATIENCE_S
 
 _COLOURS = {
     "caught-up": "green",
@@ -38,8 +40,6 @@ _STATE_COLOURS: dict[State, str] = {
     "OFF": "dim",
 }
 
-_SOURCE_S = 5.0
-"""Seconds that a source has to answer: after that the target is asked alone."""
 _UNKNOWN = 5
 """Lines about what the forecast could not know that are shown."""
 
@@ -59,7 +59,7 @@ def status(
     """Show health, replicator, topics and groups of the flows, and what to do about what is wrong.
 
     And what it would cost if the source died now. A source that does not answer within seconds is
-    left out: then this is what the target knows.
+    left out: then this is what the target knows. Without the target there is nothing to show.
 
     Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
     """
@@ -68,7 +68,7 @@ def status(
         results = for_each_flow(
             *(config, flow, "looking at both clusters", flow_status),
             quietly=watch is not None,
-            source_patience_s=_SOURCE_S,
+            patience_s=PATIENCE_S,
         )
         return Looked(
             [document(found) for found in results.values] if as_json else results.values,
@@ -142,7 +142,7 @@ def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
         return "[yellow]no replicator was ever seen[/yellow]"
-    age = f"{'ended' if driver.ended else 'heard from'} {driver.age_ms / 1000:.0f} s ago"
+    age = f"{'ended' if driver.ended else 'heard from'} {ago(driver.age_ms)}"
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
@@ -165,7 +165,7 @@ def _topics(flow: FlowStatus, console: Console) -> Table:
     table.add_column("health")
     table.add_column("remark")
     for topic in cut(flow.topics, console):
-        colour, health = _COLOURS[topic.state], topic_health(topic)
+        colour, health = _COLOURS[topic.state], topic_health(topic, flow)
         table.add_row(
             topic.topic,
             topic.remote_topic,

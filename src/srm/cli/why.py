@@ -13,11 +13,9 @@ from rich.text import Text
 from srm.cli.each_flow import for_each_flow
 from srm.cli.output import ConfigOption, FlowsOption, JsonOption
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
-from srm.engine.why import Kind, Step, Why, ask, not_found
+from srm.engine.why import Kind, Step, Why, ask, in_order, not_found
 from srm.pages.tables import Listing
-
-_SOURCE_S: Final = 5.0
-"""Seconds that a source has to answer: after that the target is asked alone."""
+from srm.wiring import PATIENCE_S
 
 _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), None: ("?", "?", "yellow")}
 """Of an answer: its mark, what stands for it where that cannot be printed, its colour."""
@@ -61,10 +59,10 @@ def why(
             f"looking for {name}",
             lambda context: ask(context, name, kinds),
             quietly=watch is not None,
-            source_patience_s=_SOURCE_S,
+            patience_s=PATIENCE_S,
         )
         asked = [answer for answers in results.values for answer in answers]
-        known = [answer for answer in asked if answer.known]
+        known = in_order(answer for answer in asked if answer.known)
         if not known and not results.failures:
             raise not_found(name, asked)
         return Looked(known, lambda console: _render(console, known), results.raise_failures)

@@ -48,6 +48,16 @@ ACCESS_KEYS: Final = (
         "access.insecure",
     ),
     _key(
+        "service.allowed.hosts",
+        "list",
+        "",
+        "Names under which `srm-service` answers, without port, such as `srm.example.org` or "
+        "`*.example.org`, beside its own: `localhost`, its address and the announced one. Default: "
+        "any, but only its own with `service.auth = none` on a loopback address "
+        "(docs/service-access.md).",
+        "access.allowed_hosts",
+    ),
+    _key(
         "service.readers",
         "list",
         "",

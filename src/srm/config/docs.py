@@ -19,6 +19,7 @@ from srm.config.keys import (
 )
 from srm.config.move_keys import MOVE_KEYS
 from srm.domain.move.redirects import order_schema
+from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")
 SCHEMA_PATH: Final = Path("docs/redirect.schema.json")
@@ -195,9 +196,7 @@ def _cell(text: str | None) -> str:
 
 def main(arguments: list[str]) -> None:
     """Write the page to the given file, by default into docs/, with the schema of orders there."""
-    path = Path(arguments[0]) if arguments else DEFAULT_PATH
-    path.write_text(render(), "utf-8")
-    if not arguments:
+    if write(lambda _: render(), DEFAULT_PATH, __doc__, arguments) == DEFAULT_PATH:
         SCHEMA_PATH.write_text(json.dumps(order_schema(), indent=2) + "\n", "utf-8")
 
 

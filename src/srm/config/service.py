@@ -19,6 +19,7 @@ class AccessSettings:
 
     auth: AuthKind = "none"
     insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     users_location: Path | None = None

@@ -29,6 +29,7 @@ from srm.demo.world import World
 from srm.errors import SrmError, StackError, UsageError
 from srm.stack.disk import disk_errors
 from srm.stack.jars import KAFKA_VERSION
+from srm.stack.service import NAME as SERVICE
 from srm.stack.stack import Stack, StackOptions, StackStatus
 
 KEPT_RATE: Final = 50.0
@@ -235,7 +236,8 @@ def _up(world: World) -> None:
     states: dict[str, str] = {}
 
     def report(name: str, state: str) -> None:
-        states[name] = state
+        is_seen = name == SERVICE and state == "ready"  # long before all else is
+        states[name] = f"ready at {world.stack.service.url}" if is_seen else state
         world.display.say(", ".join(f"{n} {s}" for n, s in states.items()))
 
     world.stack.up(report)

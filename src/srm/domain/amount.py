@@ -7,6 +7,7 @@ from typing import Final
 
 _NAMED: Final = 8
 """Names that a sentence holds."""
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
 def amount(count: int, noun: str) -> str:
@@ -18,3 +19,28 @@ def some(names: Sequence[str]) -> str:
     """Name a few; on a cluster that many teams share thousands of groups may be meant."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} more"
+
+
+def duration(seconds: float) -> str:
+    """Render a duration by its two largest units: ``0.4 s``, ``41 s``, ``3 min 20 s``, ``2 h``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    for unit, size, lesser, name in (
+        (_HOUR, _MINUTE, 1.0, ("min", "s")),
+        (_DAY, _HOUR, _MINUTE, ("h", "min")),
+    ):
+        if seconds < unit:
+            whole, rest = divmod(int(seconds), int(size))
+            part = int(rest / lesser)
+            return f"{whole} {name[0]}" + (f" {part} {name[1]}" if part else "")
+    days, rest = divmod(int(seconds), int(_DAY))
+    hours = int(rest / _HOUR)
+    return f"{days} d" + (f" {hours} h" if hours else "")
+
+
+def ago(age_ms: float) -> str:
+    """Say how long ago something was: ``3 s ago``, ``6 min 2 s ago``; a clock may be behind."""
+    seconds = max(0.0, age_ms / 1000)
+    return f"{seconds:.0f} s ago" if seconds < _MINUTE else f"{duration(seconds)} ago"

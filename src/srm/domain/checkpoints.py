@@ -145,6 +145,7 @@ class CheckpointOutcome:
     refused: int = 0
     uncopied: int = 0
     reason: str = ""
+    action: str = ""
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -193,4 +194,5 @@ def _outcome(
         found.refused,
         found.uncopied,
         found.reason,
+        found.action,
     )

@@ -300,20 +300,21 @@ def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Which windows are kept; both are epoch milliseconds.
+    """Which windows are kept; all are epoch milliseconds.
 
     All that ended at ``all_ms`` or later. Of those before, what is enough for a chart: the ones
     that begin at a full multiple of their length, so that they touch and do not overlap. None that
-    ended before ``expire_ms``.
+    ended before ``expire_ms``, nor any that ends after ``until_ms``: a clock was ahead.
     """
 
     expire_ms: int
     all_ms: int
+    until_ms: int = _MOST
 
     def keeps(self, start_ms: int, end_ms: int) -> bool:
         """Whether a window is kept."""
         if end_ms >= self.all_ms:
-            return True
+            return end_ms <= self.until_ms
         return end_ms >= self.expire_ms and start_ms % (end_ms - start_ms) == 0
 
 

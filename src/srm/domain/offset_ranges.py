@@ -26,6 +26,11 @@ class OffsetRange:
         return max(0, self.end - self.start)
 
 
+def both_ends(start: int, end: int) -> str:
+    """Say which offsets ``[start, end)`` are as people read it: the last one belongs to them."""
+    return f"{start} to {end - 1}"
+
+
 def split(ranges: Iterable[OffsetRange], size: int) -> tuple[OffsetRange, ...]:
     """Cut ranges into parts of at most ``size`` offsets; empty ranges vanish.
 

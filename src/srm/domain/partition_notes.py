@@ -18,6 +18,7 @@ from typing import Literal
 
 from srm.domain import json_records
 from srm.domain.amount import amount
+from srm.domain.offset_ranges import both_ends
 from srm.domain.replication_records import PartitionStatus
 
 KEY_PREFIX = b"notes:"
@@ -114,15 +115,12 @@ class PartitionNotes:
     def text(self) -> str:
         """Losses and what was strange in one line, with the time of the newest note."""
         told = []
+        newest = both_ends(self.lost_from or 0, self.lost_to or 0)
         if self.decision:
-            told.append(
-                f"{amount(self.lost, 'source offset')}, {self.lost_from} to {self.lost_to}, "
-                f"{self.loss}"
-            )
+            told.append(f"{amount(self.lost, 'source offset')}, {newest}, {self.loss}")
         elif self.lost:
             offsets = "source offset" if self.lost == 1 else "source offsets"
             ranges = f" in {self.ranges} ranges, the last one" if self.ranges > 1 else ","
-            newest = f"{self.lost_from} to {self.lost_to}"
             told.append(f"lost {self.lost} {offsets}{ranges} {newest}: {self.loss}")
         if self.strange:
             told.append(self.strange)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from srm.domain.amount import ago
 from srm.domain.documents import decode, encode
 from srm.domain.topics import Flow
 
@@ -80,7 +81,7 @@ class FlowProof:
 
     def line(self, now_ms: int) -> str:
         """Say it in a few words for people."""
-        age = f"{max(0, now_ms - self.time_ms) / 1000:.0f} s ago"
+        age = ago(now_ms - self.time_ms)
         if self.skipped:
             return f"{self.groups} groups not proven: {self.skipped}"
         text = f"{self.proven} of {self.sampled} groups proven {age}"

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from srm.domain.runs import Runs
+from srm.domain.runs import FINGERPRINTS, Runs
 from srm.domain.verification_plan import RangePlan, clip, part_of
 
 MOST_STRETCHES: Final = 32
@@ -40,7 +40,7 @@ class Proven:
     ``last``. A log held its leader epoch (``source_mark``, ``target_mark``: epoch and offset) up to
     that offset. ``since_ms`` is when the oldest part was compared, ``time_ms`` when the newest was.
     ``decided`` are source offsets [from, to) in it that were left on the source by decision, and so
-    not compared.
+    not compared. ``pairs`` is the fingerprint of the map's pairs of it.
     """
 
     source_start: int
@@ -57,6 +57,7 @@ class Proven:
     compacted: bool = False
     timestamps: bool = True
     decided: tuple[tuple[int, int], ...] = ()
+    pairs: int = 0
 
     def __post_init__(self) -> None:
         """Take pairs as JSON has them."""
@@ -90,6 +91,7 @@ class Proven:
             plan.compacted,
             plan.timestamps,
             _within(plan.decided, plan.source_start, plan.source_end),
+            runs.fingerprint,
         )
 
     def touches(self, later: Proven) -> bool:
@@ -113,6 +115,7 @@ class Proven:
             decided=_within([*self.decided, *later.decided], self.source_start, later.source_end),
             since_ms=min(self.since_ms, later.since_ms),
             time_ms=max(self.time_ms, later.time_ms),
+            pairs=(self.pairs + later.pairs) % FINGERPRINTS,
         )
 
 
@@ -181,13 +184,15 @@ def _kept(stretch: Proven, whole: RangePlan) -> Proven | None:
     if last != stretch.last or runs.records > stretch.records:
         return None
     if is_whole:
-        return stretch if (first, runs.records) == (stretch.first, stretch.records) else None
+        return stretch if runs.fingerprint == stretch.pairs else None
+    # What retention has taken cannot be told apart from what is left, in a sum of both.
     return replace(
         stretch,
         source_start=start,
         target_start=first[1],
         records=runs.records,
         first=first,
+        pairs=runs.fingerprint,
         decided=_within(stretch.decided, start, stretch.source_end),
     )
 

@@ -25,13 +25,13 @@ import json
 import struct
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from srm.domain import json_records
 from srm.domain.json_records import decoding
 from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Position
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, told
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
@@ -46,6 +46,8 @@ REPORTS = 1
 STATE_PARTITIONS = 2
 
 State = Literal["claiming", "copying", "waiting", "stopped"]
+AT_REST: Final[frozenset[State]] = frozenset({"waiting", "stopped"})
+"""States of a partition that does not go on."""
 Action = Literal["stop", "restart"]
 
 _REPORT_HEAD = struct.Struct(">BqqI")
@@ -173,7 +175,9 @@ class DriverHeartbeat:
 
     ``started_after`` is the id of the request that stood when the application started: any other
     one is meant for it. ``ended`` is true in the last heartbeat of one that ended in good order:
-    its slots have stopped.
+    its slots have stopped. ``started_ms`` is when it began, 0: not told. One that a request to stop
+    has ended says in the heartbeats of all its flows who asked, ``stopped_by``, and in the state
+    topic of which flow the request is, ``stopped_flow``.
     """
 
     driver: str
@@ -183,6 +187,9 @@ class DriverHeartbeat:
     time_ms: int
     started_after: str = ""
     ended: bool = False
+    started_ms: int = 0
+    stopped_by: str = ""
+    stopped_flow: str = ""
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -349,7 +356,12 @@ class SlotReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """State of one partition; a stopped one has a reason and, after a loss, the lost range."""
+    """State of one partition; a stopped one has a reason and, after a loss, the lost range.
+
+    The reason says what to do as well; ``action`` is only that, empty where nothing is known or the
+    record was written before there was such a field. ``time_ms`` is when the state began: of one
+    that rests, when it last went on, through all that was tried since, and by whomever.
+    """
 
     topic: str
     partition: int
@@ -358,6 +370,13 @@ class PartitionStatus:
     lost_from: int | None = None
     lost_to: int | None = None
     time_ms: int = 0
+    action: str = ""
+
+    @property
+    def what(self) -> str:
+        """The reason without the partition and what is to be done, where those stand beside it."""
+        reason = self.reason.removeprefix(f"{self.topic}-{self.partition}: ")
+        return reason.removesuffix(told("", self.action)) if self.action else reason
 
     def key(self) -> bytes:
         """Encode the record key."""

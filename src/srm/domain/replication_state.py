@@ -135,6 +135,7 @@ class _Slots:
         beat = max(self._heartbeats[slot], key=lambda beat: beat.incarnation, default=None)
         if beat is None and not groups and old is not None:
             return old
+        heard = max(self._heartbeats[slot], key=lambda beat: beat.source_heard_ms, default=None)
         newest = beat.incarnation if beat else _newest(groups)
         current = tuple(
             entry
@@ -155,8 +156,8 @@ class _Slots:
             current,
             newest,
             former + (old.positions if old else ()),
-            max((beat.source_heard_ms for beat in self._heartbeats[slot]), default=0),
-            max((beat.source_growth for beat in self._heartbeats[slot]), default=0),
+            heard.source_heard_ms if heard else 0,
+            heard.source_growth if heard else 0,
             tuple(one for beat in self._heartbeats[slot] for one in beat.held_back),
         )
 

@@ -17,6 +17,9 @@ from srm.errors import IntegrityError
 
 Offsets = npt.NDArray[np.int64]
 
+FINGERPRINTS: Final = 1 << 53
+"""Different fingerprints; so many that any reader of JSON has whole numbers for them."""
+_MIXING: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _EMPTY: Final[Offsets] = np.empty(0, np.int64)
 
 
@@ -98,6 +101,17 @@ class Runs(Sequence[Run]):
         """How many records the runs hold."""
         return int(self.counts.sum())
 
+    @property
+    def fingerprint(self) -> int:
+        """Number of 53 bits that tells which pairs of offsets the runs hold.
+
+        However they are cut into runs it is the same, and that of two parts is the sum of theirs,
+        modulo 2^53. Others have the same one by accident alone: it is not made against anybody.
+        """
+        shifts = _mixed(self.targets - self.sources)
+        ends = _mixed(shifts ^ self.source_ends) - _mixed(shifts ^ self.sources)
+        return int(ends.sum()) % FINGERPRINTS
+
     def __len__(self) -> int:
         return len(self.counts)
 
@@ -159,6 +173,14 @@ class Runs(Sequence[Run]):
             (self.sources[1:] >= self.source_ends[:-1]).all()
             and (self.targets[1:] >= self.target_ends[:-1]).all()
         )
+
+
+def _mixed(numbers: Offsets) -> Offsets:
+    """Spread numbers over 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    mixed = numbers.astype(np.uint64)
+    for shift, factor in _MIXING:
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return (mixed ^ (mixed >> np.uint64(31))).astype(np.int64)
 
 
 def solid_runs(facts: Runs) -> Runs:

@@ -14,6 +14,7 @@ from typing import Final, Self
 import numpy as np
 
 from srm.domain.map_index import Entries
+from srm.domain.offset_ranges import both_ends
 from srm.domain.runs import Offsets, Runs
 from srm.errors import NotLoadedError
 
@@ -139,7 +140,7 @@ class Spans:
         ):
             raise NotLoadedError(
                 f"{what} {offset} is in a part of the offset map that was not loaded: "
-                f"source offsets {self.source_start[at]} to {self.source_end[at]}"
+                f"source offsets {both_ends(self.source_start[at], self.source_end[at])}"
             )
 
 

@@ -42,7 +42,7 @@ from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
-from srm.errors import NotLoadedError
+from srm.errors import NotLoadedError, told
 
 Direction = Literal["forward", "reverse"]
 State = Literal[
@@ -220,7 +220,7 @@ class Translation:
         dropped: records that retention has deleted downstream.
         refused: offsets that were noted as never copied.
         uncopied: offsets before the first record that was ever copied.
-        reason: for people, empty when translated without remarks.
+        reason: for people, empty when translated without remarks; ``action`` is what to do of it.
     """
 
     state: State
@@ -231,6 +231,7 @@ class Translation:
     refused: int = 0
     uncopied: int = 0
     reason: str = ""
+    action: str = ""
 
     @property
     def skipped(self) -> int:
@@ -268,16 +269,21 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
         why = f"the offset map of {facts.original} cannot be used: {facts.damage}"
         return Translation("damaged-map", reason=why)
     if log is None:
-        where = f"{facts.downstream} does not exist on {facts.target}"
-        if own is None:
-            where += f", nor does {facts.upstream} where it is read: check topic and partition"
-        return Translation("no-target", reason=where)
+        return _without_log(facts)
     try:
         found = _through_map(facts, log, offset)
     except NotLoadedError as error:
         return _in_gap(facts, str(error))
     # What the map does not reach is in the part that is lost, not still to be copied.
     return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
+
+
+def _without_log(facts: PartitionFacts) -> Translation:
+    where, check = f"{facts.downstream} does not exist on {facts.target}", ""
+    if facts.upstream_log is None:
+        where += f", nor does {facts.upstream} where it is read"
+        check = "check topic and partition"
+    return Translation("no-target", reason=told(where, check), action=check)
 
 
 def _lost_end(facts: PartitionFacts) -> str:

@@ -123,7 +123,8 @@ class PartitionVerification:
         if len(stretches) == 1 and stretches[0][0] <= self.source_start:
             told = f"proven to source offset {stretches[0][1]:,}"
         else:
-            told = f"proven are source offsets {', '.join(f'{a:,} to {b:,}' for a, b in stretches)}"
+            ranges = ", ".join(f"{a:,} to {b - 1:,}" for a, b in stretches)
+            told = f"proven are source offsets {ranges}"
         if not self.earlier_records:
             return told
         at = datetime.fromtimestamp(self.earlier_ms / 1000, UTC)

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from srm.domain.offset_map import OffsetMap, Run, Runs
+from srm.domain.offset_ranges import both_ends
 from srm.errors import UsageError
 
 
@@ -111,13 +112,13 @@ def plan_partition(
     former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
     if target_start < former_end:
         left_out = (
-            f"the topic was created again: target offsets {target_start} to {former_end} are of "
-            "the former one and left out"
+            f"the topic was created again: target offsets "
+            f"{both_ends(target_start, former_end)} are of the former one and left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)
     left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
     told = [left_out] if left_out else []
-    told += [f"source offsets {a} to {b} were left there by decision" for a, b in left]
+    told += [f"source offsets {both_ends(a, b)} were left there by decision" for a, b in left]
     topic, partition, remote_topic = names
     return RangePlan(
         topic,

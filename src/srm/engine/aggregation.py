@@ -71,8 +71,9 @@ def aggregate(
     values = read_raw(windows.bounds(now_ms).first_start_ms)
     if values is None:
         return None
-    silence, told = tell_silence(context)
-    windows.add([*values, *told], now_ms)
+    windows.add(values, now_ms)
+    silence, told = tell_silence(context, max(windows.told_ms, now_ms - spec.look_back_ms))
+    windows.add(told, context.now_ms())
     wanted = settled(windows.bounds(now_ms), spec, silence)
     return keep(
         context,

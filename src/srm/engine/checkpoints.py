@@ -24,6 +24,7 @@ from srm.domain.filters import NameFilter, group_filter
 from srm.domain.ledger import Ledger
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.proof_records import FlowProof
+from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Direction, PartitionFacts
 from srm.engine.checkpoint_proof import ProofShare, prove_emission
@@ -58,7 +59,7 @@ class Survey:
     """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, Reason] = field(default_factory=dict)
     facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
     asked_ms: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -179,7 +180,7 @@ def emit(
         unchanged=len(records) - len(changed),
         states=dict(sorted(Counter(outcome.state for outcome in found.outcomes).items())),
         outcomes=found.outcomes,
-        errors=found.errors,
+        errors=texts(found.errors),
         dry_run=dry_run,
         proof=proven.proof,
     )
@@ -249,7 +250,7 @@ def survey(
     commits, errors = per_group(wanted, committed)
     if groups is not None:
         unselected = sorted(set(groups) - set(wanted))
-        errors.update({group: _not_selected(group, selection.flow) for group in unselected})
+        errors.update({group: Reason(_not_selected(group, selection.flow)) for group in unselected})
     chosen = {
         group: offsets
         for group, offsets in commits.items()
@@ -266,14 +267,14 @@ def survey(
 
 def per_group(
     groups: Collection[str], call: Callable[[str], _T]
-) -> tuple[dict[str, _T], dict[str, str]]:
-    """Call for each group, a few at a time; return results and the messages of failures.
+) -> tuple[dict[str, _T], dict[str, Reason]]:
+    """Call for each group, a few at a time; return results and why others failed.
 
     Raises:
         UnavailableError: so many groups in a row failed that the cluster itself must be away.
     """
     results: dict[str, _T] = {}
-    errors: dict[str, str] = {}
+    errors: dict[str, Reason] = {}
     in_a_row = 0
     with ThreadPoolExecutor(GROUPS_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
         futures = {group: pool.submit(call, group) for group in groups}
@@ -282,14 +283,19 @@ def per_group(
                 results[group] = future.result()
                 in_a_row = 0
             except UnavailableError as error:
-                errors[group] = str(error)
+                errors[group] = Reason.of(error)
                 in_a_row += 1
                 if in_a_row >= _GIVE_UP_AFTER:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
             except SrmError as error:
-                errors[group] = str(error)
+                errors[group] = Reason.of(error)
     return results, errors
+
+
+def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
+    """Return what reasons say, for people."""
+    return {name: reason.text for name, reason in reasons.items()}
 
 
 def read_ledger(cluster: Cluster) -> Ledger:

@@ -18,6 +18,7 @@ from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.group_sync import IDLE, SyncAction, SyncDecision, decide
 from srm.domain.ledger import Ledger, LedgerEntry
+from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import (
     GROUPS_AT_A_TIME,
@@ -25,6 +26,7 @@ from srm.engine.checkpoints import (
     per_group,
     read_ledger,
     survey,
+    texts,
 )
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription
@@ -93,14 +95,14 @@ def sync(
         actions=dict(sorted(Counter(decision.action for decision in decisions).items())),
         applied=sum(decision.applied for decision in decisions),
         decisions=decisions,
-        errors=errors,
+        errors=texts(errors),
         dry_run=dry_run,
     )
 
 
 def decisions_of(
     context: FlowContext, found: Survey, ledger: Ledger
-) -> tuple[tuple[SyncDecision, ...], dict[str, str]]:
+) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
     """Decide what is done about the groups of a survey; return why others could not be, by group.
 
     Args:
@@ -119,7 +121,7 @@ def decisions_of(
 
 def _without_disproved(
     context: FlowContext, outcomes: Sequence[CheckpointOutcome]
-) -> tuple[tuple[CheckpointOutcome, ...], dict[str, str]]:
+) -> tuple[tuple[CheckpointOutcome, ...], dict[str, Reason]]:
     """Leave out partitions in which the last emission of checkpoints found a wrong translation."""
     proof = read_proof(context.target, context.config.flow)
     wrong = proof.wrong_partitions if proof is not None else frozenset()
@@ -127,7 +129,9 @@ def _without_disproved(
     return (
         tuple(outcome for outcome in outcomes if str(outcome.upstream) not in wrong),
         {
-            group: f"not written for {partition}: a translation in it was disproved, see srm status"
+            group: Reason.saying(
+                f"not written for {partition}: a translation in it was disproved", "see srm status"
+            )
             for group, partition in left.items()
         },
     )
@@ -211,7 +215,7 @@ def _decide(
     outcomes: Sequence[CheckpointOutcome],
     ledger: Ledger,
     source_ledger: Ledger,
-) -> tuple[tuple[SyncDecision, ...], dict[str, str]]:
+) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
     for outcome in outcomes:
         if outcome.downstream is not None:
@@ -235,7 +239,9 @@ def _decide(
             entry = ledger.entry(name, partition)
             own = source_ledger.entry(name, outcome.upstream)
             decisions.append(decide(outcome, current, entry, context.config.flow, own))
-    hidden = {name: group.reason for name, group in states.items() if group.reason}
+    hidden = {
+        name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
+    }
     return tuple(decisions), {**hidden, **errors}
 
 

@@ -15,33 +15,20 @@ OFF        the configuration has switched it off
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from srm.domain.amount import amount, some
 from srm.domain.documents import encode
 from srm.domain.pause import Pause
+from srm.domain.reason import Reason
 from srm.domain.topics import Flow
-from srm.engine.status import DriverStatus, FlowStatus, TopicStatus
+from srm.engine.copiers import down_reasons
+from srm.engine.status import FlowStatus, TopicStatus
 from srm.engine.supervision import FlowSigns
 
-_REMEDY: Final = re.compile(
-    r"[;:,] (?:or )?((?:grant|set|raise|see|compare|check|restore) [^;]*?)"
-    r"(?: \(offsets [^()]*\))?(?:;|$)",
-    re.IGNORECASE,
-)
-
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why something is not as it should be, and the one thing to do about it, if there is one."""
-
-    text: str
-    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +39,17 @@ class Health:
     reasons: tuple[Reason, ...] = ()
 
 
-def topic_health(topic: TopicStatus) -> Health:
-    """Judge one topic."""
+def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
+    """Judge one topic of a flow: of one that nobody copies none runs."""
+    if topic.state == "stopped":
+        return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
+    if (idle := next(_idle_reasons(found), None)) is not None:
+        return Health("STOPPED", (idle,))
+    if found.source_error:
+        return Health("DEGRADED", (Reason(f"{found.flow.source} does not answer"),))
     if topic.state in {"copying", "caught-up"}:
         return Health("RUNNING", (Reason(topic.reason),) if topic.reason else ())
-    if topic.state == "stopped":
-        text = topic.reason or "stopped"
-        return Health("STOPPED", (Reason(text, remedy(text)),))
-    text = topic.reason or _waiting(topic)
-    return Health("DEGRADED", (Reason(text, remedy(text)),))
+    return Health("DEGRADED", (Reason(topic.reason or _waiting(topic), topic.action),))
 
 
 def flow_health(found: FlowStatus) -> Health:
@@ -69,7 +58,7 @@ def flow_health(found: FlowStatus) -> Health:
         return Health("OFF", (off_reason(found.flow),))
     if found.pause is not None:
         return Health("PAUSED", (pause_reason(found.flow, found.pause),))
-    down = tuple(down_reasons(found))
+    down = tuple(down_reasons(found.flow, found.driver, found.slots))
     if down:
         return Health("STOPPED", (*down, *_troubles(found)))
     if not found.topics:
@@ -86,7 +75,7 @@ def signs_health(signs: FlowSigns) -> Health:
         return Health("STOPPED", (Reason("no replicator drives it"),))
     if not signs.partitions and not signs.stopped:
         return Health("IDLE", (Reason("no partition is copied"),))
-    reasons = tuple(Reason(text, remedy(text)) for text in signs.stopped)
+    reasons = signs.stopped
     if reasons and len(reasons) >= signs.partitions:
         return Health("STOPPED", reasons)
     return Health("DEGRADED" if reasons else "RUNNING", reasons)
@@ -104,7 +93,7 @@ def document(found: FlowStatus) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(encode(found))
     told["health"] = json.loads(encode(flow_health(found)))
     for topic, one in zip(told["topics"], found.topics, strict=True):
-        topic["health"] = json.loads(encode(topic_health(one)))
+        topic["health"] = json.loads(encode(topic_health(one, found)))
     return told
 
 
@@ -118,40 +107,12 @@ def pause_reason(flow: Flow, pause: Pause) -> Reason:
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
 
 
-def remedy(text: str) -> str:
-    """Return what a message says to do, empty where it says nothing: srm's end in that.
-
-    From the verb of the command on: ``TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T``. Of
-    several the first, since those that give something up come last.
-    """
-    found = _REMEDY.search(text)
-    return found[1].strip() if found else ""
-
-
-def down_reasons(found: FlowStatus) -> Iterator[Reason]:
-    """Say why nobody copies; slots that are heard of do, with or without a driver."""
-    driver = found.driver
-    if any(slot.alive for slot in found.slots) and not (driver and driver.ended):
-        return
-    if driver is None:
-        yield Reason("no replicator was ever seen", f"srm replicate --flow '{found.flow}'")
-    elif not driver.alive:
-        yield _ended(found, driver)
-    elif found.slots:
-        yield Reason("the replicator has no slot that is alive", "see the log of srm_replication")
-
-
-def _ended(found: FlowStatus, driver: DriverStatus) -> Reason:
-    ago = f"{driver.age_ms / 1000:.0f} s ago"
-    if driver.request is not None and driver.request.action == "stop":
-        return Reason(
-            f"{driver.request.by} has stopped the replicator, {ago}",
-            f"srm replicator restart --flow '{found.flow}'",
-        )
-    word = "ended" if driver.ended else "was last heard of"
-    return Reason(
-        f"the replicator on {driver.host} {word} {ago}", f"srm replicate --flow '{found.flow}'"
-    )
+def _idle_reasons(found: FlowStatus) -> Iterator[Reason]:
+    if not found.enabled:
+        yield off_reason(found.flow)
+    if found.pause is not None:
+        yield pause_reason(found.flow, found.pause)
+    yield from down_reasons(found.flow, found.driver, found.slots)
 
 
 def _troubles(found: FlowStatus) -> Iterator[Reason]:
@@ -165,7 +126,8 @@ def _troubles(found: FlowStatus) -> Iterator[Reason]:
         some_of = [topic for topic in found.topics if topic.state == state]
         if some_of:
             names = some([topic.topic for topic in some_of])
-            action = next((one for topic in some_of if (one := remedy(topic.reason))), "")
+            ask = f"srm why {some_of[0].topic} --flow '{flow}'" if state == "not-created" else ""
+            action = next((topic.action for topic in some_of if topic.action), ask)
             yield Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
     silent = [slot.slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from srm.config.model import FlowConfig
-from srm.domain.metrics import WindowMetric, decode_measured
+from srm.domain.metrics import RawMetric, WindowMetric, decode_measured
 from srm.domain.windows import Windows
 from srm.engine.metrics import WindowBounds, WindowSpec, bounds
 from srm.errors import IntegrityError
@@ -21,11 +21,14 @@ class KeptWindows:
     Attributes:
         measured: how many measurements were taken in, records that are none included.
         malformed: how many records were none.
+        told_ms: when the newest of the lags that were taken in was told, 0: none was.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
         self.measured = 0
         self.malformed = 0
+        self.told_ms = 0
+        self._flow = config.flow.source, config.flow.target
         self._spec = spec
         self._interval_ms = config.metrics_interval // timedelta(milliseconds=1)
         self._windows = Windows(config.flow, spec.window_ms, spec.slide_ms)
@@ -45,7 +48,12 @@ class KeptWindows:
                 self.malformed += 1
                 continue
             self.measured += len(found)
-            self._windows.add(metric for metric in found if metric.time_ms <= latest_ms)
+            usable = [metric for metric in found if metric.time_ms <= latest_ms]
+            self._windows.add(usable)
+            for metric in usable:
+                ours = (metric.source, metric.target) == self._flow
+                if ours and isinstance(metric, RawMetric) and metric.time_ms <= now_ms:
+                    self.told_ms = max(self.told_ms, metric.time_ms)
 
     def take(self, now_ms: int) -> list[WindowMetric]:
         """Return the complete windows that something was added to since they were taken last."""

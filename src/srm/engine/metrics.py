@@ -17,6 +17,7 @@ class WindowSpec:
     """Size and slide of the windows, how far back to compute, how long to keep; milliseconds.
 
     For ``keep_all_ms`` all are kept, after that those that touch each other (:class:`.Keeping`).
+    None is kept of a time that is further ahead than the look-back goes back.
     """
 
     window_ms: int = 60_000
@@ -27,7 +28,7 @@ class WindowSpec:
 
     def keeping(self, now_ms: int) -> Keeping:
         """Return which windows are kept at a time."""
-        return Keeping(now_ms - self.keep_ms, now_ms - self.keep_all_ms)
+        return Keeping(now_ms - self.keep_ms, now_ms - self.keep_all_ms, now_ms + self.look_back_ms)
 
     def __post_init__(self) -> None:
         """Refuse windows that cannot be cut into slides."""

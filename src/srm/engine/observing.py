@@ -1,7 +1,7 @@
 """One look at a flow for whoever shows it: what its target knows, and how far its source has gone.
 
-Unlike :func:`.flow_status` it makes no request for each group, so it can be repeated every few
-seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
+Unlike :func:`.flow_status` it makes requests for a bounded number of groups, so it can be repeated
+every few seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
 """
 
 from __future__ import annotations
@@ -12,34 +12,32 @@ from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import AT_REST, PartitionStatus
 from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
 from srm.engine.health import Health, flow_health
 from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
-from srm.engine.standing import read_standing
-from srm.engine.status import (
-    FlowStatus,
-    Logs,
-    copying_status,
-    given_up,
+from srm.engine.source_look import (
+    SourceLook,
+    look_at_source,
     partitions_of,
-    told_ends,
+    topics_of_source,
 )
+from srm.engine.standing import read_known, standing_of, with_commits
+from srm.engine.status import FlowStatus, Logs, copying_status, given_up, told_ends
 from srm.engine.supervision import standing_pause
-from srm.engine.topic_sync import selected_topics
 from srm.errors import UnavailableError
 
 PartitionState = ReportedState | Literal["unknown"]
 """That of a partition; unknown: no slot has ever reported it."""
 GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
-IN_TROUBLE: Final[frozenset[PartitionState]] = frozenset({"waiting", "stopped"})
+IN_TROUBLE: Final[frozenset[PartitionState]] = AT_REST
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: where its copy is, what state it is in and why, and what people must know.
+    """One partition: where its copy is, in what state and why, what to do, what people must know.
 
     ``source_next``, ``target_next`` are None where nobody has told a position. ``lag`` are source
     offsets still to copy. ``since_ms`` is when the state began, 0: not known.
@@ -55,6 +53,7 @@ class PartitionView:
     since_ms: int = 0
     reason: str = ""
     notes: tuple[PartitionNotes, ...] = ()
+    action: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,19 +75,6 @@ class FlowView:
         return self.salvage.plans if self.salvage is not None else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What the source says now, or why it says nothing.
-
-    ``starts`` are asked for where nobody has told a position: all from there on is to be copied.
-    """
-
-    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    error: str = ""
-
-
 def observe(context: FlowContext) -> FlowView:
     """Look at a flow once; a source that does not answer leaves what the target knows.
 
@@ -98,13 +84,14 @@ def observe(context: FlowContext) -> FlowView:
     now_ms = context.now_ms()
     pause = standing_pause(context)
     selected, error = _ask_topics(context)
-    standing, known = read_standing(context, also=selected)
+    known = read_known(context, also=selected)
     source = _ask_source(context, selected, error, known)
+    if not source.error:
+        known = with_commits(context, known)
+    standing = standing_of(context, known, None if source.error else source)
     maps = known.maps
-    copies = partitions_of(known.target.topics, sorted({p.topic for p in known.copies.values()}))
-    starts = context.target.log_starts(copies) if copies else {}
     ends = _ends(source, maps, source.topics)
-    logs = Logs(maps, known.target.topics, ends, source.starts, starts)
+    logs = Logs(maps, known.target.topics, ends, source.starts, known.copy_starts)
     topics = [topic for _, topic in sorted(source.topics.items())]
     status = replace(copying_status(context, now_ms, topics, logs, source.error), standing=standing)
     if pause is not None:
@@ -113,9 +100,7 @@ def observe(context: FlowContext) -> FlowView:
         status,
         flow_health(status),
         {
-            name: tuple(
-                partition_views(topic, maps, ends, source.starts, is_copied=status.is_copied)
-            )
+            name: tuple(partition_views(topic, maps, ends, source.starts, idle_reason(status)))
             for name, topic in source.topics.items()
         },
         known,
@@ -126,36 +111,29 @@ def observe(context: FlowContext) -> FlowView:
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
     """Ask which topics are copied; none, and why, where the source does not answer."""
     try:
-        found = context.source.topics()
+        return topics_of_source(context), ""
     except UnavailableError as error:
         return {}, str(error)
-    return {name: found[name] for name in selected_topics(found, context.config)}, ""
 
 
 def _ask_source(
     context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Salvage
-) -> _Source:
+) -> SourceLook:
     """Ask how far the source is; of one that does not answer the copies say which topics it had."""
     if not error:
         try:
-            wanted = partitions_of(selected, sorted(selected))
-            unknown = [place for place in wanted if known.maps.get(place).position is None]
-            return _Source(
-                selected,
-                context.source.log_ends(wanted) if wanted else {},
-                context.source.log_starts(unknown) if unknown else {},
-            )
+            return look_at_source(context, selected, known.maps)
         except UnavailableError as silent:
             error = str(silent)
     counts: dict[str, int] = {}
     for original in known.copies:
         counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
     topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
-    return _Source(topics, error=error)
+    return SourceLook(topics, error=error)
 
 
 def _ends(
-    source: _Source, maps: FlowMaps, topics: Mapping[str, TopicDescription]
+    source: SourceLook, maps: FlowMaps, topics: Mapping[str, TopicDescription]
 ) -> Mapping[TopicPartition, int]:
     """Return the ends of the source's logs: those it says, else those it said last."""
     if not source.error:
@@ -168,17 +146,17 @@ def partition_views(
     maps: FlowMaps,
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
-    *,
-    is_copied: bool = True,
+    idle: str = "",
 ) -> Iterator[PartitionView]:
     """Say where each partition of a topic stands; pure.
 
-    Where nobody copies, what was said last of one that went on is said no more: it waits.
+    Where nobody copies (``idle`` says why), what was said last of one that went on is said no more:
+    it waits, even if nothing is left to copy.
     """
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
         at, end = maps.get(place).position, ends.get(place)
-        status = (maps.statuses or {}).get(place)
+        status, damage = (maps.statuses or {}).get(place), maps.errors.get(place)
         view = PartitionView(
             topic.name,
             number,
@@ -188,13 +166,20 @@ def partition_views(
             at.target_next if at else None,
             max(0, (end or 0) - (at.source_next if at else starts.get(place, end or 0))),
             status.time_ms if status else 0,
-            maps.errors.get(place) or (status.reason if status else ""),
+            damage or (status.what if status else ""),
             maps.notes.get(place, ()),
+            status.action if status and not damage else "",
         )
-        if view.state in {"copying", "claiming"} and view.lag and not is_copied:
-            reason = view.reason or "nobody copies it now"
-            view = replace(view, state="waiting", since_ms=0, reason=reason)
+        if view.state in GOING_ON and idle:
+            view = replace(view, state="waiting", since_ms=0, reason=view.reason or idle)
         yield view
+
+
+def idle_reason(status: FlowStatus) -> str:
+    """Say why nobody copies a flow, empty where somebody does."""
+    if status.source_error:
+        return f"{status.flow.source} does not answer"
+    return "" if status.is_copied else "nobody copies it now"
 
 
 def _state(status: PartitionStatus | None, *, told: bool) -> PartitionState:

@@ -25,6 +25,7 @@ from srm.engine.table_ports import CompactedTopic as CompactedTopic  # noqa: PLC
 from srm.engine.table_ports import ControlWriter as ControlWriter  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import Row as Row  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import Stamped as Stamped  # noqa: PLC0414 -- of the port
+from srm.errors import SrmError
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
@@ -62,7 +63,7 @@ class GroupDescription:
     ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
     (KIP-345). ``reason`` says why the state is ``unknown``: a missing right, a coordinator that
     does not answer, offsets of a group that is nowhere, or a kind that srm does not write to
-    (``share`` and ``other`` always are ``unknown``).
+    (``share`` and ``other`` always are ``unknown``); ``action`` is what to do about it.
     """
 
     name: str
@@ -71,6 +72,7 @@ class GroupDescription:
     members: tuple[str, ...] = ()
     instance_ids: tuple[str, ...] = ()
     reason: str = ""
+    action: str = ""
 
 
 Place = tuple[TopicPartition, int]
@@ -121,8 +123,8 @@ class Cluster(Protocol):
         """Create topics; one that exists is left as it is."""
         ...
 
-    def creation_problem(self, spec: TopicSpec) -> str:
-        """Say why a topic could not be created now, empty where it could; nothing is created."""
+    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
+        """Say why a topic could not be created now, None where it could; nothing is created."""
         ...
 
     def topic_rights(

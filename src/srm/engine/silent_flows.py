@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from srm.domain.metrics import RawMetric, encode_raw
+from srm.domain.windows import LONGEST_INTERVAL_MS
 from srm.engine.observing import FlowView, observe
 from srm.engine.ports import FlowContext
 from srm.engine.raw_metrics import tell
@@ -33,8 +34,16 @@ class Silence:
     driver_age_ms: int | None
 
 
-def tell_silence(context: FlowContext) -> tuple[Silence | None, list[bytes]]:
+def tell_silence(
+    context: FlowContext, told_ms: int | None = None
+) -> tuple[Silence | None, list[bytes]]:
     """Write the lag of a flow that nobody copies, as raw metrics in which nothing was copied.
+
+    Args:
+        context: the flow.
+        told_ms: up to when its lag was told before; None: not known. What is told now is of the
+            time since then, or since nobody copies it: so that no time without a number is left,
+            which would look like one without lag.
 
     Returns:
         What was found, None for a flow that is copied or switched off; and the records written.
@@ -45,7 +54,7 @@ def tell_silence(context: FlowContext) -> tuple[Silence | None, list[bytes]]:
     view = observe(context)
     if not is_silent(view):
         return None, []
-    metrics = list(lags(context, view))
+    metrics = list(lags(context, view, _interval_ms(context, view, told_ms)))
     values = encode_raw(metrics)
     if not tell(context, "silence", values):
         values = []
@@ -72,7 +81,20 @@ def is_silent(view: FlowView) -> bool:
     return status.pause is not None or ended or not any(slot.alive for slot in status.slots)
 
 
-def lags(context: FlowContext, view: FlowView) -> Iterator[RawMetric]:
+def _interval_ms(context: FlowContext, view: FlowView, told_ms: int | None) -> int:
+    """Return of how long a time the lag is told that was found now."""
+    status = view.status
+    if told_ms is None:
+        return context.config.metrics_interval // timedelta(milliseconds=1)
+    if status.pause is not None:
+        silent_ms = status.pause.time_ms
+    else:
+        silent_ms = max((status.time_ms - slot.age_ms for slot in status.slots), default=0)
+    since_ms = max(silent_ms, told_ms, status.time_ms - LONGEST_INTERVAL_MS)
+    return max(1, status.time_ms - since_ms)
+
+
+def lags(context: FlowContext, view: FlowView, interval_ms: int) -> Iterator[RawMetric]:
     """Give a raw metric for each partition that lags; none where the source does not answer."""
     if view.status.source_error:
         return
@@ -83,7 +105,7 @@ def lags(context: FlowContext, view: FlowView) -> Iterator[RawMetric]:
             if partition.lag > 0:
                 yield RawMetric(
                     time_ms=view.status.time_ms,
-                    interval_ms=config.metrics_interval // timedelta(milliseconds=1),
+                    interval_ms=interval_ms,
                     source=config.flow.source,
                     target=config.flow.target,
                     topic=name,

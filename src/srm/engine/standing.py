@@ -1,19 +1,34 @@
-"""What it would cost if the source of a flow died now: at any moment, from the target alone."""
+"""What it would cost if the source of a flow died now: at any moment, also when it has.
+
+Made from what the target knows. While the source answers it says itself how far it is: what it has
+now and the target has not would be lost for certain.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from heapq import nlargest
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, duration
+from srm.domain.group_sync import IDLE
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.request import MoveRequest
 from srm.domain.proof_records import FlowProof
 from srm.domain.silence import is_silent
-from srm.engine.away import away_cluster
+from srm.engine.away import away_cluster, loudness
+from srm.engine.checkpoints import per_group
 from srm.engine.move.salvage import Salvage, read_salvage
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowContext
+from srm.engine.source_look import SourceLook, look_at_source, topics_of_source
+from srm.errors import SrmError
+
+log = logging.getLogger(__name__)
+
+_GROUPS = 50
+"""Groups that one look asks for on the source: it is repeated every few seconds."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +40,43 @@ class Standing:
     proof: FlowProof | None = None
 
 
-def read_standing(context: FlowContext, also: Collection[str] = ()) -> tuple[Standing, Salvage]:
+def read_standing(context: FlowContext) -> Standing:
     """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    known = read_known(context)
+    try:
+        source = look_at_source(context, topics_of_source(context), known.maps)
+    except SrmError as error:
+        flow = context.config.flow
+        log.log(loudness(error), "%s: the forecast is of what is known: %s", flow, error)
+        return standing_of(context, known, None)
+    return standing_of(context, with_commits(context, known), source)
+
+
+def with_commits(context: FlowContext, known: Salvage) -> Salvage:
+    """Add what groups have committed on the source that nobody runs, of the first that matter.
+
+    Such a group may be far behind for good: what it has not read it would not read again.
+    """
+    counts = {plan.group: known.read_again(plan) for plan in known.plans}
+    late = (group for group, count in counts.items() if count)
+    some = nlargest(_GROUPS, late, key=counts.__getitem__)
+    try:
+        described = context.source.groups(some) if some else {}
+        idle = [group for group in some if group in described and described[group].state in IDLE]
+        commits, _ = per_group(idle, context.source.committed)
+    except SrmError as error:
+        flow = context.config.flow
+        log.log(loudness(error), "%s: commits of idle groups are not known: %s", flow, error)
+        return known
+    return replace(known, commits=commits)
+
+
+def read_known(context: FlowContext, also: Collection[str] = ()) -> Salvage:
+    """Read what the target knows of a flow.
 
     No request for each group: it stays cheap with thousands of them.
 
@@ -38,15 +88,26 @@ def read_standing(context: FlowContext, also: Collection[str] = ()) -> tuple[Sta
         SrmError: the target does not answer.
     """
     flow = context.config.flow
-    found = read_salvage(
+    return read_salvage(
         without_source(context),
         MoveRequest("failover", flow.source, flow.target, mode="unplanned"),
         for_forecast=True,
         also=also,
     )
-    now_ms = context.now_ms()
-    forecast = found.forecast(now_ms)
-    return Standing(_line(flow.source, forecast, found.proof, now_ms), forecast, found.proof), found
+
+
+def standing_of(context: FlowContext, known: Salvage, source: SourceLook | None) -> Standing:
+    """Forecast the loss of a flow's source from what was read; pure but for the clock.
+
+    Args:
+        context: the flow.
+        known: what the target knows.
+        source: how far the source says that it is, None where it does not answer.
+    """
+    now_ms = context.now_ms() if source is None else source.time_ms  # it is as of then
+    forecast = known.forecast(now_ms, source)
+    line = _line(context.config.flow.source, forecast, known.proof, now_ms)
+    return Standing(line, forecast, known.proof)
 
 
 def without_source(context: FlowContext) -> MoveContext:
@@ -79,9 +140,10 @@ def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int)
 def _lost(source: str, forecast: Forecast) -> str:
     age_ms, at_most = forecast.age_ms, forecast.at_most
     if age_ms is not None and at_most is not None and is_silent(age_ms):
-        then = f"{forecast.not_copied:,} when {source} was last heard of, {age_ms / 1000:.0f} s ago"
+        ago = duration(age_ms / 1000)
+        then = f"{forecast.not_copied:,} when {source} was last heard of, {ago} ago"
         return f"up to {amount(at_most, 'record')} lost ({then})"
-    seconds = "" if forecast.seconds is None else f" ({forecast.seconds:.1f} s)"
+    seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
     lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"
     if forecast.at_most is None:
         lost += " as far as is known"

@@ -9,52 +9,26 @@ from typing import Literal
 
 from srm.domain.amount import some
 from srm.domain.checkpoints import CheckpointOutcome
+from srm.domain.offset_ranges import both_ends
 from srm.domain.pause import Pause
-from srm.domain.replication_records import (
-    DRIVER_KEY,
-    DriverHeartbeat,
-    DriverRequest,
-    PartitionStatus,
-    SlotReport,
-)
-from srm.domain.silence import is_silent
+from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import Survey, survey
+from srm.engine.copiers import (
+    DriverStatus,
+    SlotStatus,
+    driver_status,
+    is_alive,
+    slot_statuses,
+)
+from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
-from srm.engine.standing import Standing, read_standing
-from srm.engine.supervision import read_request, standing_pause, state_topic
-from srm.engine.topic_sync import selected_topics
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.engine.source_look import look_at_source, partitions_of, topics_of_source
+from srm.engine.standing import Standing, read_known, standing_of, with_commits
+from srm.engine.supervision import standing_pause
+from srm.errors import SrmError, UnavailableError
 
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
-
-
-@dataclass(frozen=True, slots=True)
-class DriverStatus:
-    """The replicator application, by its latest heartbeat.
-
-    ``request`` is a standing request that it end, which it was not started after.
-    """
-
-    driver: str
-    application_id: str
-    host: str
-    pid: int
-    age_ms: int
-    alive: bool
-    ended: bool = False
-    request: DriverRequest | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotStatus:
-    """One slot, by its latest report."""
-
-    slot: str
-    generation: int
-    partitions: int
-    age_ms: int
-    alive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +41,7 @@ class TopicStatus:
             of the markers of claims among them.
         remaining: source offsets not passed yet; of a partition that nobody has reported, all.
         state: ``copying`` only while a replicator is alive.
-        reason: why it is stopped or waiting, or what was lost.
+        reason: why it is stopped or waiting, or what was lost; ``action`` is what to do about it.
     """
 
     topic: str
@@ -78,6 +52,7 @@ class TopicStatus:
     remaining: int
     state: TopicState
     reason: str = ""
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +96,7 @@ class FlowStatus:
     @property
     def is_copied(self) -> bool:
         """Whether anybody is there to copy it, and its source answers."""
-        return _is_alive(self.driver, self.slots) and not self.source_error
+        return is_alive(self.driver, self.slots) and not self.source_error
 
 
 def flow_status(context: FlowContext) -> FlowStatus:
@@ -135,15 +110,12 @@ def flow_status(context: FlowContext) -> FlowStatus:
         found = _status_of_both(context)
     except UnavailableError as error:
         found = _status_of_target(context, str(error))
-        return found if pause is None else given_up(found, pause)
     if pause is not None:
         return given_up(found, pause)
-    try:
-        standing = read_standing(context)[0]
-    except SrmError as error:
-        return replace(found, errors={**found.errors, "forecast": str(error)})
-    hints = _without_checkpoint(found.flow, found.groups, standing)
-    return replace(found, standing=standing, hints=(*found.hints, *hints))
+    if found.standing is None or found.source_error:
+        return found
+    hints = _without_checkpoint(found.flow, found.groups, found.standing)
+    return replace(found, hints=(*found.hints, *hints))
 
 
 def _without_checkpoint(
@@ -173,17 +145,16 @@ def given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
 def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     """Say what the target knows; numbers of the source are those it last told."""
     config, now_ms = context.config, context.now_ms()
-    standing, found = read_standing(context)
+    found = read_known(context)
+    standing = standing_of(context, found, None)
     flow, policy = config.flow, config.policy
-    copies = partitions_of(found.target.topics, sorted({p.topic for p in found.copies.values()}))
-    copy_starts = context.target.log_starts(copies) if copies else {}
     ends = told_ends(found.maps, found.copies)
     topics = [
         TopicDescription(name, "", found.target.topics[remote].partitions)
         for name in sorted({original.topic for original in found.copies})
         for remote in (policy.format_remote_topic(flow.source, name),)
     ]
-    logs = Logs(found.maps, found.target.topics, ends, copy_starts=copy_starts)
+    logs = Logs(found.maps, found.target.topics, ends, copy_starts=found.copy_starts)
     described = context.target.groups(found.groups) if found.groups else {}
     return replace(
         copying_status(context, now_ms, topics, logs, source_error),
@@ -212,27 +183,40 @@ def _without_hint(flow: Flow) -> str:
 
 def _status_of_both(context: FlowContext) -> FlowStatus:
     config, now_ms = context.config, context.now_ms()
-    source_topics = context.source.topics()
-    selected = selected_topics(source_topics, config)
-    maps = context.maps.load(selected, {})  # the positions: the maps themselves are not read
-    ends = context.source.log_ends(partitions_of(source_topics, selected)) if selected else {}
-    unknown = [p for p in ends if maps.get(p).position is None]
-    source_starts = context.source.log_starts(unknown) if unknown else {}
+    selected = topics_of_source(context)
+    known, error = _read_known(context, selected)
+    # The positions: the maps themselves are not read.
+    maps = context.maps.load(selected, {}) if known is None else known.maps
+    source = look_at_source(context, selected, maps)
+    standing = None
+    if known is not None:
+        standing = standing_of(context, with_commits(context, known), source)
     target_topics = context.target.topics()
     remotes = [config.policy.format_remote_topic(config.flow.source, name) for name in selected]
     copies = partitions_of(target_topics, [name for name in remotes if name in target_topics])
     copy_starts = context.target.log_starts(copies) if copies else {}
-    logs = Logs(maps, target_topics, ends, source_starts, copy_starts)
-    copying = copying_status(context, now_ms, [source_topics[name] for name in selected], logs)
+    logs = Logs(maps, target_topics, source.ends, source.starts, copy_starts)
+    copying = copying_status(context, now_ms, selected.values(), logs)
     found = survey(context)
     groups = _groups(context, found)
-    unread = {f"group {name}": why for name, why in found.errors.items()}
+    unread = {f"group {name}": why.text for name, why in found.errors.items()}
     return replace(
         copying,
         groups=groups,
         hints=hints(context, copying.topics, groups, found.outcomes, copying.driver),
-        errors={**copying.errors, **unread},
+        errors={**copying.errors, **unread, **error},
+        standing=standing,
     )
+
+
+def _read_known(
+    context: FlowContext, topics: Collection[str]
+) -> tuple[Salvage | None, dict[str, str]]:
+    """Read what the forecast is made from; without it all else is told, with the reason."""
+    try:
+        return read_known(context, also=topics), {}
+    except SrmError as error:
+        return None, {"forecast": str(error)}
 
 
 @dataclass(frozen=True)
@@ -248,10 +232,6 @@ class Logs:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     source_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     copy_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-def _is_alive(driver: DriverStatus | None, slots: Iterable[SlotStatus]) -> bool:
-    return (driver is not None and driver.alive) or any(slot.alive for slot in slots)
 
 
 def copying_status(
@@ -273,13 +253,13 @@ def copying_status(
     config = context.config
     driver, errors = driver_status(context, now_ms)
     slots = slot_statuses(logs.maps.reports, now_ms)
-    is_alive = _is_alive(driver, slots)
+    is_copied = is_alive(driver, slots) and not source_error
     found = tuple(
         _topic_status(
             topic,
             config.policy.format_remote_topic(config.flow.source, topic.name),
             logs,
-            is_alive=is_alive and not source_error,
+            is_copied=is_copied,
         )
         for topic in topics
     )
@@ -297,13 +277,14 @@ def copying_status(
 
 
 def _topic_status(
-    topic: TopicDescription, remote: str, logs: Logs, *, is_alive: bool
+    topic: TopicDescription, remote: str, logs: Logs, *, is_copied: bool
 ) -> TopicStatus:
     """Sum up one topic from its positions, statuses and the bounds of its logs; pure."""
     maps, ends = logs.maps, logs.ends
     copied = remaining = reported = 0
     states = Counter[str]()
-    reasons: dict[str, None] = {}
+    reasons: dict[str, list[str]] = {}
+    action = ""
     for number in range(topic.partitions):
         partition = TopicPartition(topic.name, number)
         position = maps.get(partition).position
@@ -317,8 +298,10 @@ def _topic_status(
             remaining += max(0, end - logs.source_starts.get(partition, end))
         status = (maps.statuses or {}).get(partition)
         states[status.state if status else "copying"] += 1
-        if reason := maps.errors.get(partition) or _reason(status):
-            reasons[f"{number}: {reason}"] = None
+        damage = maps.errors.get(partition)
+        if reason := damage or _reason(status):
+            reasons.setdefault(reason.removeprefix(f"{partition}: "), []).append(str(number))
+        action = action or (status.action if status and not damage else "")
     return TopicStatus(
         topic.name,
         remote,
@@ -327,11 +310,12 @@ def _topic_status(
         copied,
         remaining,
         _topic_state(
-            states, remaining, all_reported=reported == topic.partitions, is_alive=is_alive
+            states, remaining, all_reported=reported == topic.partitions, is_copied=is_copied
         )
         if remote in logs.on_target
         else "not-created",
-        "; ".join(reasons),
+        "; ".join(f"{some(numbers)}: {reason}" for reason, numbers in reasons.items()),
+        action,
     )
 
 
@@ -339,24 +323,6 @@ def told_ends(maps: FlowMaps, partitions: Collection[TopicPartition]) -> dict[To
     """Return the ends of the source's logs as slots told them last; pure."""
     positions = {place: maps.get(place).position for place in partitions}
     return {place: at.source_end for place, at in positions.items() if at is not None}
-
-
-def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
-    """Say how long ago each slot was heard from; pure.
-
-    What has only left positions behind, as a restore does, never was one that copies.
-    """
-    return tuple(
-        SlotStatus(
-            report.slot,
-            report.generation,
-            len(report.positions),
-            max(0, now_ms - report.time_ms),
-            not is_silent(now_ms - report.time_ms),
-        )
-        for report in sorted(reports, key=lambda report: report.slot)
-        if report.time_ms or report.positions
-    )
 
 
 def hints(
@@ -393,32 +359,26 @@ def hints(
 
 
 def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
-    request = driver.request if driver else None
-    if request is not None and request.action == "stop":
+    if driver is not None and driver.stopped_by:
         return (
-            f"{request.by} has stopped the replicator: srm replicator restart --flow '{flow}' lets "
-            f"srm_replication start it, srm replicate --flow '{flow}' starts it here"
+            f"{driver.stopped_by} has stopped the replicator: srm replicator restart --flow "
+            f"'{driver.stopped_flow}' lets srm_replication start it, srm replicate --flow '{flow}' "
+            "starts it here"
         )
     return f"no replicator is running: srm replicate --flow '{flow}'"
-
-
-def partitions_of(
-    topics: Mapping[str, TopicDescription], names: Sequence[str]
-) -> list[TopicPartition]:
-    """Return all partitions of some topics."""
-    return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
 
 
 def _reason(status: PartitionStatus | None) -> str:
     if status is None:
         return ""
-    if status.state == "stopped" and status.lost_from is not None:
-        return f"{status.reason} (offsets {status.lost_from} to {status.lost_to})"
-    return status.reason
+    if status.state != "stopped" or status.lost_from is None:
+        return status.what
+    lost = both_ends(status.lost_from, status.lost_to or 0)
+    return status.what if lost in status.what else f"{status.what} (offsets {lost})"
 
 
 def _topic_state(
-    states: Mapping[str, int], remaining: int, *, all_reported: bool, is_alive: bool
+    states: Mapping[str, int], remaining: int, *, all_reported: bool, is_copied: bool
 ) -> TopicState:
     if states.get("stopped"):
         return "stopped"
@@ -426,32 +386,7 @@ def _topic_state(
         return "waiting"
     if not remaining:
         return "caught-up"
-    return "copying" if is_alive else "waiting"
-
-
-def driver_status(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
-    """Say who drives a flow, and what cannot be read of that; None: nobody ever did."""
-    records = state_topic(context).read_commands()
-    value = records.get(DRIVER_KEY)
-    if value is None:
-        return None, {}
-    try:
-        beat = DriverHeartbeat.decode(value)
-    except IntegrityError as error:
-        return None, {"driver": str(error)}
-    age_ms = max(0, now_ms - beat.time_ms)
-    request = read_request(records)
-    if request is not None and request.request == beat.started_after:
-        request = None
-    alive = not beat.ended and not is_silent(age_ms)
-    return (
-        DriverStatus(
-            *(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),
-            ended=beat.ended,
-            request=request,
-        ),
-        {},
-    )
+    return "copying" if is_copied else "waiting"
 
 
 def _groups(context: FlowContext, found: Survey) -> tuple[GroupStatus, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from srm.domain.amount import amount
 from srm.domain.pause import Pause, read_pause
+from srm.domain.reason import Reason
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -49,7 +50,7 @@ class FlowSigns:
     slots: int
     partitions: int
     remaining: int
-    stopped: tuple[str, ...]
+    stopped: tuple[Reason, ...]
 
     @property
     def beat(self) -> tuple[str, int, bool]:
@@ -85,7 +86,7 @@ class FlowSigns:
             "partitions": self.partitions,
             "remaining": self.remaining,
             "stopped": len(self.stopped),
-            "reasons": list(self.stopped[:KEPT_REASONS]),
+            "reasons": [reason.text for reason in self.stopped[:KEPT_REASONS]],
         }
 
     def line(self) -> str:
@@ -116,7 +117,7 @@ def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
         partitions=len(positions),
         remaining=sum(max(0, p.source_end - p.source_next) for p in positions),
         stopped=tuple(
-            f"{status.topic}-{status.partition}: {status.reason}"
+            Reason(status.reason, status.action).within(f"{status.topic}-{status.partition}")
             for status in state.statuses
             if status.state == "stopped"
         ),

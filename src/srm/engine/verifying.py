@@ -29,6 +29,8 @@ from srm.engine.verification import PartitionPlan, VerificationPlan
 _LEAST_WEIGHT: Final = 1000
 """What a range costs at least, in records: even an empty one is a task and some requests."""
 _RANGES_PER_TASK: Final = 4
+MOST_AT_ONCE: Final = verification.RANGE_RECORDS
+"""What is left to one process at most, in records: what one task of Spark takes, too."""
 
 _INTERRUPTED: Final = "not all of it was compared yet: srm verify goes on behind what is proven"
 
@@ -152,6 +154,21 @@ def carry_out(
     return VerificationSummary(planned.flow, tuple(latest[place] for place in sorted(latest)))
 
 
+def carry_out_little(
+    context: FlowContext, planned: VerificationPlan, comparer: Callable[[], Comparer]
+) -> VerificationSummary | None:
+    """Carry out what one process compares in seconds; None where it is more, and nothing is done.
+
+    Heartbeats alone are thousands of new records an hour.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the clusters answer when results are stored.
+    """
+    if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
+        return None
+    return carry_out(context, planned, comparer)
+
+
 def _compare(
     context: FlowContext,
     planned: VerificationPlan,
@@ -182,12 +199,16 @@ def _waves(partitions: Collection[_Partition], width: int) -> Iterator[_Wave]:
     for partition in partitions:
         for plan in partition.plan.ranges:
             wave.append((partition, plan))
-            weight += max(_LEAST_WEIGHT, _records(plan))
+            weight += _weight(plan)
             if weight >= verification.RANGE_RECORDS * _RANGES_PER_TASK * width:
                 yield wave
                 wave, weight = [], 0
     if wave:
         yield wave
+
+
+def _weight(plan: RangePlan) -> int:
+    return max(_LEAST_WEIGHT, _records(plan))
 
 
 def _records(plan: RangePlan) -> int:

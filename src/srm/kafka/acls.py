@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.clients import Clients
+from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import of_code
 from srm.kafka.rights import on_cluster
 from srm.kafka.wire.brokers import Brokers
@@ -52,11 +52,10 @@ def unavailable_reason(clients: Clients) -> str:
         return _lacking(clients, "Describe")
 
     def request(timeout_s: float) -> bool:
-        described = (
-            clients.admin()
-            .describe_cluster(include_authorized_operations=True, request_timeout=timeout_s)
-            .result()
+        asked = clients.admin().describe_cluster(
+            include_authorized_operations=True, request_timeout=timeout_s
         )
+        described = answer_of(asked, timeout_s)
         return AclOperation.ALTER in (described.authorized_operations or ())
 
     return "" if clients.call("asking for rights", request) else _lacking(clients, "Alter")
@@ -104,7 +103,7 @@ def _change(
 
     def request(timeout_s: float) -> None:
         for changed in start(timeout_s).values():
-            changed.result()
+            answer_of(changed, timeout_s)
 
     named = f"writes to {', '.join(topics)}"
     clients.call(f"{doing} {named}", request, on_cluster("Alter"))

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -37,6 +38,8 @@ _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one ha
 _LOOK_S: Final = 1.0
 _CLOSE_S: Final = 1.0
 _REFUSAL_S: Final = 3.0
+_OVERDUE_S: Final = 5.0
+"""librdkafka answers within the time that it was given: much later it has lost the answer."""
 _logger = logging.getLogger(__name__)
 
 
@@ -119,6 +122,7 @@ class Clients:
         self._brokers = BrokerCalls(alias, self._admin_props)
         self._reading = BrokerCalls(alias, self._consumer_props)
         self._lock = threading.Lock()
+        self._asking = threading.local()
         self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
@@ -136,7 +140,7 @@ class Clients:
                 self._ask_admission(self._admin_props)
                 self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
             self._admin.poll(0)  # renews a token that librdkafka makes itself
-            return self._admin
+            return self._kept(self._admin)
 
     def admin_as(self, kind: ClientKind) -> AdminClient:
         """Return an admin client that logs in as a kind of client does."""
@@ -151,7 +155,15 @@ class Clients:
             self._ask_admission(props)
             client = AdminClient(dict(props), logger=ClientLog())
             client.poll(0)  # gets a token that librdkafka makes itself
-            return client
+            return self._kept(client)
+
+    def _kept(self, client: AdminClient) -> AdminClient:
+        """Keep a client that this thread asks until it has its answer, whoever discards it.
+
+        One that nobody refers to is destroyed: its requests fail, or are never answered.
+        """
+        self._asking.client = client
+        return client
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
@@ -264,6 +276,8 @@ class Clients:
                 if time.monotonic() - began >= limit_s:
                     self.discard_admin()  # it may be stranded
                 raise
+            finally:
+                self._asking.client = None
 
         try:
             return retrying(attempt)
@@ -310,6 +324,19 @@ class Clients:
             raise UnavailableError(
                 f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
             )
+
+
+def answer_of(future: Future[_T], limit_s: float) -> _T:
+    """Wait for an answer of an admin client that was given so many seconds for it.
+
+    Raises:
+        KafkaException: the answer is an error.
+        UnavailableError: there is none, which librdkafka itself ought to have told by then.
+    """
+    try:
+        return future.result(limit_s + _OVERDUE_S)
+    except TimeoutError as error:
+        raise UnavailableError("the client never got its answer; retry") from error
 
 
 def _stop_at(deadline: float) -> Callable[[RetryCallState], bool]:

@@ -19,6 +19,7 @@ from srm.engine.ports import (
     TopicDescription,
     TopicSpec,
 )
+from srm.errors import SrmError
 from srm.kafka import acls, group_descriptions, topic_rights, transaction_log
 from srm.kafka import epoch_ends as epoch_calls
 from srm.kafka import first_records as record_calls
@@ -28,7 +29,7 @@ from srm.kafka import offsets as offset_calls
 from srm.kafka import recent_batches as batch_calls
 from srm.kafka import topics as topic_calls
 from srm.kafka import transactions as transaction_calls
-from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients
+from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients, answer_of
 from srm.kafka.compacted import KafkaCompactedTopic
 from srm.kafka.control_writer import KafkaControlWriter
 from srm.kafka.live_tables import LiveTables, Sink
@@ -101,10 +102,10 @@ class KafkaCluster:
             self._id = self._clients.call(
                 "describing the cluster",
                 lambda timeout_s: str(
-                    self._clients.admin()
-                    .describe_cluster(request_timeout=timeout_s)
-                    .result()
-                    .cluster_id
+                    answer_of(
+                        self._clients.admin().describe_cluster(request_timeout=timeout_s),
+                        timeout_s,
+                    ).cluster_id
                 ),
             )
         return self._id
@@ -125,7 +126,7 @@ class KafkaCluster:
         """Create topics and wait until they are visible; one that exists is left as it is."""
         topic_calls.create(self._clients, specs)
 
-    def creation_problem(self, spec: TopicSpec) -> str:
+    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
         """Ask the cluster to check a creation without doing it; return why it would refuse."""
         return topic_calls.creation_problem(self._clients, spec)
 

@@ -116,14 +116,18 @@ ERROR_CLASSES: Final[Mapping[int, type[SrmError]]] = MappingProxyType(
 )
 """The srm error class of every error code of the client library."""
 
-_HINTS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+_ACTIONS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {
         UnavailableError: "check that the cluster is up, bootstrap.servers and security.protocol, "
         "then retry",
         AuthorizationError: "check the credentials and the ACLs of srm's principal",
-        GroupActiveError: "the group has members, stop its consumers first",
-        FencedError: "another process has taken over",
         ConfigError: "check the client settings of this cluster and the broker's",
+    }
+)
+_MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+    {
+        GroupActiveError: "; the group has members, stop its consumers first",
+        FencedError: "; another process has taken over",
     }
 )
 
@@ -142,9 +146,9 @@ def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOT
     cls = ERROR_CLASSES.get(kafka_error.code())
     if cls is None:
         cls = UnavailableError if kafka_error.retriable() else SrmError
-    hint = missing(kafka_error.code(), needs) or _HINTS.get(cls)
+    action = missing(kafka_error.code(), needs) or _ACTIONS.get(cls, "")
     text = " ".join(kafka_error.str().split())
-    return cls(f"{where}: {text} ({kafka_error.name()})" + (f"; {hint}" if hint else ""))
+    return cls(f"{where}: {text} ({kafka_error.name()}){_MEANINGS.get(cls, '')}", action)
 
 
 def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:

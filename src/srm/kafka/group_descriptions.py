@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka.protocol.api import RequestStruct
@@ -64,7 +65,7 @@ def describe(clients: Clients, names: Collection[str] | None) -> dict[str, Group
     except UnavailableError:
         if not look.found:
             raise
-        return look.found | {name: _unknown(name, why) for name, why in look.later.items()}
+        return look.found | {name: _unreachable(name, why) for name, why in look.later.items()}
 
 
 @asynccontextmanager
@@ -100,7 +101,7 @@ class _Look:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self.found: dict[str, GroupDescription] = {}
-        self.later: dict[str, str] = {}
+        self.later: dict[str, SrmError] = {}
 
     async def at(
         self, brokers: Brokers, wanted: Collection[str] | None
@@ -118,7 +119,7 @@ class _Look:
                 *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
         if self.later:
-            raise UnavailableError("; ".join(sorted(set(self.later.values()))[:3]))
+            raise UnavailableError("; ".join(sorted({str(why) for why in self.later.values()})[:3]))
         return self.found
 
     async def _list(self, brokers: Brokers, node: int) -> None:
@@ -199,9 +200,9 @@ class _Look:
         where = self._clients.where(f"describing group {name!r}")
         error: SrmError = of_code(code, where, on_group("Describe", name))
         if error.retriable:
-            self.later[name] = str(error)
+            self.later[name] = error
         else:
-            self.found[name] = _unknown(name, str(error))
+            self.found[name] = _unreachable(name, error)
 
 
 def _batches(names: Sequence[str]) -> Iterator[list[str]]:
@@ -220,6 +221,10 @@ def _kind(listed: str) -> GroupKind:
 
 def _unknown(name: str, reason: str, kind: GroupKind = "classic") -> GroupDescription:
     return GroupDescription(name, "unknown", kind, reason=reason)
+
+
+def _unreachable(name: str, error: SrmError) -> GroupDescription:
+    return replace(_unknown(name, str(error)), action=error.action)
 
 
 def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:

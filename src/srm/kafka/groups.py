@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.topics import TopicPartition
 from srm.errors import GroupActiveError, SrmError, UsageError
-from srm.kafka.clients import Clients
+from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import of_code, translate
 from srm.kafka.group_descriptions import coordinator
 from srm.kafka.rights import on_group, on_topic
@@ -171,7 +171,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
         futures = clients.admin().alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=timeout_s
         )
-        answers = futures[group].result().topic_partitions or []
+        answers = answer_of(futures[group], timeout_s).topic_partitions or []
         failed = [answer for answer in answers if answer.error is not None]
         if failed:
             raise _refusal_error(clients.where(doing), group, failed)
@@ -195,7 +195,7 @@ def delete(clients: Clients, groups: Collection[str]) -> None:
         failed: list[SrmError] = []
         for name, future in futures.items():
             try:
-                future.result()
+                answer_of(future, timeout_s)
             except KafkaException as error:
                 if error.args[0].code() not in _NO_GROUP:
                     where = clients.where(f"deleting group {name!r}")

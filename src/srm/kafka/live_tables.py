@@ -30,6 +30,9 @@ _SILENCE_S: Final = 20.0
 _AGAIN_S: Final = 1.0
 _TOMBSTONES_S: Final = 3600.0
 """After so long without the cluster everything is read again: tombstones may be gone by then."""
+_GONE_AFTER: Final = 2
+"""Answers in a row that lack a topic before it counts as none: a broker that has just started, or
+is behind with what the controller says, does not know all topics yet."""
 _Place = tuple[str, int]
 _logger = logging.getLogger(__name__)
 
@@ -79,20 +82,28 @@ class _Rows:
 class _Followed:
     """One partition that is read: of which topic, into what, and whether its end was reached.
 
-    ``next`` is the offset behind what was read of it.
+    ``next`` is the offset behind what was read of it. ``error`` is why nothing is shown, until the
+    end is reached again; ``has_failed`` says that nobody has tried since. So many answers in a row
+    were ``without`` the topic; what it holds ``is_shown``.
     """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.topic_id = ""
         self.next = 0
-        self.is_strange = False
+        self.is_strange = self.is_shown = self.has_failed = False
+        self.without = 0
         self.complete = threading.Event()
         self.error: SrmError | None = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing is known of it yet, not even that there is no such topic."""
+        return not self.complete.is_set()
+
     def begin(self, topic_id: str) -> None:
         """Read from the first record on; without an id there is nothing to read."""
-        self.topic_id, self.error, self.next = topic_id, None, 0
+        self.topic_id, self.has_failed, self.next = topic_id, False, 0
         self.sink.begin()
         if not topic_id:
             self.end()
@@ -106,15 +117,23 @@ class _Followed:
                 _logger.exception("%s-%d: the record at %d is passed over", *place, self.next - 1)
             self.is_strange = True
 
+    def is_as_it_was(self, topic_id: str) -> bool:
+        """Whether there is nothing to begin, by an answer that names an id, or lacks the topic."""
+        self.without = 0 if topic_id else self.without + 1
+        if (self.is_shown or self.is_awaited) and 0 < self.without < _GONE_AFTER:
+            return True
+        is_same = topic_id == self.topic_id and not self.has_failed
+        return is_same and bool(topic_id or (self.complete.is_set() and not self.is_shown))
+
     def end(self) -> None:
         """The end was reached."""
-        self.error = None
+        self.error, self.is_shown = None, bool(self.topic_id)
         self.sink.end()
         self.complete.set()
 
     def fail(self, error: SrmError) -> None:
         """Say why it cannot be read."""
-        self.error = error
+        self.error, self.has_failed = error, True
         self.complete.set()
 
 
@@ -266,7 +285,9 @@ class LiveTables:
                 self._wake.clear()
                 look_at = time.monotonic() + _LOOK_S
                 self._look(consumer)
-            is_reading = not all(one.complete.is_set() for one in [*self._followed.values()])
+                if any(one.is_awaited and one.without for one in [*self._followed.values()]):
+                    look_at = time.monotonic() + _AGAIN_S
+            is_reading = any(one.is_awaited for one in [*self._followed.values()])
             for message in drain(consumer, _READING_POLL_S if is_reading else _POLL_S):
                 self._take(message)
             now = time.monotonic()
@@ -290,8 +311,7 @@ class LiveTables:
         for (topic, partition), one in followed.items():
             known = found.get(topic)
             topic_id = known.topic_id if known is not None and partition < known.partitions else ""
-            is_same = topic_id == one.topic_id and (topic_id or one.complete.is_set())
-            if is_same and one.error is None:
+            if one.is_as_it_was(topic_id):
                 continue
             place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
             with self._lock:

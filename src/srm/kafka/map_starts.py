@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from srm.domain import internal_topics
 from srm.domain.map_index import IndexRecord
 from srm.domain.map_records import map_partition
 from srm.domain.offset_map import Position
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import AssignedPartition, CopyId, MapEnd, PartitionPosition
+from srm.domain.replication_records import (
+    AT_REST,
+    AssignedPartition,
+    CopyId,
+    MapEnd,
+    PartitionPosition,
+    PartitionStatus,
+)
 from srm.domain.replication_state import decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import Flow, TopicPartition
@@ -24,7 +32,7 @@ from srm.replication.slot.known_maps import (
     read_chunk,
     translate_back,
 )
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import NOWHERE, Start
 from srm.replication.slot.starts import cut_start, decided_start, start_of
 
 
@@ -107,7 +115,8 @@ class MapStarts:
                 start = _start(assigned, ending, told, of_targets[copy_id[1:]])
                 if start is not None:
                     found[assigned] = start
-        return _as_decided(partitions, found, state.notes)
+        found = _without_copy(partitions, _as_decided(partitions, found, state.notes), reported)
+        return _as_told(partitions, found, state.statuses)
 
     def _copied(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
@@ -143,6 +152,40 @@ def _as_decided(
             start = decided_start(start, about)
             if start is not None:
                 found[assigned] = start
+    return found
+
+
+def _without_copy(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Mark what was copied before to a remote topic of another id, and is copied all again."""
+    copied = {
+        copy_id[:2]
+        for copy_id, entries in reported.items()
+        if any(entry.position.target_next for entry in entries)
+    }
+    for assigned in partitions:
+        is_new = assigned.copy_id not in reported and assigned.copy_id[:2] in copied
+        start = found.get(assigned)
+        if is_new and not isinstance(start, SrmError):
+            found[assigned] = replace(start or NOWHERE, copy_is_gone=True)
+    return found
+
+
+def _as_told(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    statuses: Iterable[PartitionStatus],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Add what was told last of partitions that did not go on: since when counts from there."""
+    at_rest = {(s.topic, s.partition): s for s in statuses if s.state in AT_REST}
+    for assigned in partitions:
+        status = at_rest.get((assigned.topic, assigned.partition))
+        start = found.get(assigned)
+        if status is not None and not isinstance(start, SrmError):
+            found[assigned] = replace(start or NOWHERE, at_rest=status)
     return found
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka import topics
-from srm.kafka.clients import Clients
+from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import translate
 from srm.kafka.rights import on_topic
 
@@ -93,7 +93,7 @@ def _list(
         for raw, future in futures.items():
             partition = TopicPartition(raw.topic, raw.partition)
             try:
-                answer = future.result()
+                answer = answer_of(future, timeout_s)
             except KafkaException as error:
                 code = error.args[0].code()
                 if code in _OTHER_EPOCH:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
 from srm.config.model import ClientKind
-from srm.kafka.clients import Clients
+from srm.kafka.clients import Clients, answer_of
 from srm.kafka.rights import TOPIC
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 
@@ -18,7 +18,8 @@ def operations(
 ) -> dict[str, frozenset[str]]:
     """Return the operations that a kind of client may do with each topic, by name.
 
-    Topics that do not exist are left out; one that may not be described has none.
+    Topics that do not exist, or cannot by their name, are left out; one that may not be
+    described has none.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -34,12 +35,12 @@ def operations(
         found: dict[str, frozenset[str]] = {}
         for name, future in futures.items():
             try:
-                found[name] = _named(future.result().authorized_operations or ())
+                found[name] = _named(answer_of(future, timeout_s).authorized_operations or ())
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == TOPIC:
                     found[name] = frozenset()
-                elif code not in UNKNOWN_TOPIC_CODES:
+                elif code not in {*UNKNOWN_TOPIC_CODES, KafkaError.TOPIC_EXCEPTION}:
                     raise
         return found
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 from srm.domain.map_records import topic_id_bytes, topic_id_text
 from srm.engine.ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.kafka.clients import Clients
+from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import translate
 from srm.kafka.rights import on_topic
 
@@ -69,7 +69,7 @@ def describe(
     def request(timeout_s: float) -> dict[str, TopicDescription]:
         futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
         where = clients.where("describing")
-        found = _results(where, futures, operation, expected=UNKNOWN_TOPIC_CODES)
+        found = _results(where, futures, timeout_s, operation, expected=UNKNOWN_TOPIC_CODES)
         return {
             name: TopicDescription(
                 name, _topic_id(topic.topic_id), len(topic.partitions), _leaderless(topic)
@@ -93,7 +93,7 @@ def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, 
     def request(timeout_s: float) -> dict[str, dict[str, str]]:
         futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
         where = clients.where("reading configs")
-        found = _results(where, futures, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
+        found = _results(where, futures, timeout_s, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
         return {
             resource.name: {
                 name: entry.value for name, entry in entries.items() if _is_override(entry)
@@ -113,8 +113,8 @@ def _new(spec: TopicSpec) -> NewTopic:
     )
 
 
-def creation_problem(clients: Clients, spec: TopicSpec) -> str:
-    """Say why a topic could not be created now, empty where it could; nothing is created.
+def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
+    """Say why a topic could not be created now, None where it could; nothing is created.
 
     Raises:
         UnavailableError: the cluster does not answer.
@@ -124,15 +124,15 @@ def creation_problem(clients: Clients, spec: TopicSpec) -> str:
         futures = clients.admin().create_topics(
             [_new(spec)], validate_only=True, request_timeout=timeout_s
         )
-        _results(clients.where("creating"), futures, "Create")
+        _results(clients.where("creating"), futures, timeout_s, "Create")
 
     try:
         clients.call(f"checking whether topic {spec.name} can be created", request)
     except UnavailableError:
         raise
     except SrmError as error:
-        return str(error)
-    return ""
+        return error
+    return None
 
 
 def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
@@ -144,7 +144,7 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_topics(new, request_timeout=timeout_s)
         existing = {KafkaError.TOPIC_ALREADY_EXISTS}
-        _results(clients.where("creating"), futures, "Create", expected=existing)
+        _results(clients.where("creating"), futures, timeout_s, "Create", expected=existing)
 
     wanted = {spec.name for spec in specs}
     clients.call(f"creating topics {_list_names(wanted)}", request)
@@ -168,7 +168,7 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
-        _results(clients.where("growing"), futures, "Alter")
+        _results(clients.where("growing"), futures, timeout_s, "Alter")
 
     def visible() -> bool:
         now = describe(clients, larger.keys())
@@ -198,7 +198,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
-        _results(clients.where("changing configs"), futures, "AlterConfigs")
+        _results(clients.where("changing configs"), futures, timeout_s, "AlterConfigs")
 
     def visible() -> bool:
         now = overrides(clients, changes.keys())
@@ -237,6 +237,7 @@ def _is_override(entry: ConfigEntry) -> bool:
 def _results(
     where: str,
     futures: Mapping[Any, Future[Any]],
+    limit_s: float,
     operation: str,
     expected: Collection[int] = frozenset(),
 ) -> dict[Any, Any]:
@@ -245,7 +246,7 @@ def _results(
     failures: list[SrmError] = []
     for key, future in futures.items():
         try:
-            found[key] = future.result()
+            found[key] = answer_of(future, limit_s)
         except KafkaException as error:
             if error.args[0].code() not in expected:
                 name = key.name if isinstance(key, ConfigResource) else key

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, duration
 from srm.domain.drill import Drill
 from srm.pages.tables import Listing
 
@@ -81,5 +81,5 @@ def _rpo(drill: Drill) -> str:
     forecast = drill.forecast
     if forecast is None:
         return "-"
-    seconds = "" if forecast.seconds is None else f" ({forecast.seconds:.1f} s)"
+    seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
     return f"{amount(forecast.not_copied, 'record')}{seconds}"

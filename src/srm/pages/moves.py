@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, duration
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
@@ -77,7 +77,7 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
 
     With ``most`` tables have no more rows than that.
     """
-    topics = _table("topic", "not copied", "at most", "seconds", f"{source} last answered")
+    topics = _table("topic", "not copied", "at most", "oldest", f"{source} last answered")
     for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
         _row(
             topics,
@@ -175,6 +175,13 @@ def verify_view(status: VerifyStatus) -> RenderableType:
         *_waits(status.waiting),
         *_asks(status.asks),
     )
+
+
+def verify_line(status: VerifyStatus) -> str:
+    """Say in one line for what a move waits after go."""
+    waiting = f"; waiting for: {reasons_text(status.waiting)}" if status.waiting else ""
+    asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
+    return f"{status.elapsed_seconds:.0f} s since go{waiting}{asks}"
 
 
 def report_view(report: MoveReport) -> RenderableType:
@@ -290,12 +297,12 @@ def number(value: int | None) -> str:
 
 
 def _ago(age_ms: int | None) -> str:
-    return "not known" if age_ms is None else f"{age_ms / 1000:.1f} s ago"
+    return "not known" if age_ms is None else f"{duration(age_ms / 1000)} ago"
 
 
 def seconds(value: float | None) -> str:
     """Render a duration."""
-    return "-" if value is None else f"{value:.1f} s"
+    return "-" if value is None else duration(value)
 
 
 def _name(report: MoveReport) -> str:
@@ -335,10 +342,7 @@ def _table(*columns: str, title: str | None = None) -> Table:
     table = Listing(title=title, title_justify="left")
     table.pad_edge, table.collapse_padding = False, True
     for column in columns:
-        # Names are wrapped, never cut: two groups with the same beginning would look the same.
-        # Numbers stay whole.
-        wraps = column in {"group", "state"} or column.startswith("on ")
-        table.add_column(column, no_wrap=not wraps and title is not None)
+        table.add_column(column)
     return table
 
 

@@ -1,16 +1,29 @@
-"""Tables of names and numbers that stay whole: what is too long is folded, and never cut off."""
+"""Tables of names and numbers that stay whole: none is cut off, and prose alone is wrapped."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
+
+_PROSE: Final = 30
+"""A column whose cells are longer may be wrapped between words, to no less than that."""
+_UNLIMITED: Final = 1_000_000
+_BENEATH: Final = (0, 0, 0, 4)
 
 
 class Listing(Table):
-    """A table without lines; its columns fold, unless one is added that says otherwise.
+    """A table without lines, which in a narrow place wraps prose and breaks no word.
 
-    Rich's own default puts an ellipsis in the place of the end of a name, which nobody can copy.
+    The last columns that find no room beside the others stand beneath each row, by their header: a
+    name, path or address that is broken is one that nobody can copy. Rich's own way is an ellipsis
+    in the place of its end.
     """
 
     def __init__(self, *headers: str, **settings: Any) -> None:
@@ -20,3 +33,78 @@ class Listing(Table):
     def add_column(self, *arguments: Any, **settings: Any) -> None:
         """Add a column."""
         super().add_column(*arguments, **{"overflow": "fold", **settings})
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render as one table where all fits, else with what does not beneath each row."""
+        cells = [list(column.cells) for column in self.columns]
+        room, wide = options.max_width, options.update(max_width=_UNLIMITED)
+        if Measurement.get(console, wide, self).maximum <= room:
+            yield from super().__rich_console__(console, options)
+            return
+        ranges = [
+            _measured(console, wide, [column.header, *each] if self.show_header else each)
+            for column, each in zip(self.columns, cells, strict=True)
+        ]
+        widths = _widths(ranges, room, self.padding[1] + self.padding[3])
+        kept = len(widths)
+        for number, row in enumerate(zip(*cells, strict=True) if cells[0] else [()]):
+            yield self._part(widths, row[:kept], is_first=number == 0)
+            names = [str(column.header) if self.show_header else "" for column in self.columns]
+            rest = [_named(console, *one) for one in zip(names[kept:], row[kept:], strict=False)]
+            if told := [one for one in rest if one.plain]:
+                yield Padding(Text("  ", overflow="fold").join(told), _BENEATH, expand=False)
+
+    def _part(
+        self, widths: Sequence[int], row: Sequence[RenderableType], *, is_first: bool
+    ) -> Table:
+        part = Table(
+            box=None,
+            header_style=self.header_style,
+            show_header=self.show_header and is_first,
+            padding=self.padding,
+            pad_edge=self.pad_edge,
+            title=self.title if is_first else None,
+            title_justify=self.title_justify,
+        )
+        for column, width in zip(self.columns, widths, strict=False):
+            part.add_column(
+                column.header,
+                width=width,
+                justify=column.justify,
+                style=column.style,
+                overflow="fold",
+            )
+        if row:
+            part.add_row(*row)
+        return part
+
+
+def _measured(
+    console: Console, options: ConsoleOptions, cells: Sequence[RenderableType]
+) -> Measurement:
+    """Return the longest word and the longest line of some cells."""
+    found = [Measurement.get(console, options, cell) for cell in cells]
+    return Measurement(
+        max((one.minimum for one in found), default=0),
+        max((one.maximum for one in found), default=0),
+    )
+
+
+def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]:
+    """Return the widths of the first columns, as many as find room; prose takes what is left."""
+    least = [max(one.minimum, min(one.maximum, _PROSE)) for one in ranges]
+    kept = max(1, sum(end <= room for end in accumulate(one + padding for one in least)))
+    widths = [min(one, room - padding) for one in least[:kept]]
+    left = room - sum(widths) - padding * kept
+    for number, one in enumerate(ranges[:kept]):
+        more = max(0, min(one.maximum - widths[number], left))
+        widths[number] += more
+        left -= more
+    return widths
+
+
+def _named(console: Console, name: str, cell: RenderableType) -> Text:
+    """Return a cell after the name of its column; empty where the cell is."""
+    told = cell if isinstance(cell, Text) else console.render_str(str(cell))
+    head = Text.from_markup(f"{name} " if name and told.plain else "", style="dim")
+    return Text.assemble(head, told)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from srm.errors import AuthorizationError, told
 
 NONE: Final = 0
 NO_ANSWER: Final = -1000
@@ -34,19 +38,44 @@ TOPIC_GONE: Final = frozenset({3, 100, 103})
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID; also said by a broker that
 has just become the leader and has not heard of the topic yet."""
 
-REFUSED: Final = {
-    2: "CORRUPT_MESSAGE: damaged on the source, or on the way: compare the source's replicas",
-    10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the target topic",
-    17: "INVALID_TOPIC_EXCEPTION",
-    18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the target topic",
-    29: "TOPIC_AUTHORIZATION_FAILED",
-    31: "CLUSTER_AUTHORIZATION_FAILED: grant Write on the topic, or IdempotentWrite on the cluster",
-    32: "INVALID_TIMESTAMP: see message.timestamp.before.max.ms and after.max.ms of the target",
-    43: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-    44: "POLICY_VIOLATION",
-    58: "SASL_AUTHENTICATION_FAILED: check the credentials",
-    76: "UNSUPPORTED_COMPRESSION_TYPE",
-    87: "INVALID_RECORD",
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an error code is called, and the thing to do about it, if there is one."""
+
+    name: str
+    action: str = ""
+
+    def named(self, message: str = "") -> str:
+        """Return the name, and what the broker says."""
+        return f"{self.name} {message}".strip()
+
+    def said(self, message: str = "") -> str:
+        """Return one line: the name, what the broker says, and what to do."""
+        return told(self.named(message), self.action)
+
+
+REFUSED: Final[Mapping[int, Refusal]] = {
+    2: Refusal(
+        "CORRUPT_MESSAGE: damaged on the source, or on the way", "compare the source's replicas"
+    ),
+    10: Refusal("MESSAGE_TOO_LARGE", "raise max.message.bytes of the target topic"),
+    17: Refusal("INVALID_TOPIC_EXCEPTION"),
+    18: Refusal("RECORD_LIST_TOO_LARGE", "raise segment.bytes of the target topic"),
+    29: Refusal("TOPIC_AUTHORIZATION_FAILED"),
+    31: Refusal(
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "grant Write on the topic, or IdempotentWrite on the cluster",
+    ),
+    32: Refusal(
+        "INVALID_TIMESTAMP",
+        "see message.timestamp.before.max.ms and after.max.ms of the target",
+    ),
+    43: Refusal("UNSUPPORTED_FOR_MESSAGE_FORMAT"),
+    44: Refusal("POLICY_VIOLATION"),
+    58: Refusal("SASL_AUTHENTICATION_FAILED", "check the credentials"),
+    76: Refusal("UNSUPPORTED_COMPRESSION_TYPE"),
+    87: Refusal("INVALID_RECORD"),
 }
 """Trying again at once cannot help: the partition stops, with this reason."""
 
@@ -57,9 +86,9 @@ OF_A_RECORD: Final = TOO_LARGE | frozenset({32, 87})
 """A record of the batch is to blame; the others are taken without it."""
 
 
-def missing_right(operation: str, topic: str, cluster: str) -> str:
-    """Say which right on a topic is missing, and where."""
-    return (
-        f"{REFUSED[TOPIC_RIGHT_MISSING]} on {cluster}: grant {operation} on topic {topic} to srm's "
-        "principal (docs/security.md)"
+def missing_right(operation: str, topic: str, cluster: str) -> AuthorizationError:
+    """Return the error that says which right on a topic is missing, and where."""
+    return AuthorizationError(
+        f"{REFUSED[TOPIC_RIGHT_MISSING].name} on {cluster}",
+        f"grant {operation} on topic {topic} to srm's principal (docs/security.md)",
     )

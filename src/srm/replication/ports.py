@@ -82,6 +82,19 @@ class ProduceAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """A leader epoch, and where the log goes on under a later one, or ends; -1 where none is known.
+
+    An ``epoch`` lower than the one that was asked for means that the log holds nothing of that one.
+    Its end is then none of what was asked: a leader that was elected uncleanly may have more of an
+    earlier epoch than the leaders between had.
+    """
+
+    epoch: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerId:
     """A producer id with the epoch that fences its older owners."""
 
@@ -184,11 +197,8 @@ class Wire(Protocol):
         """Return the first offset whose record has this time or a later one, else the log end."""
         ...
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
-        """Return where the log continues under a later leader epoch, or ends (KIP-320).
-
-        -1 if the leader no longer knows.
-        """
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        """Return the newest leader epoch up to one that the log holds, and its end (KIP-320)."""
         ...
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:

@@ -78,6 +78,12 @@ def _is_ipv6(host: str) -> bool:
         return False
 
 
+def announced_host(settings: ServiceSettings) -> str:
+    """Return the name or address under which other services ask this one."""
+    bound = socket.getfqdn() if settings.host in _ANY else settings.host
+    return settings.remote.host or bound
+
+
 def own_announcement(
     settings: ServiceSettings, targets: tuple[str, ...], instance: str
 ) -> Announcement:
@@ -88,14 +94,13 @@ def own_announcement(
     """
     remote = settings.remote
     is_tls = settings.access.certificate_location is not None
-    bound = socket.getfqdn() if settings.host in _ANY else settings.host
     port = remote.port or settings.port
     if not port:
         raise ConfigError("service.port = 0 cannot be announced: set service.advertised.port")
     try:
         return Announcement(
             remote.protocol or ("https" if is_tls else "http"),
-            remote.host or bound,
+            announced_host(settings),
             port,
             (settings.root_path if remote.root_path is None else remote.root_path).rstrip("/"),
             targets,

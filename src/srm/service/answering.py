@@ -18,13 +18,15 @@ from srm.service.documents import Page, Problem
 
 PROBLEM: Final = "application/problem+json"
 MOST: Final = 1000
+MOST_OF_A_NAME: Final = 32_767
+"""A topic has at most 249 characters, a group as many bytes as a string of Kafka's protocol."""
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 Offset = Annotated[int, Query(ge=0, description="Number of the first item.", examples=[0])]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Most items in the answer.")]
 Search = Annotated[
-    str, Query(max_length=249, description="Only names that contain this, in any case.")
+    str, Query(max_length=MOST_OF_A_NAME, description="Only names that contain this, in any case.")
 ]
 
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {

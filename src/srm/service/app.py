@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,11 @@ from srm import __version__, telemetry
 from srm.service.access import Access, guard, open_access
 from srm.service.acting import Actions
 from srm.service.answering import answer_errors
+from srm.service.committed import CommittedOffsets
 from srm.service.explaining import Explaining
 from srm.service.federation import InternalPaths
 from srm.service.gathering import answer_from_elsewhere
+from srm.service.hosts import ANY, AllowedHosts
 from srm.service.joining import Joining, join
 from srm.service.otel import ExportedMetrics, TraceRequests
 from srm.service.pages.router import Files
@@ -50,6 +52,7 @@ def create_app(
     access: Access | None = None,
     acting: Actions | None = None,
     joining: Joining | None = None,
+    hosts: Sequence[str] = ANY,
 ) -> FastAPI:
     """Make the application over views, which it starts and closes.
 
@@ -59,6 +62,7 @@ def create_app(
         acting: carries out what operators ask for; by default on the clusters themselves.
         joining: finds and asks other services, started and closed as the views are; by default
             what the configuration says.
+        hosts: names under which it answers, see :mod:`srm.service.hosts`; by default any.
 
     Raises:
         ConfigError: the configuration of what other services are asked cannot be used.
@@ -91,11 +95,14 @@ def create_app(
     app.state.views = views
     app.state.actions = acting or Actions(views.config)
     app.state.explaining = Explaining(views.config)
+    app.state.committed = CommittedOffsets(views.config)
     app.state.joining, app.state.federation = joined, joined.federation
     app.state.exposition = exposition = Exposition(views)
     answer_errors(app)
     answer_from_elsewhere(app)
     app.add_middleware(InternalPaths)
+    if "*" not in hosts:
+        app.add_middleware(AllowedHosts, hosts=hosts)
     app.add_middleware(CountRequests, metrics=exposition.requests)
     if telemetry.wanted("TRACES"):
         app.add_middleware(TraceRequests)

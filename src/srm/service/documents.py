@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from srm.domain.reason import Reason
 from srm.domain.topics import Flow
-from srm.engine.health import Reason
 from srm.engine.health import State as HealthState
 from srm.engine.observing import PartitionState
 from srm.service.series import Measured
@@ -91,7 +91,12 @@ class FlowSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic of a flow; ``groups`` are those that have a checkpoint in it."""
+    """One topic of a flow; ``groups`` are those that have a checkpoint in it.
+
+    Of its ``partitions`` ``reported`` have a known position, and ``going_on`` are copied now.
+    ``measured`` is its newest window; the REST API leaves it out where it is older than five
+    minutes.
+    """
 
     topic: str
     remote_topic: str
@@ -103,6 +108,7 @@ class TopicRow:
     copied: int
     lag: int
     measured: Measured | None = None
+    going_on: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,8 @@ class PartitionRow:
     """One partition: what is next to read on the source and to write on the target, and its state.
 
     ``source_end`` is the end of the source's log, None where it could not be asked. ``since_ms`` is
-    when the state began, 0: not known. ``notes`` are losses and what was strange.
+    when the state began, 0: not known. ``reason`` says why, ``action`` what to do about it.
+    ``notes`` are losses and what was strange.
     """
 
     topic: str
@@ -123,15 +130,19 @@ class PartitionRow:
     since_ms: int
     reason: str
     notes: tuple[str, ...]
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """One group of a flow, by its checkpoints: where it would go on now without its source.
 
-    ``checkpoint_ms`` is as of when its place is known. ``records_read_again`` at most,
-    ``records_skipped`` are those the target holds no more. ``followers`` are clients that follow
-    routes on the target. ``can_move`` is None where no checkpoint says; ``reason`` says why not.
+    ``checkpoint_ms`` is as of when its place is known. ``records_read_again`` at most, or the sum
+    of its partitions where those are with it; ``records_skipped`` are those the target holds no
+    more. ``followers`` are clients that follow routes on the target. ``can_go_on`` is None where no
+    checkpoint says, or the latest look at the flow failed; ``reason`` says why not.
+    ``works_there``: its route says that it works on the target already, as after a move; what can
+    go on from there is told of the opposite flow.
     """
 
     group: str
@@ -140,22 +151,29 @@ class GroupRow:
     records_read_again: int
     records_skipped: int
     followers: int
-    can_move: bool | None
+    can_go_on: bool | None
     reason: str
     proof: str
+    works_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
     """Where one group stood on the source, and would go on on the target, in one partition.
 
-    ``committed`` is next to read on the source (None: not known), ``resume`` on the target.
+    All are next to read: ``committed`` and ``target_committed`` what the group has committed on
+    each side now (None: nothing, or not known, see ``GroupDetail.unread``), ``checkpointed`` where
+    it stood on the source by its checkpoint (None: the target alone was written since), ``resume``
+    where it would go on. ``records_read_again`` are the offsets from ``checkpointed`` to
+    ``committed`` where both are known, and what it has read since its last commit comes on top;
+    else all that the target held behind the checkpoint, at most.
     """
 
     topic: str
     partition: int
     direction: str
     committed: int | None
+    checkpointed: int | None
     target_topic: str
     resume: int | None
     target_committed: int | None
@@ -164,13 +182,24 @@ class PositionRow:
     state: str
     reason: str
 
+    @property
+    def by_commits(self) -> bool:
+        """Whether it is known how far the group has gone on behind its checkpoint."""
+        return self.committed is not None and self.checkpointed is not None
+
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """A group with its partitions."""
+    """A group with its partitions; ``unread``: why offsets of an alias's cluster are not known."""
 
     row: GroupRow
     positions: tuple[PositionRow, ...]
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def by_commits(self) -> bool:
+        """Whether what is read again is known by what the group has committed on the source."""
+        return bool(self.positions) and all(one.by_commits for one in self.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +220,8 @@ class Event:
     """Something that happened to a flow and that people must know of.
 
     ``kind`` is ``loss``, ``strange``, ``re-created``, ``decision``, ``stopped``, ``waiting``,
-    ``paused``, ``replicator``, ``drill`` or ``move``; ``about`` is the id of that drill or move.
+    ``paused``, ``replicator``, ``drill``, ``move``, or ``state`` for another state of the flow as
+    the service has seen it since it runs; ``about`` is the id of that drill or move.
     """
 
     time_ms: int
@@ -250,7 +280,11 @@ class MoveRow:
     """One move: what was wanted, how far it is, what it cost.
 
     ``rpo_records`` and the others are None until its report says them; ``ok`` is that of the
-    report, None before there is one. ``ended`` says that nothing more happens.
+    report, None before there is one. ``ended`` says that nothing more happens, ``ended_ms`` since
+    when. Of a move that was given up ``rto_seconds`` is how long it held its clients, and
+    ``problems`` says why; of one that is only planned it says what keeps it from beginning.
+    ``waits`` is what one under way was last seen to wait for, at ``waits_ms`` (None: nobody has
+    looked).
     """
 
     move_id: str
@@ -270,6 +304,9 @@ class MoveRow:
     re_read: int | None
     problems: tuple[str, ...]
     signed: bool
+    waits: tuple[str, ...] = ()
+    waits_ms: int | None = None
+    ended_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

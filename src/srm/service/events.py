@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, duration
 from srm.domain.drill import Drill
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.topics import Flow
 from srm.engine.observing import IN_TROUBLE, FlowView
 from srm.service.documents import Event
-from srm.service.looks import FlowLook, MoveLook
+from srm.service.looks import Change, FlowLook, MoveLook
+from srm.service.move_rows import is_blocked
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
-    """Gather the events of one flow: of its partitions, its replicator, moves and drills."""
+    """Gather the events of one flow: its states, partitions, replicator, moves, drills."""
     flow = look.flow
     found = [
         *(() if look.view is None else _of_view(str(flow), look.view)),
+        *(_of_change(str(flow), change) for change in look.changes),
         *_of_moves(flow, moves),
         *_of_drills(str(flow), drills),
     ]
@@ -34,6 +36,13 @@ def _of_view(flow: str, view: FlowView) -> Iterator[Event]:
                 text = one.reason or one.state
                 yield Event(one.since_ms, one.state, flow, one.topic, one.partition, text)
     yield from _of_replicator(flow, view)
+
+
+def _of_change(flow: str, change: Change) -> Event:
+    text = f"{change.state}: {change.reason}" if change.reason else change.state
+    if change.lasted_ms is not None:
+        text += f" (was {change.former} for {duration(change.lasted_ms / 1000)})"
+    return Event(change.time_ms, "state", flow, "", None, text)
 
 
 def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:
@@ -54,10 +63,20 @@ def _of_replicator(flow: str, view: FlowView) -> Iterator[Event]:
         text = f"paused by {status.pause.by}: {status.pause.reason}"
         yield Event(status.pause.time_ms, "paused", flow, "", None, text)
     driver = status.driver
-    if driver is not None and not driver.alive:
+    if driver is None:
+        return
+    if not driver.alive:
         word = "ended" if driver.ended else "was last heard of"
         text = f"the replicator on {driver.host} {word}"
+        if driver.stopped_by:
+            text = f"{driver.stopped_by} has stopped the replicator on {driver.host}"
         yield Event(status.time_ms - driver.age_ms, "replicator", flow, "", None, text)
+    if driver.obeyed is not None:
+        text = f"{driver.obeyed.by} asked the replicator to {driver.obeyed.action}"
+        yield Event(driver.obeyed.time_ms, "replicator", flow, "", None, text)
+    if driver.started_ms:
+        text = f"the replicator on {driver.host} began"
+        yield Event(driver.started_ms, "replicator", flow, "", None, text)
 
 
 def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
@@ -71,6 +90,10 @@ def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
                 f"{request.operation} {request.flow} of {amount(len(look.plan.groups), 'group')}: "
                 f"{step} ({look.plan.move_id})"
             )
+            if step == "released" and look.progress.reason:
+                text = f"{text}: {look.progress.reason}"
+            if step == "planned" and is_blocked(look):
+                text = f"{text}, blocked: {look.plan.blocking[0]}"
             yield Event(time_ms, "move", str(request.flow), "", None, text, look.plan.move_id)
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import anyio
 from anyio.to_thread import run_sync
 
 from srm.config.model import Config
 from srm.domain.topics import Flow
-from srm.engine.why import Kind, Why, ask, not_found
+from srm.engine.why import Kind, Why, ask, in_order, not_found
 from srm.errors import SrmError
 from srm.service.turns import AT_ONCE, Turns
-from srm.wiring import open_flow
-
-_SOURCE_S = 5.0
-"""Seconds that a source has to answer: after that the target is asked alone."""
+from srm.wiring import PATIENCE_S, open_flow
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
@@ -26,7 +23,7 @@ def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind])
     Raises:
         SrmError: its target does not answer.
     """
-    with open_flow(config, flow, source_patience_s=_SOURCE_S) as context:
+    with open_flow(config, flow, PATIENCE_S) as context:
         return ask(context, name, kinds)
 
 
@@ -47,11 +44,14 @@ class Explaining:
     async def why(
         self, flows: Collection[Flow], kinds: Collection[Kind], name: str
     ) -> tuple[Why, ...]:
-        """Ask some flows; what no flow knows is left out of the answer.
+        """Ask some flows; what one does not know is left out of the answer.
+
+        A flow whose target does not answer is in it, after the others, with the reason.
 
         Raises:
             NotFoundError: none of them knows the name; with names that may be meant.
-            SrmError: no target answers, or too many others ask.
+            SrmError: none that was asked knows the name, and not all targets answer, or too many
+                others ask.
         """
         async with self._turns.turn():
             return await self._why(flows, kinds, name)
@@ -59,7 +59,8 @@ class Explaining:
     async def _why(
         self, flows: Collection[Flow], kinds: Collection[Kind], name: str
     ) -> tuple[Why, ...]:
-        found: list[tuple[Why, ...] | SrmError] = []
+        asked: list[Why] = []
+        unasked: dict[Flow, SrmError] = {}
 
         async def one(flow: Flow) -> None:
             try:
@@ -67,16 +68,25 @@ class Explaining:
                     self._asking, self._config, flow, name, kinds, limiter=self._limit
                 )
             except SrmError as error:
-                found.append(error)
+                unasked[flow] = error
             else:
-                found.append(answers)
+                asked.extend(answers)
 
         async with anyio.create_task_group() as group:
             for flow in flows:
                 group.start_soon(one, flow)
-        errors = [each for each in found if isinstance(each, SrmError)]
-        asked = [why for each in found if not isinstance(each, SrmError) for why in each]
-        known = sorted((why for why in asked if why.known), key=lambda why: (why.flow, why.kind))
+        known = in_order(why for why in asked if why.known)
         if not known:
-            raise errors[0] if errors else not_found(name, asked)
-        return tuple(known)
+            raise _none_answers(unasked) if unasked else not_found(name, asked)
+        told = [(flow, kind) for flow in sorted(unasked) for kind in kinds]
+        return (*known, *(_not_asked(flow, kind, name, unasked[flow]) for flow, kind in told))
+
+
+def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
+    return Why(flow, kind, name, known=False, ok=None, verdict=f"not known: {error}", steps=())
+
+
+def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
+    """Return one error for all, of the first flow's kind."""
+    first = min(unasked)
+    return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from srm.domain.documents import adapter
 from srm.errors import ElsewhereError, UnavailableError
 from srm.service.announcements import Announcement
 from srm.service.documents import Page
+from srm.service.first_answer import first_answer
 from srm.service.remote import Reply
 
 INTERNAL: Final = "/internal"
@@ -49,6 +51,10 @@ class Asks(Protocol):
         self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
     ) -> Reply:
         """Ask for a path of a target; UnavailableError where there is no answer."""
+        ...
+
+    def require_trusted(self, service: Announcement) -> None:
+        """Raise UnavailableError where a service may not be asked."""
         ...
 
 
@@ -89,15 +95,23 @@ class Federation:
         expected: targets that somebody should watch.
         neighbours: who is announced.
         remote: asks one of them.
+        limit_s: seconds that one of them has for an answer.
     """
 
     def __init__(
-        self, here: Iterable[str], expected: Iterable[str], neighbours: Watchers, remote: Asks
+        self,
+        here: Iterable[str],
+        expected: Iterable[str],
+        neighbours: Watchers,
+        remote: Asks,
+        limit_s: float,
     ) -> None:
         self._here = frozenset(here)
         self._expected = tuple(expected)
         self._neighbours = neighbours
         self._remote = remote
+        self._limit_s = limit_s
+        self._answered: dict[str, str] = {}
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -105,25 +119,40 @@ class Federation:
         found = dict.fromkeys((*self._expected, *self._neighbours.watched()))
         return tuple(sorted(target for target in found if target not in self._here))
 
+    def home(self, target: str) -> str:
+        """Return the address of a service that watches a target; empty where none is known."""
+        for service in self._neighbours.watchers(target):
+            try:
+                self._remote.require_trusted(service)
+            except UnavailableError:
+                continue
+            return service.url
+        return ""
+
     async def ask(self, target: str, path: str, headers: Mapping[str, str]) -> Reply:
-        """Ask for a path, query included, those that watch a target, until one answers.
+        """Ask for a path, query included, those that watch a target; the first answer counts.
+
+        Who has answered last comes first, so that one that hangs costs nobody time twice.
 
         Raises:
             UnavailableError: none of them answers, or none is known.
         """
-        failures = []
-        for service in self._neighbours.watchers(target):
-            try:
-                reply = await self._remote.get(service, target, path, headers)
-            except UnavailableError as error:
-                failures.append(str(error))
-                continue
-            if reply.status < 500 and not _is_elsewhere(reply):
-                return reply
-            failures.append(f"{service.url}: {_detail(reply)}")
-        unknown = self._neighbours.error(target) or "see service.advertise"
-        nobody = f"no service that watches {target} is announced: {unknown}"
-        raise UnavailableError("; ".join(failures) or nobody)
+        services = list(self._neighbours.watchers(target))
+        if not services:
+            unknown = self._neighbours.error(target) or "see service.advertise"
+            raise UnavailableError(f"no service that watches {target} is announced: {unknown}")
+        services.sort(key=lambda service: service.url != self._answered.get(target))
+        asks = [partial(self._get, service, target, path, headers) for service in services]
+        return await first_answer(asks, self._limit_s / len(services))
+
+    async def _get(
+        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+    ) -> Reply:
+        reply = await self._remote.get(service, target, path, headers)
+        if reply.status < 500 and not _is_elsewhere(reply):
+            self._answered[target] = service.url
+            return reply
+        raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
         """Ask what this service was asked: who watches a target, or all where none is named.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.positions import PartitionMove
 from srm.domain.proof_records import FlowProof
-from srm.domain.topics import Flow
-from srm.engine.health import Reason, topic_health
+from srm.domain.reason import Reason
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.health import topic_health
 from srm.engine.move.salvage import Salvage
-from srm.engine.observing import FlowView, PartitionView
+from srm.engine.observing import GOING_ON, FlowView, PartitionView
 from srm.engine.standing import Standing
+from srm.engine.why import is_fresh
 from srm.service.documents import (
     CheckpointRow,
     FlowSummary,
@@ -26,7 +29,7 @@ from srm.service.documents import (
     State,
     TopicRow,
 )
-from srm.service.looks import FlowLook
+from srm.service.looks import FlowLook, GroupCommits
 
 _FLOW = ""
 
@@ -48,7 +51,7 @@ def summary(look: FlowLook) -> FlowSummary:
         flow.source,
         flow.target,
         state,
-        (Reason(f"cannot be seen now: {look.error}"),) if look.error else view.health.reasons,
+        _unseen(look) if look.error else view.health.reasons,
         look.looked_ms,
         view.heard_ms,
         len(status.topics),
@@ -60,6 +63,12 @@ def summary(look: FlowLook) -> FlowSummary:
         None if status.standing is None else forecast_line(status.standing),
         look.error,
     )
+
+
+def _unseen(look: FlowLook) -> tuple[Reason, ...]:
+    """Say why the latest look failed, and where to look: it is the target that a look needs."""
+    action = f"look at the brokers of {look.flow.target}, and whether this service reaches them"
+    return (Reason(f"cannot be seen now: {look.error}", action),)
 
 
 def _replicator(view: FlowView) -> Replicator | None:
@@ -103,7 +112,7 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
         TopicRow(
             topic.topic,
             topic.remote_topic,
-            (health := topic_health(topic)).state,
+            (health := topic_health(topic, view.status)).state,
             health.reasons,
             topic.partitions,
             topic.reported,
@@ -111,9 +120,26 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
             topic.copied,
             topic.remaining,
             look.measured.get(topic.topic),
+            sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
         )
         for topic in view.status.topics
     )
+
+
+def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
+    """Leave out what was measured so long ago that it says nothing of now."""
+    return [
+        row
+        if row.measured is None or is_fresh(row.measured, now_ms)
+        else replace(row, measured=None)
+        for row in rows
+    ]
+
+
+def figure(row: TopicRow, metric: str, statistic: str) -> float:
+    """Return what topics are sorted by; without a value one is less than any."""
+    found = None if row.measured is None else row.measured.figures(metric)
+    return float(getattr(found, statistic)) if found is not None and found.count else -1.0
 
 
 def _groups_by_topic(view: FlowView) -> dict[str, set[str]]:
@@ -143,6 +169,7 @@ def _partition_row(one: PartitionView) -> PartitionRow:
         one.since_ms,
         one.reason,
         notes,
+        one.action,
     )
 
 
@@ -152,16 +179,22 @@ def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
     if view is None or view.salvage is None:
         return ()
     salvage = view.salvage
-    return tuple(_group_row(plan, salvage) for plan in salvage.plans)
+    return tuple(_group_row(plan, salvage, look.error) for plan in salvage.plans)
 
 
-def _group_row(plan: GroupPlan, salvage: Salvage) -> GroupRow:
+def _group_row(plan: GroupPlan, salvage: Salvage, error: str) -> GroupRow:
+    """Describe a group; that the latest look failed leaves open whether it could go on now."""
+    row = _as_seen(plan, salvage)
+    return replace(row, can_go_on=None, reason=f"cannot be seen now: {error}") if error else row
+
+
+def _as_seen(plan: GroupPlan, salvage: Salvage) -> GroupRow:
     problems = list(_problems(plan, salvage))
     return GroupRow(
         plan.group,
         len(plan.positions),
         salvage.checkpoint_ms.get(plan.group),
-        plan.lag,
+        salvage.read_again(plan),
         plan.skipped,
         salvage.followers(plan.group),
         None if not plan.positions else not problems,
@@ -171,6 +204,7 @@ def _group_row(plan: GroupPlan, salvage: Salvage) -> GroupRow:
         if problems
         else "",
         _proof(plan.group, salvage.proof),
+        salvage.works_there(plan.group),
     )
 
 
@@ -192,28 +226,47 @@ def _proof(group: str, proof: FlowProof | None) -> str:
     return "" if proof.confirms(group) else "not confirmed by the last emission"
 
 
-def group_detail(look: FlowLook, group: str) -> GroupDetail | None:
-    """Describe one group with its partitions, None where no checkpoint names it."""
+def group_detail(
+    look: FlowLook, group: str, commits: GroupCommits | None = None
+) -> GroupDetail | None:
+    """Describe one group with its partitions, None where no checkpoint names it.
+
+    ``commits`` are its offsets on both sides, where they were asked for.
+    """
+    commits = commits or GroupCommits()
     view = look.view
     if view is None or view.salvage is None:
         return None
     for plan in view.salvage.plans:
         if plan.group == group:
-            positions = tuple(_position_row(one) for one in plan.positions)
-            return GroupDetail(_group_row(plan, view.salvage), positions)
+            salvage = view.salvage
+            positions = tuple(
+                _position_row(one, commits, salvage.read_again_of(group, one))
+                for one in plan.positions
+            )
+            sides = {look.flow.source: commits.source, look.flow.target: commits.target}
+            unread = {alias: side.error for alias, side in sides.items() if side.error}
+            again = sum(position.records_read_again for position in positions)
+            row = replace(_group_row(plan, salvage, look.error), records_read_again=again)
+            return GroupDetail(row, positions, unread)
     return None
 
 
-def _position_row(one: PartitionMove) -> PositionRow:
+def _position_row(one: PartitionMove, commits: GroupCommits, read_again: int) -> PositionRow:
+    committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
+    if committed is not None and one.committed is not None:
+        # By what is shown beside it: what the copy held at the last look is of another moment.
+        read_again = max(0, committed - one.committed)
     return PositionRow(
         one.topic,
         one.partition,
         one.direction,
+        committed,
         one.committed,
         one.target_topic,
         one.resume,
-        one.target_committed,
-        one.lag,
+        commits.target.offsets.get(one.target),
+        read_again,
         one.skipped,
         one.state,
         one.reason,

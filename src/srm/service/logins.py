@@ -11,7 +11,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
@@ -22,6 +21,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access import ANONYMOUS, LONGEST_NAME, Access, User, address, audit, roles
+from srm.service.hosts import is_loopback
 from srm.service.tls import PEER
 from srm.service.tokens import bearer_access
 from srm.service.users import Entry, Known, PasswordHash, UsersFile
@@ -55,22 +55,10 @@ def _nobody(settings: AccessSettings, host: str) -> Access:
             "in: set service.auth (docs/service-access.md), or confirm with service.insecure = true"
         )
 
-    def identify(request: Request) -> User:
-        # A page elsewhere may give its own name the address of this machine: what a browser
-        # sends then is that name.
-        if not settings.insecure and not is_loopback(request.url.hostname or ""):
-            raise HTTPException(403, f"this service answers to localhost, not {request.url.netloc}")
+    def identify() -> User:
         return User(ANONYMOUS, roles(settings, {ANONYMOUS}))
 
     return Access(identify)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Basic(HTTPBasic):

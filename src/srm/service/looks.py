@@ -10,9 +10,25 @@ from srm.domain.drill import Drill
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.revisions import KeptReport
-from srm.domain.topics import Flow
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine.observing import FlowView
+from srm.service.documents import State
 from srm.service.series import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A flow in another state than before; ``time_ms`` is that of the first look that saw it.
+
+    ``reason`` is the first of the new state, ``lasted_ms`` how long the former one was seen for;
+    None: it was there when the service began to look.
+    """
+
+    time_ms: int
+    state: State
+    reason: str
+    former: State
+    lasted_ms: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +38,7 @@ class FlowLook:
     ``config`` has the lists of srm-control merged in. ``view`` is what the last look that succeeded
     found, at ``looked_ms`` (epoch milliseconds), None before the first one; ``error`` says why the
     latest look failed, if it did. ``measured`` are the newest windows by topic, the empty name is
-    the flow itself.
+    the flow itself. ``changes`` are those of its state that were seen, the newest last.
     """
 
     flow: Flow
@@ -31,15 +47,22 @@ class FlowLook:
     looked_ms: int = 0
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class MoveLook:
-    """One move as a cluster knows it: its plan, how far it is, and what is left of it."""
+    """One move as a cluster knows it: its plan, how far it is, and what is left of it.
+
+    ``waits`` is what one that holds clients was last seen to wait for, at ``waits_ms`` by the clock
+    of whoever looked (epoch milliseconds; 0: nobody has): he may be gone.
+    """
 
     plan: MovePlan
     progress: MoveProgress
     report: KeptReport | None = None
+    waits: tuple[str, ...] = ()
+    waits_ms: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,3 +76,19 @@ class TargetLook:
     drills: tuple[Drill, ...] = ()
     looked_ms: int = 0
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Offsets of a group on one cluster, next to read; ``error`` says why they are not known."""
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommits:
+    """What a group has committed on the source and on the target of a flow."""
+
+    source: Committed = field(default_factory=Committed)
+    target: Committed = field(default_factory=Committed)

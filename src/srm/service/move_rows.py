@@ -12,7 +12,8 @@ _ENDED = frozenset({"reported", "released"})
 def move_row(look: MoveLook) -> MoveRow:
     """Describe a move in one row."""
     plan, report = look.plan, look.report.report if look.report else None
-    request = plan.request
+    request, progress = plan.request, look.progress
+    ended = progress.step in _ENDED
     return MoveRow(
         plan.move_id,
         request.operation,
@@ -20,18 +21,41 @@ def move_row(look: MoveLook) -> MoveRow:
         request.source,
         request.target,
         plan.created_ms,
-        look.progress.step,
-        look.progress.step in _ENDED,
+        progress.step,
+        ended,
         None if report is None else report.ok,
         len(plan.topics),
         len(plan.groups),
         None if report is None else report.rpo_records,
         None if report is None else report.rpo_seconds,
-        None if report is None else report.rto_seconds,
+        progress.held_seconds if report is None or not progress.decided else report.rto_seconds,
         None if report is None else sum(group.re_read for group in report.groups.values()),
-        () if report is None else report.problems,
+        _problems(look),
         look.report is not None and look.report.signed.signature is not None,
+        look.waits,
+        look.waits_ms or None,
+        progress.times_ms.get(progress.step) if ended else None,
     )
+
+
+def is_running(move: MoveRow) -> bool:
+    """Whether a move holds or moves somebody now: one that is only planned does neither."""
+    return not move.ended and move.step != "planned"
+
+
+def is_blocked(look: MoveLook) -> bool:
+    """Whether a move cannot begin as it was planned; what has begun was not blocked any more."""
+    return look.progress.step == "planned" and bool(look.plan.blocking)
+
+
+def _problems(look: MoveLook) -> tuple[str, ...]:
+    """Return what a report says is wrong; without one why a move cannot begin, or was given up."""
+    if look.report is not None:
+        return look.report.report.problems
+    if is_blocked(look):
+        return look.plan.blocking
+    given_up = look.progress.step == "released" and look.progress.reason
+    return (look.progress.reason,) if given_up else ()
 
 
 def move_detail(look: MoveLook) -> MoveDetail:

@@ -12,10 +12,12 @@ from typing import Final
 
 from srm.config.model import Config
 from srm.domain import internal_topics
+from srm.domain.amount import ago
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 from srm.service.announcements import Announcement
+from srm.service.ending import end_all
 from srm.wiring import following_cluster, now_ms
 
 BEAT_S: Final = 5.0
@@ -75,29 +77,33 @@ class Board:
         self._is_made = False
         self._twins = 0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"srm-board-{alias}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"srm-board-{alias}", daemon=True)
 
     def start(self) -> None:
         """Begin to announce and to listen; called again it changes nothing."""
-        if self._thread.ident is None:
-            self._thread.start()
+        if self.thread.ident is None:
+            self.thread.start()
 
-    def close(self) -> None:
-        """Take the announcement back, if the cluster answers, and end."""
+    def end(self) -> None:
+        """Have the announcement taken back, if the cluster answers, and the thread end."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def watchers(self) -> tuple[Announcement, ...]:
         """Return the services that watch this cluster, the one heard of last first."""
-        now = self._clock()
-        fresh = [
-            heard
-            for heard in self._heard.values()
-            if now - heard.at <= MISSED * BEAT_S and self.alias in heard.announcement.targets
-        ]
-        fresh.sort(key=lambda heard: -heard.at)
-        return tuple(heard.announcement for heard in fresh)
+        begin = self._clock() - MISSED * BEAT_S
+        return tuple(heard.announcement for heard in self._known() if heard.at >= begin)
+
+    def silence(self) -> str:
+        """Say of the service that was heard of last since when it is silent; empty: of none."""
+        known = self._known()
+        if not known:
+            return ""
+        age_ms = (self._clock() - known[0].at) * 1000
+        return f"{known[0].announcement.url} was last heard of {ago(age_ms)}"
+
+    def _known(self) -> list[Heard]:
+        found = [h for h in self._heard.values() if self.alias in h.announcement.targets]
+        return sorted(found, key=lambda heard: -heard.at)
 
     def beat(self, cluster: Cluster) -> None:
         """Announce this service once, and read what others announce; errors are kept."""
@@ -216,8 +222,7 @@ class Neighbours:
 
     def close(self) -> None:
         """Take the announcements back and end."""
-        for board in self._boards.values():
-            board.close()
+        end_all(self._boards.values())
 
     def watchers(self, target: str) -> tuple[Announcement, ...]:
         """Return the services that watch a target, the one heard of last first."""
@@ -231,4 +236,4 @@ class Neighbours:
     def error(self, target: str) -> str:
         """Return why it is not known who watches a target, if that is so."""
         board = self._boards.get(target)
-        return board.error if board is not None else ""
+        return "" if board is None else board.error or board.silence()

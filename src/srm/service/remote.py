@@ -120,12 +120,10 @@ class Remote:
     def require_trusted(self, service: Announcement) -> None:
         """Raise where a service may not be asked.
 
-        Without named hosts there are authorities, and where there are, nobody goes without TLS:
-        an announcement could name a host by plain HTTP, and credentials would be there to read.
-
         Raises:
-            UnavailableError: its host is not named, or it has no certificate to show where one is
-                wanted: an announcement does not talk anybody out of TLS.
+            UnavailableError: its host is not named, or it shows no certificate where authorities
+                are: an announcement could name a host by plain HTTP, and credentials would be
+                there to read.
         """
         hosts = self._remote.hosts
         if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):

@@ -8,6 +8,7 @@ import uvicorn
 
 from srm.config.model import Config
 from srm.service.app import create_app
+from srm.service.hosts import allowed_hosts
 from srm.service.logins import access_of
 from srm.service.tls import server_options
 from srm.service.views import Views
@@ -24,7 +25,8 @@ def server_config(
         port: port; by default that of the configuration.
 
     Raises:
-        ConfigError: who may come in is not settled, or a file that is needed cannot be used.
+        ConfigError: who may come in, or under which name, is not settled, or a file that is needed
+            cannot be used.
     """
     settings = replace(
         config.service,
@@ -35,7 +37,7 @@ def server_config(
     access = access_of(settings, settings.host)
     options = server_options(settings.access)
     return uvicorn.Config(
-        create_app(Views(config), access),
+        create_app(Views(config), access, hosts=allowed_hosts(settings)),
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import logging
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from srm.errors import ConfigError, UsageError
 
+_KEY: Final = "service.users.location"
 _LOG_N, _R, _P = 15, 8, 3
 """32 MiB and 0.2 s for a guess, as OWASP's Password Storage Cheat Sheet advises for scrypt."""
 _SALT_BYTES: Final = 16
@@ -24,6 +27,8 @@ _KEY_BYTES: Final = 32
 _HASH: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/=]+)\$([\w+/=]+)")
 _MOST_LOG_N: Final = 20
 _NAME: Final = re.compile(r"[^:\s#][^:\n]*")
+_EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,9 @@ def _groups(text: str) -> frozenset[str]:
 class UsersFile:
     """The users by name, read again when the file changes.
 
+    At construction it is told to the log if everybody on the machine may read or change the file;
+    a group may, which a service that runs as another user than its operators needs.
+
     Raises:
         ConfigError: at construction, the file cannot be read or understood.
     """
@@ -137,6 +145,9 @@ class UsersFile:
         self._stamp: object = None
         self._users: Mapping[str, Entry] = {}
         self.users()
+        if path.stat().st_mode & _EVERYBODY:
+            open_to = "everybody on this machine may read or change it"
+            _logger.warning("%s: %s: chmod 600 %s", _KEY, open_to, path)
 
     def users(self) -> Mapping[str, Entry]:
         """Return them as the file has them now.
@@ -152,7 +163,7 @@ class UsersFile:
                 self._users, self._stamp = parse_users(text, str(self._path)), stamp
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-            raise ConfigError(f"service.users.location: {self._path}: {why}") from None
+            raise ConfigError(f"{_KEY}: {self._path}: {why}") from None
         return self._users
 
 

@@ -24,6 +24,7 @@ from srm.service.documents import (
     RemoteTopic,
     TopicRow,
 )
+from srm.service.ending import end_all
 from srm.service.events import events
 from srm.service.looks import FlowLook, MoveLook, TargetLook
 from srm.service.series import Measured, Series, touching
@@ -73,8 +74,7 @@ class Views:
 
     def close(self) -> None:
         """End all looking."""
-        for watch in self._watches.values():
-            watch.close()
+        end_all(self._watches.values())
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the first look at each target; tell whether there was one."""

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import Config, FlowConfig
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
+from srm.domain.move.progress import HELD, Observation
 from srm.domain.move.revisions import report_key
 from srm.domain.replication_records import STATE_PARTITIONS
 from srm.domain.topics import Flow
@@ -25,6 +26,7 @@ from srm.engine.ports import Cluster, FlowContext
 from srm.errors import SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
+from srm.service.changes import with_change
 from srm.service.looks import FlowLook, MoveLook, TargetLook
 from srm.service.series import Series
 from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
@@ -35,6 +37,8 @@ _SHARE: Final = 0.1
 """Part of a core that looking may take: where a look costs more, the pauses get longer."""
 _TARGET_S: Final = 10.0
 _AGAIN_S: Final = 5.0
+_SLOW_S: Final = 8.0
+"""A look that takes longer most likely waits for a broker that hangs: what was seen is old then."""
 _logger = logging.getLogger(__name__)
 
 
@@ -54,29 +58,34 @@ class TargetWatch:
         self._flows = flows
         self._period_s = config.service.refresh.total_seconds()
         self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
+        self._late: tuple[TargetLook, TargetLook] | None = None
+        self._looking: _Looking | None = None
         self._lock = threading.Lock()
         self._looked = threading.Event()
         self._closed = threading.Event()
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
 
     def start(self) -> None:
         """Begin to look; called again it changes nothing."""
         with self._lock:
-            if self._thread.ident is None:
-                self._thread.start()
+            if self.thread.ident is None:
+                self.thread.start()
 
-    def close(self) -> None:
-        """End the thread."""
+    def end(self) -> None:
+        """Have the thread end."""
         self._closed.set()
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     @property
     def look(self) -> TargetLook:
-        """What was seen last."""
-        return self._look
+        """What was seen last; where the next look takes too long, this says so of each flow."""
+        look, looking = self._look, self._looking
+        if looking is None or time.monotonic() - looking.since < _SLOW_S:
+            return look
+        if self._late is None or self._late[0] is not look:
+            self._late = look, _late(look, looking)
+        return self._late[1]
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the first look; tell whether there was one."""
@@ -92,7 +101,7 @@ class TargetWatch:
                 self._watch()
             except Exception as error:  # noqa: BLE001 -- or the last look would stay for good
                 told = _told(f"watching {self.alias}", error, self._look.error)
-                self._look = replace(self._look, error=told)
+                self._look, self._looking = replace(self._look, error=told), None
                 self._closed.wait(_AGAIN_S)
 
     def _watch(self) -> None:
@@ -107,6 +116,7 @@ class TargetWatch:
             while not self._closed.is_set():
                 began, spent = time.monotonic(), time.thread_time()
                 self._look = self._looks(target, flows)
+                self._looking = None
                 self._looked.set()
                 spent = time.thread_time() - spent
                 pause_s = max(self._period_s - (time.monotonic() - began), spent / _SHARE - spent)
@@ -115,19 +125,47 @@ class TargetWatch:
 
     def _looks(self, target: KafkaCluster, flows: list[_Flow]) -> TargetLook:
         looked_ms = now_ms()
-        looks = {flow.flow: flow.next_look(self.series) for flow in flows}
-        found = replace(self._look, flows=looks, looked_ms=looked_ms, error="")
+        for flow in flows:
+            self._looking = _Looking(looked_ms, time.monotonic())
+            # Shown at once: a cluster that hangs takes its time for each of them.
+            before, found = self._look.flows[flow.flow], flow.next_look(self.series)
+            look = {flow.flow: with_change(before, found, now_ms())}
+            self._look = replace(self._look, flows={**self._look.flows, **look})
+        every = replace(self._look, looked_ms=looked_ms, error="")
         try:
             tables = ControlTables.read_moves(target)
             return replace(
-                found,
-                cluster_id=found.cluster_id or target.cluster_id(),
+                every,
+                cluster_id=every.cluster_id or target.cluster_id(),
                 moves=_moves(tables),
                 drills=read_drills(target),
             )
         except Exception as error:  # noqa: BLE001 -- told in the look, and logged
             told = _told(f"looking at {self.alias}", error, self._look.error)
-            return replace(found, error=told)
+            return replace(every, error=told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """A look that is not over: when its round began, and since when (monotonic) it waits."""
+
+    round_ms: int
+    since: float
+
+
+def _late(look: TargetLook, looking: _Looking) -> TargetLook:
+    """Say of the flows that were not looked at in this round that they cannot be seen now."""
+    flows = {
+        flow: replace(
+            found,
+            error=f"a look takes more than {_SLOW_S:g} s: "
+            f"{flow.source} or {flow.target} hangs, or does not answer",
+        )
+        if found.looked_ms < looking.round_ms and not found.error
+        else found
+        for flow, found in look.flows.items()
+    }
+    return replace(look, flows=flows)
 
 
 class _Flow:
@@ -206,12 +244,22 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
         if key.startswith("plan:") and (plan := decoded(value, MovePlan.decode)) is not None
     ]
     return tuple(
-        MoveLook(
-            plan,
-            furthest([tables], plan.move_id),
-            read_report(tables.documents.get(report_key(plan.move_id))),
-        )
+        _move(tables, plan)
         for plan in sorted(plans, key=lambda plan: (plan.created_ms, plan.move_id))
+    )
+
+
+def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
+    progress = furthest([tables], plan.move_id)
+    # What was seen of one that holds nobody any more is no news, and may be large.
+    seen = tables.looks.get(plan.move_id) if progress.step in HELD else None
+    waiting = decoded(seen, Observation.decode)
+    return MoveLook(
+        plan,
+        progress,
+        read_report(tables.documents.get(report_key(plan.move_id))),
+        () if waiting is None else waiting.waits,
+        0 if waiting is None else waiting.time_ms,
     )
 
 

@@ -13,6 +13,7 @@ from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.proof_records import FlowProof
 from srm.domain.proof_records import merged as merge_proofs
+from srm.domain.reason import Reason
 from srm.domain.topics import Flow
 from srm.engine.checkpoint_proof import ProofShare
 from srm.engine.checkpoints import CheckpointSummary, Survey, emit, proof_share, standing_still
@@ -51,7 +52,7 @@ def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary)
     config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
-    found = Survey(summary.outcomes, summary.errors)
+    found = Survey(summary.outcomes, {name: Reason(why) for name, why in summary.errors.items()})
     still = standing_still(context.target.compacted(topic).read().keys() - emitted, found)
     return replace(proof, unread=(*proof.unread, *still))
 

@@ -25,7 +25,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -157,6 +157,7 @@ class Replicator:
         self._failure: SrmError | None = None
         self._application_id = ""
         self._id = uuid.uuid4().hex
+        self._started_ms = _now_ms()
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -234,10 +235,20 @@ class Replicator:
         return _FlowWork(context, driver, specs)
 
     def _identity(self) -> DriverHeartbeat:
-        now_ms = time.time_ns() // 1_000_000
-        return DriverHeartbeat(
-            self._id, self._application_id, socket.gethostname(), os.getpid(), now_ms
+        beat = DriverHeartbeat(
+            self._id,
+            self._application_id,
+            socket.gethostname(),
+            os.getpid(),
+            _now_ms(),
+            started_ms=self._started_ms,
         )
+        for work in self._work:
+            request = work.driver.obeyed
+            if request is not None and request.action == "stop":
+                flow = str(work.context.config.flow)
+                return replace(beat, stopped_by=request.by, stopped_flow=flow)
+        return beat
 
     def _start(self, spark: SparkContext) -> list[threading.Thread]:
         """Start everything; return the threads that end by themselves once stopped."""
@@ -290,6 +301,10 @@ class Replicator:
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             if until_caught_up and not [goal for goal in goals if not goal.done()]:
                 return
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _thread(name: str, target: Callable[[], None]) -> threading.Thread:

@@ -80,6 +80,23 @@ class SparkComparer:
         return spread(self._spark, ranges, compare_part, tasks=TASKS_PER_CORE * self._width)
 
 
+class PlainComparer:
+    """Compares ranges in this process, one after another, without any Spark.
+
+    Args:
+        properties: of both clusters.
+    """
+
+    width = 1
+
+    def __init__(self, properties: BothClusters) -> None:
+        self._properties = properties
+
+    def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
+        """Compare ranges; one that cannot be read gives the reason instead."""
+        return list(compare_all(self._properties, ranges))
+
+
 def verify(
     spark: SparkSession,
     context: FlowContext,

@@ -12,10 +12,10 @@ the process environment.
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Final
 from srm.errors import StackError
 from srm.stack.java import QUICK_START
 from srm.stack.ports import free_port
+from srm.stack.spark import check_spark, quick_start
 
 SPARK_CONNECTION: Final = "srm_spark"
 SPARK_MASTER: Final = "local[4]"
@@ -149,25 +150,15 @@ def _spark() -> dict[str, str]:
     bin_folder = str(Path(sys.executable).parent)
     return {
         f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps(connection),
-        "SPARK_HOME": str(_spark_home()),
+        "SPARK_HOME": str(check_spark().home),
         # spark-submit starts the driver's Java before srm could ask for this, and one for itself.
-        "SPARK_SUBMIT_OPTS": " ".join(QUICK_START),
+        "SPARK_SUBMIT_OPTS": shlex.join(quick_start()),
         "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # The provider starts 'spark-submit' by name.
         "PATH": os.pathsep.join((bin_folder, os.environ.get("PATH", os.defpath))),
     }
-
-
-def _spark_home() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise StackError(
-            f"pyspark is not installed for {sys.executable}: install "
-            "requirements.txt with that Python"
-        )
-    return Path(found.origin).parent
 
 
 def _loopback_without_proxy() -> dict[str, str]:

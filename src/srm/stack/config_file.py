@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from srm.stack.disk import write_atomically
+from srm.stack.disk import disk_errors, write_atomically
 
+_AIRFLOW_URL: Final = "service.airflow.url"
 _TEMPLATE: Final = """\
 # The two embedded clusters and both flows between them, in MirrorMaker 2's syntax.
 # Written once by 'srm stack up': edit it as you like, it is kept.
@@ -50,3 +51,16 @@ def write_config(path: Path, addresses: Mapping[str, str]) -> None:
     """
     if not path.exists():
         write_atomically(path, _TEMPLATE.format(**addresses).encode())
+
+
+def name_airflow(path: Path, url: str) -> None:
+    """Let the file say where Airflow is, for links from the pages, unless it says so already.
+
+    Raises:
+        StackError: the file cannot be read or written.
+    """
+    with disk_errors(path):
+        text = path.read_text("utf-8")
+    if _AIRFLOW_URL not in text:
+        said = f"# Where the pages of srm-service find it.\n{_AIRFLOW_URL} = {url}\n"
+        write_atomically(path, f"{text.rstrip()}\n\n{said}".encode())

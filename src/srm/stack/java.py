@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -14,20 +15,20 @@ from typing import Final
 from srm.errors import StackError
 
 MINIMUM_VERSION: Final = 17
-QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""Option of a Java that runs for minutes: the second compiler alone costs half its CPU time."""
-QUICK_START: Final = (QUICK_COMPILER, "-XX:+UseSerialGC")
-"""Options of a Java that runs for minutes and whose collector nobody else chooses."""
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a Java that runs for minutes: the second compiler alone costs half its CPU time."""
 _VERSION_TIMEOUT_SECONDS: Final = 60.0
+_BUILD: Final = re.compile(r"\(build ([\w.+-]+)")
 _QUOTED_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java runtime: the path of its ``java`` program and its feature version."""
+    """A usable Java runtime: its ``java`` program, its feature version, and which build it is."""
 
     program: Path
     version: int
+    build: str
 
 
 def parse_version(output: str) -> int | None:
@@ -50,7 +51,12 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     Raises:
         StackError: there is none, it does not run, or it is older than Java 17.
     """
-    program = _locate(environ)
+    return _look_at(_locate(environ))
+
+
+@functools.cache
+def _look_at(program: Path) -> Java:
+    """Start a Java once to ask what it is: no process outlives an update of it."""
     try:
         result = subprocess.run(
             [program, "-version"],
@@ -61,7 +67,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise StackError(f"{program} does not run ({error}): install a JDK 17 or newer") from error
-    version = parse_version(result.stderr + result.stdout)
+    banner = result.stderr + result.stdout
+    version = parse_version(banner)
     if version is None:
         raise StackError(f"{program} -version names no version: install a JDK 17 or newer")
     if version < MINIMUM_VERSION:
@@ -69,7 +76,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             f"{program} is Java {version}, but Kafka and Spark need {MINIMUM_VERSION} or newer: "
             "install a JDK 17 and point JAVA_HOME at it"
         )
-    return Java(program, version)
+    build = _BUILD.search(banner)
+    return Java(program, version, build[1] if build else str(version))
 
 
 def _locate(environ: Mapping[str, str]) -> Path:

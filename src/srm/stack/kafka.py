@@ -16,8 +16,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from srm.errors import StackError
+from srm.stack.class_archive import OnBegin, archived, class_archive, write_archive
 from srm.stack.disk import write_atomically
-from srm.stack.jars import KAFKA_VERSION, cache_folder, kafka_class_path
+from srm.stack.jars import KAFKA_VERSION, cache_folder, jar_folder, kafka_class_path
 from srm.stack.java import QUICK_START, find_java
 from srm.stack.ports import LOOPBACK, answers, free_port, require_free
 from srm.stack.process import ManagedProcess, ProcessSpec, telling_line
@@ -95,7 +96,8 @@ class KafkaBroker:
             security protocols; what these need is in ``server_props``.
         server_props: additions to, or replacements of, the settings in server.properties.
         heap: Java's maximum heap.
-        java_options: further options of Java; none for a broker whose speed is measured.
+        java_options: further options of Java instead of those that make for a quick start; none
+            for a broker whose speed is measured.
         environ: additions to the environment; they mark the process for who has to find it.
         log: file for the broker's log lines, ``broker.log`` in ``home`` by default.
     """
@@ -111,7 +113,7 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         server_props: Mapping[str, str] | None = None,
         heap: str = "768m",
-        java_options: Sequence[str] = QUICK_START,
+        java_options: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
@@ -122,7 +124,8 @@ class KafkaBroker:
         self._version = version
         self._listeners = dict(listeners or {})
         self._extra = dict(server_props or {})
-        self._java_options = (f"-Xmx{heap}", "-Xms256m", "-Djava.awt.headless=true", *java_options)
+        self._memory = (f"-Xmx{heap}", "-Xms256m", "-Djava.awt.headless=true")
+        self._java_options = java_options
         self._environ = dict(environ or {})
         self._process = ManagedProcess(
             f"Kafka cluster {alias}" + (f", broker {node_id}" if joins else ""),
@@ -177,7 +180,8 @@ class KafkaBroker:
         self._format(java.program, environ, settings["srm.cluster.id"])
         command = [
             str(java.program),
-            *self._java_options,
+            *self._memory,
+            *(quick_start(self._version) if self._java_options is None else self._java_options),
             *self._logging,
             "kafka.Kafka",
             str(self._properties_file),
@@ -327,6 +331,53 @@ class KafkaBroker:
                 f"{self._process.name}: the storage in {self.home / 'data'} cannot be "
                 f"formatted: {telling_line(lines)}"
             )
+
+
+def quick_start(version: str = KAFKA_VERSION) -> tuple[str, ...]:
+    """Return the options of a Java that runs for minutes on Kafka's class path.
+
+    Raises:
+        StackError: Java is missing.
+    """
+    return (*QUICK_START, *archived(_archive(version)))
+
+
+def archive_broker_classes(
+    version: str = KAFKA_VERSION,
+    environ: Mapping[str, str] | None = None,
+    on_begin: OnBegin | None = None,
+) -> None:
+    """Have the archive written with which brokers start quickly; 5 s the first time.
+
+    Fetches the jars that the cache lacks.
+
+    Args:
+        version: Kafka's version.
+        environ: additions to the environment of the broker that is started for it.
+        on_begin: told if it has to be written.
+
+    Raises:
+        StackError: Java is missing, or a jar cannot be fetched.
+    """
+    kafka_class_path(version=version)  # an archive is one of these jars
+
+    def run(folder: Path, option: str) -> None:
+        options = (*QUICK_START, option)
+        broker = KafkaBroker(
+            folder, "archive", version=version, java_options=options, environ=environ
+        )
+        try:
+            broker.start()
+            broker.wait_ready()
+            broker.stop()
+        finally:
+            broker.kill()
+
+    write_archive(_archive(version), run, on_begin)
+
+
+def _archive(version: str) -> Path:
+    return class_archive(f"kafka-{version}", find_java(), jar_folder(version))
 
 
 def _new_id() -> str:

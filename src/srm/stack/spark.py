@@ -1,13 +1,23 @@
-"""Checks that Spark from the pip packages is whole: the parts that have to fit do fit."""
+"""Spark from the pip packages: whether its parts fit, and how its Java starts quickly."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 from srm.errors import StackError
+from srm.stack.class_archive import OnBegin, archived, class_archive, write_archive
+from srm.stack.java import QUICK_START, find_java
+from srm.stack.process import telling_line
+
+_RUN_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,58 @@ def check_spark() -> SparkInstallation:
     if not (home / "bin" / "spark-submit").is_file():
         raise StackError(f"{home} has no bin/spark-submit: install requirements.txt again")
     return SparkInstallation(pyspark, home)
+
+
+def archive_spark_classes(on_begin: OnBegin | None = None) -> None:
+    """Have the archive written with which Spark's Java starts quickly; 10 s the first time.
+
+    Args:
+        on_begin: told if it has to be written.
+
+    Raises:
+        StackError: Spark or Java is missing.
+    """
+    spark = check_spark()
+
+    def run(folder: Path, option: str) -> None:
+        _run_all_kinds(spark, folder, option)
+
+    write_archive(_archive(spark), run, on_begin)
+
+
+def quick_start() -> tuple[str, ...]:
+    """Return the options of Java for drivers that run for minutes.
+
+    Raises:
+        StackError: Spark or Java is missing.
+    """
+    return (*QUICK_START, *archived(_archive(check_spark())))
+
+
+def _archive(spark: SparkInstallation) -> Path:
+    return class_archive(f"spark-{spark.version}", find_java(), spark.home / "jars")
+
+
+def _run_all_kinds(spark: SparkInstallation, folder: Path, option: str) -> None:
+    program = Path(__file__).with_name("spark_classes.py")
+    environ = {
+        **os.environ,
+        "SPARK_HOME": str(spark.home),
+        "SPARK_SUBMIT_OPTS": shlex.join((*QUICK_START, option)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [spark.home / "bin" / "spark-submit", "--master", "local[2]", program],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=_RUN_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise StackError(f"Spark does not run: {telling_line(done.stderr.splitlines())}")
 
 
 def _version(package: str) -> str:

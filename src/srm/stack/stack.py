@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 from srm.stack.airflow import COMPONENTS, EmbeddedAirflow
-from srm.stack.config_file import write_config
+from srm.stack.config_file import name_airflow, write_config
 from srm.stack.disk import require_free_space
 from srm.stack.home import StackHome
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
-from srm.stack.kafka import KafkaBroker
+from srm.stack.kafka import KafkaBroker, archive_broker_classes
 from srm.stack.process import HOME_MARK, end_processes, marked_processes
 from srm.stack.service import NAME as SERVICE
 from srm.stack.service import EmbeddedService
-from srm.stack.spark import check_spark
+from srm.stack.spark import archive_spark_classes, check_spark
 
 logger = logging.getLogger(__name__)
 
@@ -86,12 +86,12 @@ class Stack:
         self.options = options
         self.home = StackHome(self.options.home)
         self._state = self.home.state()
-        mark = {HOME_MARK: str(self.home.path)}
+        self._mark = {HOME_MARK: str(self.home.path)}
         self.brokers = {
             alias: KafkaBroker(
                 self.home.path / "kafka" / alias,
                 alias,
-                environ=mark,
+                environ=self._mark,
                 log=self.home.logs / f"kafka-{alias}.log",
             )
             for alias in ALIASES
@@ -101,10 +101,10 @@ class Stack:
             self.options.project.absolute(),
             self._state.airflow_port,
             self.home.config,
-            mark,
+            self._mark,
         )
         self.service = EmbeddedService(
-            self.home.path, self._state.service_port, self.home.config, mark
+            self.home.path, self._state.service_port, self.home.config, self._mark
         )
 
     @property
@@ -130,6 +130,8 @@ class Stack:
                 return replace(before, already_running=True)
             self._check_prerequisites(report)
             write_config(self.config_path, self._addresses())
+            if self._state.with_airflow:
+                name_airflow(self.config_path, self.airflow.url)
             self._start(report)
             return self._status()
 
@@ -162,6 +164,7 @@ class Stack:
         find_java()
         if self._state.with_airflow:
             report("Spark", check_spark().version)
+            archive_spark_classes(lambda words: report("Spark", words))
 
         shown = -1
 
@@ -173,6 +176,7 @@ class Stack:
                 report("Kafka's jars", f"{tenths * 10} % of {total // 1_000_000} MB")
 
         kafka_class_path(fetched)
+        archive_broker_classes(environ=self._mark, on_begin=lambda words: report("Kafka", words))
 
     def _start(self, report: OnProgress) -> None:
         before = self._running()

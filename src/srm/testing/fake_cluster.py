@@ -114,10 +114,10 @@ class FakeCluster:
                 raise refusal
             self.add_topic(spec.name, spec.partitions, dict(spec.configs))
 
-    def creation_problem(self, spec: TopicSpec) -> str:
+    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
         """Say why a topic could not be created."""
         self._reach("creating topics")
-        return str(self.rights.refusal(spec, self._brokers) or "")
+        return self.rights.refusal(spec, self._brokers)
 
     def topic_rights(
         self,

@@ -48,7 +48,8 @@ class FakeGroups:
         if group is None:
             return GroupDescription(name, "dead")
         if group.hidden:
-            return GroupDescription(name, "unknown", reason=f"grant Describe on group {name}")
+            action = f"grant Describe on group {name}"
+            return GroupDescription(name, "unknown", reason=action, action=action)
         members = tuple(sorted(f"{client}@127.0.0.1" for client, _ in group.members))
         instances = tuple(sorted(instance for _, instance in group.members if instance))
         state: GroupState = "active" if members else "empty"
@@ -138,6 +139,6 @@ class FakeGroups:
     def _require_shown(self, name: str, group: FakeGroup) -> None:
         if group.hidden:
             raise AuthorizationError(
-                f"reading offsets of group {name!r} on cluster {self._alias}: grant Describe on "
-                f"group {name}"
+                f"reading offsets of group {name!r} on cluster {self._alias}",
+                f"grant Describe on group {name}",
             )

@@ -35,7 +35,7 @@ class FakeRights:
     def refusal(self, spec: TopicSpec, brokers: int) -> SrmError | None:
         """Say why brokers would not create a topic, None where they would."""
         if not self.has("Create", spec.name):
-            return AuthorizationError(f"creating topic {spec.name}: grant Create on {spec.name}")
+            return AuthorizationError(f"creating topic {spec.name}", f"grant Create on {spec.name}")
         if spec.partitions < 1:
             return UsageError(f"creating topic {spec.name}: {spec.partitions} partitions")
         if spec.replication_factor > brokers:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from tests.faults.campaign import map_damage, truncation
 from tests.faults.campaign.brokers import Pair, delete_topics, signal_broker
 from tests.faults.campaign.elections import persistently
-from tests.faults.campaign.history import Refusals, TopicHistory
+from tests.faults.campaign.history import TopicHistory
 from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Step
@@ -325,7 +325,7 @@ class Director:
             copied = self._copied(topic.partitions[number])
             at = truncation.cut(broker, topic.name, number, step.share, lowest)
             if at is not None:  # written down at once: what follows may fail and be tried again
-                gone = topic.life.truncate(number, at, copied)
+                gone = topic.truncate(number, at, copied)
                 logger.info("%s-%s: truncated at %s, %s gone", topic.name, number, at, gone)
             broker.start()
             broker.wait_ready()
@@ -369,8 +369,7 @@ class Director:
         topic = self._topics[step.topic]
         if step.node < _USUAL_LIMIT:
             for p in topic.partitions:
-                first = self._copied(p)
-                topic.refusals.setdefault(p.partition, []).append(Refusals(step.node, first))
+                topic.begin_refusals(p.partition, step.node, self._copied(p))
         config = {"max.message.bytes": str(step.node)}
         self._lab.target.alter_topic_configs({topic.remote: config})
         if step.node < _USUAL_LIMIT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition
@@ -151,6 +151,31 @@ class TopicHistory:
     def life(self) -> Life:
         """The current life."""
         return self.lives[-1]
+
+    def begin_refusals(self, partition: int, limit: int, copied: int) -> None:
+        """Note that the target refuses records above a size from now on.
+
+        Args:
+            partition: of the topic.
+            limit: bytes of a record.
+            copied: up to where the source is copied by what its owner has told, who may not know
+                yet that the source has lost its end.
+        """
+        cuts = [
+            cut.at for cut in self.life.truncations.get(partition, []) if copied <= cut.reported
+        ]
+        refusals = Refusals(limit, min([copied, *cuts]))
+        self.refusals.setdefault(partition, []).append(refusals)
+
+    def truncate(self, partition: int, at: int, copied: int) -> int:
+        """Note that the source has lost its end; return how many records that were.
+
+        What is written in its place is copied while the target refuses what it does.
+        """
+        refusals = self.refusals.get(partition, [])
+        if refusals and refusals[-1].end is None:
+            refusals[-1] = replace(refusals[-1], first=min(refusals[-1].first, at))
+        return self.life.truncate(partition, at, copied)
 
     def is_filtered(self, record: LoggedRecord) -> bool:
         """Whether the flow's settings leave the record out."""

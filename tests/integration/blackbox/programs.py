@@ -14,6 +14,7 @@ from tests.integration.blackbox.audit import Event, read_events
 
 from srm.stack.jars import cache_folder, fetch, kafka_class_path, maven_url, parse_lock
 from srm.stack.java import find_java
+from srm.stack.kafka import quick_start
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
@@ -38,7 +39,7 @@ def compile_clients(folder: Path) -> str:
     sources = sorted(map(str, CLIENTS.glob("*.java")))
     compiler = ["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", str(folder), "-cp", jars]
     subprocess.run([java, *compiler, *sources], check=True, timeout=240)
-    return os.pathsep.join([str(folder), jars])
+    return os.pathsep.join([jars, str(folder)])
 
 
 def python(program: str, **options: object) -> list[str]:
@@ -55,11 +56,18 @@ def python(program: str, **options: object) -> list[str]:
     return command
 
 
-def java(class_path: str, *arguments: str, **options: object) -> list[str]:
+def java(class_path: str, *arguments: str, **given: object) -> list[str]:
     """Command line of a Java client."""
-    small = ["-Xmx160m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    given = [f"{name}={value}" for name, value in options.items() if value is not None]
-    return [str(find_java().program), *small, "-cp", class_path, *arguments, *given]
+    named = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return [
+        str(find_java().program),
+        "-Xmx160m",
+        *quick_start(),
+        "-cp",
+        class_path,
+        *arguments,
+        *named,
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from rich.console import Console
 from srm.cli.status import _render
 from srm.domain.pause import Pause
 from srm.domain.topics import Flow
-from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
+from srm.engine.copiers import DriverStatus, SlotStatus
+from srm.engine.status import FlowStatus, TopicStatus
 
 WELL = FlowStatus(
     Flow("P", "B"),
@@ -55,7 +56,9 @@ def test_reasons_come_with_what_to_do_and_no_hint_says_it_again() -> None:
 
 
 def test_what_a_stopped_partition_says_to_do_is_what_to_do_about_the_flow() -> None:
-    topic = replace(WELL.topics[0], state="stopped", reason="0: no right: grant Read on topic T")
+    action = "grant Read on topic T"
+    stopped = replace(WELL.topics[0], state="stopped", reason=f"0: no right; {action}")
+    topic = replace(stopped, action=action)
 
     lines = shown(replace(WELL, topics=(topic,)))
 

@@ -59,9 +59,9 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> RunningFlow:
     made = RunningFlow()
 
     @contextmanager
-    def open_flow(config: Config, flow: Flow, **access: float) -> Iterator[FlowContext]:
+    def open_flow(config: Config, flow: Flow, **access: object) -> Iterator[FlowContext]:
         assert config.flow(flow)
-        assert access == {"source_patience_s": 5.0}
+        assert access == {"patience_s": 5.0, "silent": {}}
         yield made.context if flow == Flow("P", "B") else made.backward
 
     monkeypatch.setattr(each_flow, "open_flow", open_flow)

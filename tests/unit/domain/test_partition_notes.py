@@ -38,8 +38,8 @@ def test_a_status_says_what_all_slots_have_noted_with_the_newest_lost_range() ->
     assert told is not None
     assert told.state == "copying"
     assert told.reason == (
-        "lost 1 source offset, 7 to 8: too large (1970-01-01 00:01 UTC); "
-        "lost 5 source offsets, 0 to 5: retention passed them; odd (1970-01-01 00:02 UTC)"
+        "lost 1 source offset, 7 to 7: too large (1970-01-01 00:01 UTC); "
+        "lost 5 source offsets, 0 to 4: retention passed them; odd (1970-01-01 00:02 UTC)"
     )
     assert (told.lost_from, told.lost_to) == (0, 5)
 
@@ -54,7 +54,7 @@ def test_a_stopped_partition_has_the_range_that_stops_it_not_one_that_it_has_pas
 
     assert told is not None
     assert (told.state, told.lost_from, told.lost_to) == ("stopped", *blocked)
-    assert told.reason.startswith("why; lost 5 source offsets, 0 to 5: retention")
+    assert told.reason.startswith("why; lost 5 source offsets, 0 to 4: retention")
 
 
 def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told_once() -> None:
@@ -88,7 +88,7 @@ def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
     kept = PartitionNotes.decided("keep", "r1", place, (10, 14), "kept on P (by ann)", 60_000)
     cut = PartitionNotes.decided("cut", "r1", place, (5, 10), "P has lost them", 60_000, 77)
 
-    assert kept.text == "4 source offsets, 10 to 14, kept on P (by ann) (1970-01-01 00:01 UTC)"
+    assert kept.text == "4 source offsets, 10 to 13, kept on P (by ann) (1970-01-01 00:01 UTC)"
     assert (kept.left_out, cut.left_out) == ((10, 14), None)
     assert PartitionNotes.decode(cut.value()) == cut
     assert kept.key() != cut.key()
@@ -105,7 +105,7 @@ def test_what_was_discarded_is_missing_to_nobody() -> None:
     assert both is not None
     assert (alone.lost_from, alone.lost_to) == (None, None)
     assert (both.lost_from, both.lost_to) == (0, 5)
-    assert "10 to 14, discarded" in alone.reason
+    assert "10 to 13, discarded" in alone.reason
 
 
 def test_what_was_left_on_a_log_that_lost_its_end_since_is_not_there_any_more() -> None:

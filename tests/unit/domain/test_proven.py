@@ -91,6 +91,11 @@ def test_what_is_proven_and_what_is_left_are_the_whole_whatever_was_proven(size,
         pytest.param({"runs": (RUNS[0], Run(45, SHIFT + 42, 55))}, HELD, id="another last pair"),
         pytest.param({"runs": (Run(0, SHIFT, 39), RUNS[1])}, HELD, id="fewer pairs"),
         pytest.param({"runs": ()}, HELD, id="no map"),
+        pytest.param(
+            {"runs": (Run(0, SHIFT, 39), Run(40, SHIFT + 39, 1), RUNS[1])},
+            HELD,
+            id="another pair between the same first and last ones",
+        ),
     ],
 )
 def test_a_proof_is_void(changes, ends):
@@ -159,6 +164,23 @@ def test_a_shortened_proof_is_void_where_the_map_has_another_last_pair():
     assert still_proven([half()], shorter, HELD) == ()
 
 
+def test_a_proof_that_retention_has_shortened_is_void_once_the_map_changes_between_its_ends():
+    runs = clip(RUNS, 20, END)
+    shorter = whole(source_start=20, target_start=SHIFT + 20, runs=runs)
+    left = still_proven([half()], shorter, HELD)
+    changed = replace(shorter, runs=(Run(20, SHIFT + 20, 19), Run(40, SHIFT + 39, 1), runs[1]))
+
+    assert still_proven(left, shorter, HELD) == left
+    assert still_proven(left, changed, HELD) == ()
+
+
+def test_a_proof_of_a_version_that_did_not_look_between_its_ends_is_void():
+    told = asdict(half())
+    del told["pairs"]
+
+    assert still_proven([Proven(**told)], whole(), HELD) == ()
+
+
 def test_what_is_gone_as_a_whole_is_forgotten():
     gone = whole(source_start=50, target_start=SHIFT + 46, runs=clip(RUNS, 50, END))
 
@@ -202,7 +224,7 @@ def test_a_result_tells_how_far_it_is_proven_and_survives_its_record():
     assert PartitionVerification.decode(result.value()) == result
     apart = replace(half(), source_start=60, source_end=70)
     assert replace(result, earlier_records=0, proven=(half(), apart)).proof == (
-        "proven are source offsets 0 to 50, 60 to 70"
+        "proven are source offsets 0 to 49, 60 to 69"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,15 @@ def test_a_damaged_json_record_is_an_integrity_error(
 ) -> None:
     with pytest.raises(IntegrityError, match="damaged"):
         decode(value)
+
+
+def test_a_status_from_before_there_were_actions_has_none() -> None:
+    status = PartitionStatus("orders", 1, "stopped", "no right; grant Read", action="grant Read")
+    old = json.loads(status.value())
+    del old["action"]
+
+    assert PartitionStatus.decode(status.value()) == status
+    assert PartitionStatus.decode(json.dumps(old).encode()) == replace(status, action="")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,34 @@ def test_the_lag_of_a_silent_flow_is_in_a_window_at_once(world: CopiedTopic) -> 
     assert all(w.end_ms - world.clock() < WindowSpec().slide_ms for w in found)
 
 
+def test_a_flow_that_nobody_copies_lags_all_the_time_and_not_only_when_it_is_looked_at(
+    world: CopiedTopic,
+) -> None:
+    log = raw(world)
+    stopped = world.clock()
+
+    def taken(_since_ms: int) -> list[bytes]:
+        table, found = world.b.compacted(internal_topics.raw_metrics("P")), list(log)
+        table.scan(lambda _, key, value: found.append(value or b""))
+        return found
+
+    for _ in range(2):
+        world.write(b"more")
+        world.clock.advance(240_000)
+        assert aggregate(world.forward, taken) is not None
+
+    lags = {
+        window.start_ms: window.replication_records_lag.max
+        for window in stored_windows(world.b)
+        if window.level == "topic" and window.start_ms >= stopped
+    }
+    assert sorted(lags) == list(range(min(lags), max(lags) + 1, WindowSpec().slide_ms))
+    assert min(lags) - stopped <= WindowSpec().slide_ms
+    assert stopped + 480_000 - max(lags) <= WindowSpec().window_ms
+    assert {lag for start, lag in lags.items() if start < stopped + 170_000} == {4.0}
+    assert lags[max(lags)] == 5.0
+
+
 def test_what_a_clock_of_years_ahead_measured_is_not_kept() -> None:
     windows = KeptWindows(flow_config(), WindowSpec())
     now_ms = 1_700_000_000_000

@@ -13,7 +13,7 @@ from srm.domain.ledger import LedgerEntry
 from srm.domain.metrics import Measured, decode_measured
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import TopicPartition
-from srm.engine.checkpoints import CheckpointSummary, emit, per_group, survey
+from srm.engine.checkpoints import CheckpointSummary, emit, per_group, survey, texts
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 
@@ -150,7 +150,7 @@ def test_a_group_that_cannot_be_read_does_not_hide_the_others(
 
     assert (summary.written, summary.groups) == (1, 1)
     assert summary.errors == {"bad": "no right to describe group 'bad'"}
-    assert survey(sites.flow("P->B")).errors == summary.errors
+    assert texts(survey(sites.flow("P->B")).errors) == summary.errors
 
 
 def test_a_cluster_that_is_down_is_an_error_of_the_run(sites) -> None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from srm.domain.pause import Pause
-from srm.domain.replication_records import DriverHeartbeat, DriverRequest
+from srm.domain.reason import Reason
+from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
-from srm.engine.health import document, flow_health, remedy, signs_health, topic_health
-from srm.engine.status import DriverStatus, FlowStatus, SlotStatus, TopicStatus
+from srm.engine.copiers import DriverStatus, SlotStatus
+from srm.engine.health import document, flow_health, signs_health, topic_health
+from srm.engine.status import FlowStatus, TopicState, TopicStatus
 from srm.engine.supervision import FlowSigns
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
@@ -40,7 +42,7 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
                 slots=tuple(replace(slot, alive=False) for slot in SLOTS),
             ),
             "STOPPED",
-            "the replicator on host-7 was last heard of 90 s ago",
+            "the replicator on host-7 was last heard of 1 min 30 s ago",
         ),
         (replace(WELL, topics=()), "IDLE", "no topic is selected"),
         (
@@ -68,13 +70,12 @@ def test_what_is_wrong_decides_the_state_and_is_said(
 
 
 def test_whoever_has_stopped_the_replicator_is_named_with_the_way_back() -> None:
-    request = DriverRequest("r", "stop", "ada@ops", 1)
-    driver = replace(DRIVER, alive=False, ended=True, request=request)
+    driver = replace(DRIVER, alive=False, ended=True, stopped_by="ada@ops", stopped_flow="B->P")
 
     [reason] = flow_health(replace(WELL, driver=driver)).reasons
 
     assert reason.text.startswith("ada@ops has stopped the replicator")
-    assert reason.action == "srm replicator restart --flow 'P->B'"
+    assert reason.action == "srm replicator restart --flow 'B->P'", "where it was asked to stop"
 
 
 def test_a_source_that_is_away_has_what_giving_it_up_would_cost_as_its_action() -> None:
@@ -101,52 +102,65 @@ def test_slots_that_are_heard_of_copy_even_while_their_driver_is_away() -> None:
     ],
 )
 def test_a_topic_says_why_it_is_not_copied(topic: TopicStatus, state: str, text: str) -> None:
-    health = topic_health(topic)
+    health = topic_health(topic, WELL)
 
     assert (health.state, health.reasons[0].text) == (state, text)
 
 
 def test_a_topic_that_lost_something_on_its_way_runs_and_still_says_so() -> None:
-    health = topic_health(replace(TOPIC, reason="0: 5 records were lost"))
+    health = topic_health(replace(TOPIC, reason="0: 5 records were lost"), WELL)
 
     assert (health.state, health.reasons[0].text) == ("RUNNING", "0: 5 records were lost")
 
 
 @pytest.mark.parametrize(
-    ("text", "action"),
+    ("flow", "text"),
     [
         (
-            "TOPIC_AUTHORIZATION_FAILED on B: grant Read on topic T to srm's principal",
-            "grant Read on topic T to srm's principal",
+            replace(WELL, driver=replace(DRIVER, alive=False, ended=True)),
+            "the replicator on host-7 ended 0 s ago",
         ),
-        (
-            (
-                "B refused the record at offset 3: too large; or set data.loss.policy=continue to "
-                "record the loss and continue"
-            ),
-            "set data.loss.policy=continue to record the loss and continue",
-        ),
-        (
-            (
-                "P.T-1 refused the record at source offset 7: 9 bytes, MESSAGE_TOO_LARGE: raise "
-                "max.message.bytes of the target topic; or set data.loss.policy=continue to "
-                "record the loss and continue (offsets 7 to 8)"
-            ),
-            "raise max.message.bytes of the target topic",
-        ),
-        (
-            "records 1 to 3 are gone: set data.loss.policy=continue to go on (offsets 1 to 3)",
-            "set data.loss.policy=continue to go on",
-        ),
-        ("it was reset by somebody, who grants nothing", ""),
-        ("", ""),
+        (replace(WELL, enabled=False), "switched off"),
+        (replace(WELL, pause=Pause("m", "ada", "moved away", 1)), "moved away"),
     ],
 )
-def test_what_a_message_says_to_do_is_the_action_of_its_reason(text: str, action: str) -> None:
-    assert remedy(text) == action
-    if text:
-        [reason] = topic_health(replace(TOPIC, state="stopped", reason=text)).reasons
-        assert (reason.text, reason.action) == (text, action)
+@pytest.mark.parametrize("state", ["copying", "caught-up", "waiting"])
+def test_of_a_flow_that_nobody_copies_no_topic_runs(
+    flow: FlowStatus, text: str, state: TopicState
+) -> None:
+    health = topic_health(replace(TOPIC, state=state), flow)
+
+    assert (health.state, health.reasons[0].text) == ("STOPPED", text)
+
+
+def test_where_the_source_does_not_answer_no_topic_runs() -> None:
+    health = topic_health(TOPIC, replace(WELL, source_error="no broker"))
+
+    assert (health.state, health.reasons[0].text) == ("DEGRADED", "P does not answer")
+
+
+def test_what_a_slot_says_to_do_is_the_action_of_its_topic_and_of_the_flow() -> None:
+    action = "grant Read on topic T to srm's principal"
+    stopped = replace(
+        TOPIC,
+        state="stopped",
+        reason=f"0: TOPIC_AUTHORIZATION_FAILED on B; {action}",
+        action=action,
+    )
+
+    [of_topic] = topic_health(stopped, WELL).reasons
+    [of_flow] = flow_health(replace(WELL, topics=(TOPIC, stopped))).reasons
+
+    assert (of_topic.text, of_topic.action) == (stopped.reason, action)
+    assert of_flow.action == action
+
+
+def test_nothing_is_read_out_of_the_words_of_a_record_without_an_action() -> None:
+    stopped = replace(TOPIC, state="stopped", reason="0: it was reset: see who grants nothing")
+
+    [reason] = topic_health(stopped, WELL).reasons
+
+    assert reason.action == ""
 
 
 SIGNS = FlowSigns(
@@ -158,8 +172,8 @@ SIGNS = FlowSigns(
     ("signs", "state"),
     [
         (SIGNS, "RUNNING"),
-        (replace(SIGNS, stopped=("T-0: grant Read on topic T",)), "DEGRADED"),
-        (replace(SIGNS, stopped=("T-0: gone", "T-1: gone")), "STOPPED"),
+        (replace(SIGNS, stopped=(Reason("T-0: no right", "grant Read on topic T"),)), "DEGRADED"),
+        (replace(SIGNS, stopped=(Reason("T-0: gone"), Reason("T-1: gone"))), "STOPPED"),
         (replace(SIGNS, driver=None), "STOPPED"),
         (replace(SIGNS, partitions=0, slots=0), "IDLE"),
     ],
@@ -179,3 +193,9 @@ def test_the_status_as_json_has_its_fields_and_health_for_flow_and_topics() -> N
     )
     assert told["health"]["state"] == "DEGRADED"
     assert [topic["health"]["state"] for topic in told["topics"]] == ["RUNNING", "STOPPED"]
+
+
+def test_a_copy_that_is_not_created_leads_to_the_command_that_asks_why() -> None:
+    found = flow_health(replace(WELL, topics=(replace(TOPIC, topic="T", state="not-created"),)))
+
+    assert found.reasons[0].action == "srm why T --flow 'P->B'"

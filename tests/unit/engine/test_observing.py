@@ -46,6 +46,18 @@ def test_of_partitions_that_nobody_copies_now_what_was_said_last_is_not_told(
     assert partition.since_ms == 0, "that is when the replicator was last heard of"
 
 
+def test_a_partition_that_nobody_copies_waits_though_nothing_is_left_to_copy(
+    world: CopiedTopic,
+) -> None:
+    world.copy()
+    running(world)
+    world.clock.advance(60_000)
+
+    [partition] = observe(world.forward).partitions["Topic"]
+
+    assert (partition.state, partition.lag) == ("waiting", 0)
+
+
 def test_groups_stand_where_their_checkpoints_say(world: CopiedTopic) -> None:
     view = observe(world.forward)
 

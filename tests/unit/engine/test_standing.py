@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
@@ -9,7 +11,10 @@ from srm.domain.offset_map import Position
 from srm.domain.pause import PAUSE_KEY, Pause
 from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.engine.checkpoints import emit
-from srm.engine.status import flow_status
+from srm.engine.observing import observe
+from srm.engine.ports import FlowContext
+from srm.engine.standing import read_standing
+from srm.engine.status import FlowStatus, flow_status
 from srm.engine.supervision import state_topic
 from srm.errors import UnavailableError
 
@@ -44,6 +49,7 @@ def world() -> CopiedTopic:
 
 
 def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) -> None:
+    world.p.join("audit")
     emit(world.forward)
     world.clock.advance(3_000)
     running(world)
@@ -58,7 +64,8 @@ def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) ->
 def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_says_so(
     world: CopiedTopic,
 ) -> None:
-    world.clock.advance(60_000)
+    world.clock.advance(200_000)
+    world.p.fail()
 
     standing = flow_status(world.forward).standing
 
@@ -66,8 +73,44 @@ def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_say
     assert standing.forecast.at_most is not None
     assert standing.line.startswith(
         f"if P died now: up to {standing.forecast.at_most:,} records lost "
-        "(3 when P was last heard of, 60 s ago), at most"
+        "(3 when P was last heard of, 3 min 20 s ago), at most"
     )
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_while_the_source_answers_all_that_it_has_and_the_copy_has_not_is_lost(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """The replicator has stopped; what it told last is of when it was all copied."""
+    world.copy()
+    running(world)
+    world.clock.advance(20_000)
+    world.write(*(b"%d" % number for number in range(500)))
+
+    status = look(world.forward)
+
+    assert status.standing is not None
+    forecast = status.standing.forecast
+    assert (forecast.not_copied, forecast.at_most) == (status.remaining, 500)
+    assert "500 records (20 s) lost, at most" in status.standing.line
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_a_topic_without_a_copy_is_lost_as_a_whole_and_heartbeats_are_no_loss(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    world.settings = {"topics": ("T.*", "heartbeats")}
+    for topic in ("Tax", "heartbeats"):
+        world.p.add_topic(topic)
+        world.p.produce(topic, 0, 4)
+
+    status = look(world.forward)
+
+    assert status.standing is not None
+    forecast = status.standing.forecast
+    assert status.remaining == 3 + 4 + 4
+    assert {topic.topic: topic.not_copied for topic in forecast.topics} == {"Topic": 3, "Tax": 4}
+    assert forecast.topics[0].unknown == ("Tax-0 is not copied: its copy has not begun",)
 
 
 def test_groups_without_a_checkpoint_are_named_with_the_command(world: CopiedTopic) -> None:
@@ -168,6 +211,41 @@ def test_when_the_target_is_dead_it_says_so_as_ever(world: CopiedTopic) -> None:
 
     with pytest.raises(UnavailableError, match="cluster B"):
         flow_status(world.forward)
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_what_a_group_that_nobody_runs_has_never_read_it_does_not_read_again(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """B holds ten records and audit has read eight: it finds two there, both of them new to it."""
+    emit(world.forward)
+
+    standing = look(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.re_read == 0
+
+
+def test_what_it_has_committed_since_its_checkpoint_it_reads_again(world: CopiedTopic) -> None:
+    emit(world.forward)
+    world.commit("audit", 9)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.re_read == 1
+
+
+def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_checkpoint(
+    world: CopiedTopic,
+) -> None:
+    emit(world.forward)
+    world.p.join("audit")
+    running_group = read_standing(world.forward)
+    world.p.leave("audit")
+    world.p.fail()
+
+    assert running_group.forecast.re_read == read_standing(world.forward).forecast.re_read == 2
 
 
 def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:

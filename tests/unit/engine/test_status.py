@@ -21,9 +21,9 @@ PAYMENTS = TopicPartition("Payments", 0)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-def replicator_runs(sites, age_ms: int = 0) -> None:
+def replicator_runs(sites, age_ms: int = 0, *, ended: bool = False) -> None:
     now = sites.clock() - age_ms
-    beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, now)
+    beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, now, ended=ended)
     topic = internal_topics.replication("P")
     if topic not in sites.clusters["B"].topics():
         sites.clusters["B"].add_topic(topic)
@@ -48,6 +48,18 @@ def test_a_flow_at_rest_is_caught_up_with_nothing_to_hint_at(sites) -> None:
     ]
     assert status.groups[0].partitions == {"translated": 1}
     assert status.hints == ()
+
+
+def test_a_driver_that_has_ended_copies_nothing_though_its_slots_were_heard_of_just_now(
+    sites,
+) -> None:
+    sites.produce("P", 25)
+    replicator_runs(sites, ended=True)
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert not status.is_copied
+    assert status.topics[0].state == "waiting"
 
 
 def test_what_is_left_to_copy_is_counted_from_the_position(sites) -> None:
@@ -96,15 +108,86 @@ def test_a_replicator_that_was_stopped_on_request_says_who_did_and_how_it_is_sta
     assert "ada@ops has stopped the replicator: srm replicator restart --flow 'P->B'" in hint
 
 
+def test_a_replicator_that_was_stopped_by_a_request_of_another_of_its_flows_says_so(sites) -> None:
+    replicator_runs(sites)
+    beat = DriverHeartbeat(
+        *("d-1", "local-1", "host-7", 42, sites.clock()),
+        ended=True,
+        stopped_by="ada@ops",
+        stopped_flow="B->P",
+    )
+    table = sites.clusters["B"].compacted(internal_topics.replication("P"))
+    table.write({DRIVER_KEY: beat.value()})
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert "ada@ops has stopped the replicator" in status.hints[0]
+    assert "srm replicator restart --flow 'B->P'" in status.hints[0]
+
+
+def test_a_replicator_that_runs_tells_since_when_and_what_ended_the_one_before(sites) -> None:
+    replicator_runs(sites)
+    request = DriverRequest("r-1", "stop", "ada@ops", 5)
+    beat = DriverHeartbeat(
+        *("d-2", "local-2", "host-7", 42, sites.clock()), started_after="r-1", started_ms=7
+    )
+    sites.clusters["B"].compacted(internal_topics.replication("P")).write(
+        {DRIVER_KEY: beat.value(), REQUEST_KEY: request.value()}
+    )
+
+    driver = flow_status(sites.flow("P->B")).driver
+
+    assert driver is not None
+    assert (driver.request, driver.obeyed, driver.stopped_by) == (None, request, "")
+    assert driver.started_ms == 7
+
+
 def test_a_stopped_partition_stops_its_topic_with_the_reason_and_the_lost_range(sites) -> None:
     sites.maps[Flow("P", "B")].statuses[PAYMENTS] = PartitionStatus(
-        "Payments", 0, "stopped", "retention overrun", 10, 20
+        "Payments", 0, "stopped", "retention overrun; set a policy", 10, 20, action="set a policy"
     )
 
     [topic] = flow_status(sites.flow("P->B")).topics
 
     assert topic.state == "stopped"
-    assert topic.reason == "0: retention overrun (offsets 10 to 20)"
+    assert topic.reason == "0: retention overrun (offsets 10 to 19)"
+    assert topic.action == "set a policy"
+
+
+def test_a_reason_that_names_its_partition_or_range_is_not_told_of_them_once_more(sites) -> None:
+    sites.maps[Flow("P", "B")].statuses[PAYMENTS] = PartitionStatus(
+        "Payments", 0, "stopped", "Payments-0: records 10 to 19 are gone", 10, 20
+    )
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert topic.reason == "0: records 10 to 19 are gone"
+
+
+def test_what_is_wrong_with_several_partitions_alike_is_told_once(sites) -> None:
+    sites.clusters["P"].add_topic("Wide", 3)
+    for number, why in enumerate(["P is away", "no right", "P is away"]):
+        sites.maps[Flow("P", "B")].statuses[TopicPartition("Wide", number)] = PartitionStatus(
+            "Wide", number, "stopped", why
+        )
+
+    sites.change("P->B", topics=("Wide",))
+
+    found = flow_status(sites.flow("P->B")).topics
+
+    assert [topic.reason for topic in found] == ["0, 2: P is away; 1: no right"]
+
+
+def test_what_a_slot_says_to_do_is_not_said_of_a_map_that_is_damaged(sites) -> None:
+    maps = sites.maps[Flow("P", "B")]
+    maps.statuses[PAYMENTS] = PartitionStatus(
+        "Payments", 0, "stopped", "no right; grant Read", action="grant Read"
+    )
+    maps.errors[PAYMENTS] = "a block is missing"
+
+    [topic] = flow_status(sites.flow("P->B")).topics
+
+    assert (topic.reason, topic.action) == ("0: a block is missing", "")
 
 
 def test_a_topic_without_its_replica_is_not_created_yet(sites) -> None:

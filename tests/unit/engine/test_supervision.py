@@ -8,6 +8,7 @@ from tests.slot_reports import records_of
 
 from srm.domain import silence
 from srm.domain.offset_map import Position
+from srm.domain.reason import Reason
 from srm.domain.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -87,7 +88,9 @@ def report(slot: str, time_ms: int, source_next: int, source_end: int) -> SlotRe
 
 def test_signs_sum_up_current_slots_and_leave_out_those_of_an_earlier_application() -> None:
     current, old = report("0", BEAT.time_ms - 900, 90, 100), report("9", 0, 0, 1_000_000)
-    stopped = PartitionStatus("T", 3, "stopped", "data loss")
+    stopped = PartitionStatus(
+        "T", 3, "stopped", "data loss", action="set data.loss.policy=continue"
+    )
     copying = PartitionStatus("T", 4, "copying")
 
     signs = read_signs(
@@ -101,7 +104,7 @@ def test_signs_sum_up_current_slots_and_leave_out_those_of_an_earlier_applicatio
     )
 
     assert (signs.slots, signs.partitions, signs.remaining) == (1, 1, 10)
-    assert signs.stopped == ("T-3: data loss",)
+    assert signs.stopped == (Reason("T-3: data loss", "set data.loss.policy=continue"),)
     assert signs.summary()["driver"] == "host/4711"
     assert signs_line(signs).endswith("10 offsets to copy, STOPPED: T-3: data loss")
 

@@ -16,10 +16,10 @@ from srm.domain.verification import (
     SideResult,
 )
 from srm.domain.verification_plan import RangePlan
-from srm.engine import verification
+from srm.engine import verification, verifying
 from srm.engine.ports import FlowMaps
 from srm.engine.verification import VerificationRequest
-from srm.engine.verifying import Progress, carry_out
+from srm.engine.verifying import Progress, carry_out, carry_out_little
 
 FLOW = Flow("P", "B")
 FULL = VerificationRequest(full=True)
@@ -120,6 +120,24 @@ def test_without_news_nothing_is_compared_nor_started(sites):
     (result,) = carry_out(context, verification.plan(context), start).partitions
 
     assert (result.outcome, result.source_records, result.earlier_records) == ("equal", 0, 100)
+
+
+def test_what_is_little_is_compared_at_once_and_what_is_more_is_left_to_others_untouched(
+    sites, monkeypatch
+):
+    context = sites.flow("P->B")
+    monkeypatch.setattr(verifying, "MOST_AT_ONCE", 1000)
+    comparing = Comparing()
+
+    summary = carry_out_little(context, verification.plan(context), lambda: comparing)
+
+    assert summary is not None
+    (result,) = summary.partitions
+    assert (result.outcome, result.source_records, comparing.waves) == ("equal", 100, 1)
+    assert stored(sites) == result
+    cut = replace(FULL, range_records=50)
+    assert carry_out_little(context, verification.plan(context, cut), lambda: comparing) is None
+    assert (comparing.waves, stored(sites)) == (1, result)
 
 
 def test_a_full_verification_compares_everything_and_finds_what_was_changed_since(sites):

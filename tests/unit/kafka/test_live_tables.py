@@ -13,12 +13,13 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from tests.waiting import eventually
 
 from srm.engine.ports import Stamped, TopicDescription
-from srm.errors import UnavailableError
+from srm.errors import AuthorizationError, UnavailableError
 from srm.kafka import live_tables
 from srm.kafka.clients import Clients
-from srm.kafka.live_tables import LiveTables
+from srm.kafka.live_tables import LiveTable, LiveTables
 
 TOPIC: Final = "srm-table.internal"
+_REFUSED: Final = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _END: Final = KafkaError(KafkaError._PARTITION_EOF)
 
 
@@ -28,6 +29,7 @@ class Taken:
 
     at: int
     pair: tuple[bytes, bytes | None] | None
+    refusal: KafkaError | None = None
 
     def topic(self) -> str:
         return TOPIC
@@ -39,7 +41,7 @@ class Taken:
         return self.at
 
     def error(self) -> KafkaError | None:
-        return None if self.pair else _END
+        return self.refusal or (None if self.pair else _END)
 
     def key(self) -> bytes | None:
         return self.pair[0] if self.pair else None
@@ -53,14 +55,27 @@ class Taken:
 
 @dataclass
 class Log:
-    """A log of one partition; ``broken`` is raised by the next call of any reader."""
+    """A log of one partition; ``broken`` is raised by the next call of any reader.
+
+    So many ``hidden`` answers lack the topic; ``described`` counts all. While it ``refuses`` all
+    readers are told so; while it is ``silent`` nobody hears anything.
+    """
 
     records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     topic_id: str = "first"
     broken: list[Exception] = field(default_factory=list)
     opened: int = 0
+    assigned: int = 0
+    described: int = 0
+    hidden: float = 0
+    refuses: bool = False
+    silent: bool = False
 
     def describe(self, _clients: Clients, names: set[str]) -> dict[str, TopicDescription]:
+        self.described += 1
+        if self.hidden:
+            self.hidden -= 1
+            return {}
         return {name: TopicDescription(name, self.topic_id, 1) for name in names}
 
 
@@ -76,6 +91,7 @@ class Reader:
 
     def incremental_assign(self, _: object) -> None:
         self.next, self.told = 0, -1
+        self.log.assigned += 1
 
     def incremental_unassign(self, _: object) -> None:
         self.next = None
@@ -83,6 +99,12 @@ class Reader:
     def poll(self, wait_s: float) -> Taken | None:
         if self.log.broken:
             raise self.log.broken.pop()
+        if self.log.refuses and self.next is not None:
+            self.next = None
+            return Taken(0, None, _REFUSED)
+        if self.log.silent:
+            threading.Event().wait(0.005)
+            return None
         if self.next is not None and self.next > len(self.log.records):
             self.next = 0  # auto.offset.reset
         if self.next is not None and self.next < len(self.log.records):
@@ -149,6 +171,69 @@ def test_a_reader_that_fails_is_replaced(log: Log, tables: LiveTables, error: Ex
     eventually(lambda: log.opened == 2, "another reader")
     log.records.append((b"c", b"3"))
     shows(tables, a=b"1", b=b"2", c=b"3")
+
+
+def test_a_topic_that_one_answer_lacks_is_not_gone(log: Log, tables: LiveTables) -> None:
+    """A broker in the middle of its start does not know all topics yet."""
+    shows(tables, a=b"1", b=b"2")
+    before, log.hidden = log.described, 1
+    eventually(lambda: log.described > before + 3, "more answers")
+    log.records.append((b"c", b"3"))
+    shows(tables, a=b"1", b=b"2", c=b"3")
+
+    assert log.assigned == 1, "nothing was read again"
+
+
+def test_a_topic_that_the_first_answer_lacks_is_not_taken_for_empty(
+    log: Log, tables: LiveTables
+) -> None:
+    """A broker that is behind the controller: what is there would be told to be nothing."""
+    log.hidden = 1
+
+    assert tables.table(TOPIC).read() == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_topic_that_no_answer_knows_any_more_is_gone(log: Log, tables: LiveTables) -> None:
+    shows(tables, a=b"1", b=b"2")
+    log.hidden = float("inf")
+    shows(tables)
+    log.topic_id, log.hidden = "second", 0
+    shows(tables, a=b"1", b=b"2")
+
+
+def test_a_topic_that_goes_while_its_reader_is_replaced_is_gone(
+    log: Log, tables: LiveTables
+) -> None:
+    shows(tables, a=b"1", b=b"2")
+    log.hidden = float("inf")
+    log.broken.append(TypeError("not expected"))
+    eventually(lambda: log.opened == 2, "another reader")
+    shows(tables)
+
+
+def test_a_table_that_may_not_be_read_shows_nothing_until_it_was_read_again(
+    log: Log, tables: LiveTables
+) -> None:
+    shows(tables, a=b"1", b=b"2")
+    table = tables.table(TOPIC)
+    log.refuses = True
+    eventually(lambda: _is_refused(table), "a refusal")
+    log.records[:] = [(b"c", b"3")]
+    log.silent, log.refuses, before = True, False, log.assigned
+    eventually(lambda: log.assigned > before, "another try")
+    assert _is_refused(table)
+
+    log.silent = False
+    eventually(lambda: not _is_refused(table), "the end of the log")
+    assert table.read() == {b"c": b"3"}
+
+
+def _is_refused(table: LiveTable) -> bool:
+    try:
+        table.read()
+    except AuthorizationError:
+        return True
+    return False
 
 
 class Picky:

@@ -87,6 +87,7 @@ def test_the_text_does_not_grow_with_the_number_of_groups() -> None:
 
 def test_the_page_of_a_plan_says_whether_the_move_could_start() -> None:
     assert "could start" in plan_page(PLANNED)
+    assert "pre-wrap" in plan_page(PLANNED), "a frame in Airflow would cut long lines off"
     blocked = plan_page(replace(PLANNED, blocking=("group <audit> is active on B",)))
     assert "would be refused" in blocked
     assert "group &lt;audit&gt; is active on B" in blocked

@@ -12,9 +12,18 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.test_standing import running
 
 from srm.engine.checkpoints import emit
+from srm.service import committed
 from srm.service.acting import Actions
 from srm.service.app import create_app
+from srm.service.looks import Committed
 from srm.service.views import Views
+
+
+@pytest.fixture(autouse=True)
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for clusters that cannot be reached, unless a test has others."""
+    away = Committed(error="nobody is there")
+    monkeypatch.setattr(committed, "ask_cluster", lambda *_: away)
 
 
 @pytest.fixture
@@ -24,6 +33,7 @@ def world() -> CopiedTopic:
     made.copy()
     made.write(b"10", b"11", b"12")
     made.commit("audit", 8)
+    made.p.join("audit")
     running(made)
     emit(made.forward)
     return made

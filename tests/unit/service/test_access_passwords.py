@@ -40,6 +40,22 @@ def users(tmp_path: Path, alice: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("mode", "told"), [(0o600, 0), (0o640, 0), (0o660, 0), (0o644, 1), (0o604, 1), (0o602, 1)]
+)
+def test_a_file_that_everybody_may_read_or_change_is_warned_of_once_with_what_to_do(
+    users: Path, caplog: pytest.LogCaptureFixture, mode: int, told: int
+) -> None:
+    users.chmod(mode)
+
+    found = UsersFile(users)
+    found.users()
+
+    what = "everybody on this machine may read or change it"
+    warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert warned == [f"service.users.location: {what}: chmod 600 {users}"] * told
+
+
 class Ticks:
     """Seconds that pass when a test says so."""
 

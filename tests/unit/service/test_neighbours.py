@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 
@@ -17,6 +17,7 @@ from srm.domain.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError, IntegrityError
 from srm.service import neighbours
 from srm.service.announcements import Announcement, own_announcement
+from srm.service.ending import end_all
 from srm.service.neighbours import BEAT_S, MISSED, Board
 from srm.testing.fake_cluster import FakeCluster
 
@@ -168,6 +169,18 @@ def test_the_topic_is_no_heartbeats_topic_of_mirrormaker_and_never_copied() -> N
     assert not policy.is_heartbeats_topic(SERVICE_HEARTBEATS)
 
 
+def test_of_one_that_fell_silent_it_is_known_since_when(
+    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Ticks
+) -> None:
+    assert mine.silence() == ""
+    theirs.beat(cluster)
+    mine.beat(cluster)
+
+    ticks.now += MISSED * BEAT_S + 1
+
+    assert mine.silence() == f"{OTHER.url} was last heard of 21 s ago"
+
+
 def test_a_board_announces_by_itself_and_takes_it_back(cluster: FakeCluster, mine: Board) -> None:
     def announced() -> bool:
         rows = cluster.compacted(SERVICE_HEARTBEATS).read()
@@ -176,7 +189,7 @@ def test_a_board_announces_by_itself_and_takes_it_back(cluster: FakeCluster, min
     mine.start()
     mine.start()
     eventually(lambda: SERVICE_HEARTBEATS in cluster.topics() and announced(), "an announcement")
-    mine.close()
+    end_all([mine])
 
     assert not announced()
 
@@ -241,11 +254,9 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(
         return nullcontext(cluster)
 
     found = Board("B", OWN, "me", opener)
-    with closing(found):
-        found.start()
-        eventually(lambda: bool(found.error), "the state of the board")
-        failing.clear()
-        eventually(
-            lambda: bool(cluster.compacted(SERVICE_HEARTBEATS).read()), "the state of the board"
-        )
-        eventually(lambda: not found.error, "the state of the board")
+    found.start()
+    eventually(lambda: bool(found.error), "the state of the board")
+    failing.clear()
+    eventually(lambda: bool(cluster.compacted(SERVICE_HEARTBEATS).read()), "the state of the board")
+    eventually(lambda: not found.error, "the state of the board")
+    end_all([found])

@@ -11,10 +11,13 @@ from tests.service_views import StillWatch, config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.test_series import window
 
+from srm.domain.metrics import Statistics
 from srm.engine.why import ask
 from srm.service.app import create_app
 from srm.service.explaining import Explaining
 from srm.service.looks import FlowLook
+from srm.service.pages import flows as pages_flows
+from srm.service.routes import flows as routes_flows
 from srm.service.views import Views
 from srm.testing.flows import P_TO_B, flow_config
 
@@ -42,9 +45,9 @@ def test_topics_partitions_and_groups_are_told_by_either_name(client: TestClient
     assert topic["groups"] == ["audit"]
     assert client.get("/v2/flows/P/B/topics/Topic").json() == topic
     assert (partition["source_next"], partition["source_end"]) == (10, 13)
-    assert (group["row"]["records_read_again"], group["row"]["can_move"]) == (2, True)
+    assert (group["row"]["records_read_again"], group["row"]["can_go_on"]) == (2, True)
     [position] = group["positions"]
-    assert (position["committed"], position["target_topic"], position["resume"]) == (
+    assert (position["checkpointed"], position["target_topic"], position["resume"]) == (
         8,
         "P.Topic",
         8,
@@ -76,6 +79,47 @@ def test_metrics_are_told_by_the_paths_of_srm(client: TestClient, views: Views) 
     assert by_target == by_source
     assert [point["avg"] for point in whole["windows"]] == [2]
     assert client.get("/v2/flows/P/B").json()["measured"]["records"] == 1
+
+
+NOW_S = 10_000
+
+
+def busy_and_idle(
+    world: CopiedTopic, monkeypatch: pytest.MonkeyPatch, idle_for_s: int
+) -> TestClient:
+    """A flow with a topic that is copied now, slowly, and one that was copied fast a while ago."""
+    look = look_at(world.forward)
+    assert look.view is not None
+    [topic] = look.view.status.topics
+    topics = tuple(replace(topic, topic=n, remote_topic=f"P.{n}") for n in ("busy", "idle", "none"))
+    view = replace(look.view, status=replace(look.view.status, topics=topics))
+    views = still_views(replace(look, view=view))
+    now = window(NOW_S - 60, "busy")
+    fast = replace(window(NOW_S - 60 - idle_for_s, "idle"), byte_rate=Statistics(9, 9, 9, 1))
+    watch(views).add(replace(now, byte_rate=Statistics(1, 1, 1, 1)), fast)
+    for module in (routes_flows, pages_flows):
+        monkeypatch.setattr(module, "now_ms", lambda: NOW_S * 1000)
+    return TestClient(create_app(views))
+
+
+@pytest.mark.parametrize(
+    ("idle_for_s", "order"),
+    [(60, ["idle", "busy", "none"]), (3600, ["busy", "none", "idle"])],
+)
+def test_topics_are_sorted_by_what_was_measured_of_late(
+    world: CopiedTopic, monkeypatch: pytest.MonkeyPatch, idle_for_s: int, order: list[str]
+) -> None:
+    client = busy_and_idle(world, monkeypatch, idle_for_s)
+
+    found = client.get("/v2/flows/P/B/topics?sort=byte-rate&order=desc").json()["items"]
+    shown = client.get("/ui/flows/P/B?sort=byte-rate&order=desc").text
+
+    assert [topic["topic"] for topic in found] == order
+    assert {t["topic"] for t in found if t["measured"]} == ({"busy", "idle"} & {*order[:2]})
+    one = client.get("/v2/flows/P/B/topics/idle").json()
+    assert bool(one["measured"]) is (idle_for_s < 300)
+    assert shown.index("topics/busy") < shown.index("topics/none")
+    assert (shown.index("topics/idle") < shown.index("topics/busy")) is (idle_for_s < 300)
 
 
 def test_a_copy_that_keeps_its_name_does_not_say_whose_it_is(client: TestClient) -> None:
@@ -161,6 +205,12 @@ def test_errors_are_problem_documents(
     assert says in answer.json()["detail"]
 
 
+def test_a_group_may_have_a_longer_name_than_topics_have(client: TestClient) -> None:
+    found = client.get("/v2/flows/P/B/groups", params={"search": "x" * 255})
+
+    assert (found.status_code, found.json()["total"]) == (200, 0)
+
+
 def test_before_the_first_look_it_says_so_and_to_retry() -> None:
     views = still_views(FlowLook(P_TO_B, flow_config(), error="cluster B does not answer"))
     client = TestClient(create_app(views))
@@ -181,7 +231,25 @@ def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -
 
     assert (flow["lag"], flow["error"]) == (3, "cluster B: timed out")
     assert flow["state"] == "UNKNOWN", "running is what it was before its target went away"
-    assert flow["reasons"] == [{"text": "cannot be seen now: cluster B: timed out", "action": ""}]
+    assert flow["reasons"] == [
+        {
+            "text": "cannot be seen now: cluster B: timed out",
+            "action": "look at the brokers of B, and whether this service reaches them",
+        }
+    ]
+
+
+def test_whether_a_group_could_go_on_is_not_known_while_the_target_does_not_answer(
+    world: CopiedTopic,
+) -> None:
+    look = replace(look_at(world.forward), error="cluster B: timed out")
+
+    answer = TestClient(create_app(still_views(look))).get("/v2/flows/P/B/groups").json()
+
+    [group] = answer["items"]
+    assert group["can_go_on"] is None
+    assert group["reason"] == "cannot be seen now: cluster B: timed out"
+    assert group["records_read_again"] == 2, "what was seen last stays"
 
 
 def test_the_documentation_of_the_api_loads_nothing_from_elsewhere(client: TestClient) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.service_views import config_of
-from tests.waiting import eventually
+from tests.unit.engine.move.moving import busy_world, config_in, planned
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.topics import Flow
-from srm.engine import control_lists
+from srm.engine import control_lists, move
 from srm.engine.drill.leftovers import read_drills
+from srm.engine.move.control import ControlTables
 from srm.service import watching
+from srm.service.ending import end_all
+from srm.service.flow_rows import summary
 from srm.service.watching import TargetWatch
 from srm.testing.fake_cluster import FakeCluster
 
@@ -35,8 +41,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetWatch]:
     monkeypatch.setattr(watching, "following_cluster", opened)
     monkeypatch.setattr(watching, "kafka_cluster", opened)
     monkeypatch.setattr(watching, "_AGAIN_S", 0.0)
-    with closing(TargetWatch(config_of(FLOW), "B", (FLOW,))) as made:
-        yield made
+    made = TargetWatch(config_of(FLOW), "B", (FLOW,))
+    yield made
+    end_all([made])
 
 
 class Broken:
@@ -77,6 +84,20 @@ def test_what_the_target_keeps_of_moves_may_fail_so_too(
     eventually(lambda: watch.look.looked_ms > 0 and not watch.look.error, "the state of the look")
 
 
+def test_what_is_seen_of_a_flow_is_shown_while_the_rest_hangs(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(watching, "read_drills", lambda _target: goes_on.wait(DEADLINE_S) and ())
+
+    watch.start()
+    try:
+        eventually(lambda: watch.look.flows[FLOW].view is not None, "the state of the flow")
+        assert not watch.look.looked_ms
+    finally:
+        goes_on.set()
+
+
 def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_meanwhile(
     watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,3 +110,43 @@ def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_meanwhile(
     broken.left = 0
     eventually(lambda: bool(watch.look.looked_ms), "the state of the look")
     assert not watch.look.error
+
+
+def test_a_look_that_hangs_makes_its_flow_unknown_and_not_what_it_was(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the call to a broker that hangs has failed: many seconds in which all looks well."""
+    monkeypatch.setattr(watching, "_SLOW_S", 0.0)
+    watch.start()
+    eventually(lambda: watch.look.flows[FLOW].view is not None, "a first look")
+    goes_on = threading.Event()
+    load = control_lists.load
+    monkeypatch.setattr(
+        control_lists, "load", lambda *given: goes_on.wait(DEADLINE_S) and load(*given)
+    )
+
+    watch.refresh()
+    try:
+        eventually(lambda: "P or B hangs" in watch.look.flows[FLOW].error, "the state of the flow")
+        assert watch.look is watch.look  # rows are made of each look once
+        assert summary(watch.look.flows[FLOW]).state == "UNKNOWN"
+    finally:
+        goes_on.set()
+    eventually(lambda: not watch.look.flows[FLOW].error, "the state of the flow")
+
+
+def test_a_move_that_holds_clients_is_seen_with_what_it_waits_for(tmp_path: Path) -> None:
+    world = busy_world(config_in(tmp_path))
+    context = planned(world)
+    move.hold(context, "m1")
+    world.passing()
+    move.wait_status(context, "m1")
+
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert any("group far is still active on P" in reason for reason in look.waits)
+    assert look.waits_ms == context.now_ms()
+
+    move.release(context, "m1")
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert look.waits == ()
+    assert "group far is still active on P" in look.progress.reason

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from srm.config.loader import load_config
+from srm.domain.replication_records import DriverRequest
 from srm.errors import ConfigError, UsageError
 from srm.spark.replicator import Replicator, _one_line, fitted_master
 
@@ -52,6 +55,25 @@ def test_no_flow_at_all_is_refused(config):
 def test_a_slot_function_that_does_not_exist_is_refused_before_anything_starts(config):
     with pytest.raises(UsageError, match=r"'srm\.no:function' cannot be imported"):
         Replicator(config, config.flows, function="srm.no:function")
+
+
+def test_who_has_stopped_an_application_is_told_in_the_heartbeats_of_all_its_flows(config):
+    replicator = Replicator(config, config.flows)
+    before = replicator._identity()
+    flow = config.flows[0]
+    request = DriverRequest("r", "stop", "ada@ops", 5)
+    replicator._work = tuple(
+        SimpleNamespace(
+            driver=SimpleNamespace(obeyed=obeyed),
+            context=SimpleNamespace(config=SimpleNamespace(flow=flow)),
+        )
+        for obeyed in (None, request)
+    )
+
+    after = replicator._identity()
+
+    assert (before.stopped_by, after.stopped_by, after.stopped_flow) == ("", "ada@ops", str(flow))
+    assert before.started_ms == after.started_ms > 0
 
 
 def test_the_slots_own_error_is_what_is_said_about_a_job_that_ended():

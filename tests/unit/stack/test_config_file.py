@@ -6,7 +6,7 @@ from pathlib import Path
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.stack.config_file import write_config
+from srm.stack.config_file import name_airflow, write_config
 
 ADDRESSES = {"P": "127.0.0.1:20001", "B": "127.0.0.1:20002"}
 
@@ -37,3 +37,14 @@ def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     write_config(path, ADDRESSES)
 
     assert path.read_text() == "mine"
+
+
+def test_airflow_is_named_once_for_the_links_of_the_pages(tmp_path: Path) -> None:
+    path = tmp_path / "srm.properties"
+    write_config(path, ADDRESSES)
+
+    name_airflow(path, "http://localhost:1")
+    name_airflow(path, "http://localhost:2")
+
+    assert load_config(path).service.airflow_url == "http://localhost:1"
+    assert load_config(path).warnings == ()

@@ -1,8 +1,9 @@
 """What an unplanned failover costs, before anything is done: from what the target knows, pure.
 
-The source is not asked. What it had and the copy has not is known as of when it last answered
-(:attr:`.SlotReport.source_heard_ms`): exactly where it died at that moment. What it may have taken
-after that is estimated by the rate of the copy's last records, as an upper bound.
+A move does not ask the source. What that had and the copy has not is known as of when it last
+answered (:attr:`.SlotReport.source_heard_ms`): exactly where it died at that moment. What it may
+have taken after that is estimated by the rate of the copy's last records, as an upper bound. Where
+a source still answers, the forecast is made with where its logs end now.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, duration
 from srm.domain.offset_map import Position
 
 RATE_MS = 10_000
@@ -24,8 +25,9 @@ class PartitionKnown:
 
     ``position`` is None where nobody has ever reported one. ``heard_ms`` is when the source last
     answered for it, epoch milliseconds by the slot's clock; 0: not known. ``recent`` are the
-    records of its copy in the last :data:`RATE_MS` of the topic. ``stopped`` says why it is not
-    copied, if it is not, or not all of it.
+    records of its copy in the last :data:`RATE_MS` of the topic, none where the source was heard
+    long after those. ``stopped`` says why it is not copied, if it is not, or not all of it. What is
+    not copied was written at ``since_ms`` or later, epoch milliseconds; None: not known.
     """
 
     topic: str
@@ -34,6 +36,13 @@ class PartitionKnown:
     heard_ms: int
     recent: int
     stopped: str = ""
+    since_ms: int | None = None
+
+    @property
+    def not_copied(self) -> int:
+        """Offsets that were on the source when it last answered, and are not on the target."""
+        at = self.position
+        return 0 if at is None else max(0, at.source_end - at.source_next)
 
 
 def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
@@ -59,8 +68,9 @@ class TopicForecast:
     """What is lost of one topic; counts are offsets, markers of transactions among them.
 
     ``not_copied`` were on the source when it last answered, ``age_ms`` ago; ``at_most`` adds what
-    it may have taken since, by the copy's own rate. ``seconds`` is how long the topic takes for so
-    many at that rate. None where it cannot be known; ``unknown`` says of which partitions.
+    it may have taken since, by the copy's own rate. ``seconds`` is how old the oldest of them was
+    then, as well as that is known. None where it cannot be known; ``unknown`` says of which
+    partitions.
     """
 
     topic: str
@@ -126,7 +136,7 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """The longest time of any topic that is lost."""
+        """The age of the oldest record that is lost, of any topic."""
         return max((t.seconds for t in self.topics if t.seconds is not None), default=None)
 
     @property
@@ -155,13 +165,13 @@ class Forecast:
     def line(self, source: str) -> str:
         """Say it in one line: what would be, or is, lost with a source."""
         lost = amount(self.not_copied, "record")
-        seconds = "" if self.seconds is None else f" ({self.seconds:.1f} s)"
+        seconds = "" if self.seconds is None else f" ({duration(self.seconds)})"
         bound = ""
         if self.at_most is None:
             bound = ", how many since nobody knows"
         elif self.at_most > self.not_copied:
             bound = f", {self.at_most:,} at most"
-        known = "never" if self.age_ms is None else f"{self.age_ms / 1000:.1f} s ago"
+        known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
         return (
             f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
             f"by {amount(len(self.groups), 'group')}; {source} last answered {known}"
@@ -198,7 +208,7 @@ def _topic(
     topic: str, known: Collection[PartitionKnown], now_ms: int, growth: int
 ) -> TopicForecast:
     positions = [one.position for one in known if one.position is not None]
-    not_copied = sum(max(0, at.source_end - at.source_next) for at in positions)
+    not_copied = sum(one.not_copied for one in known)
     rate = rate_of(known)
     heard = [one.heard_ms for one in known if one.position is not None]
     age_ms = max(0, now_ms - min(heard)) if heard and min(heard) > 0 else None
@@ -208,10 +218,21 @@ def _topic(
         partitions=len(known),
         not_copied=not_copied,
         at_most=not_copied + math.ceil(max(rate, growth) * (age_ms or 0) / 1000) if whole else None,
-        seconds=round(not_copied / rate, 3) if rate else (0.0 if not not_copied else None),
+        seconds=_seconds(known),
         age_ms=age_ms,
         unknown=tuple(_unknown(known)),
     )
+
+
+def _seconds(known: Iterable[PartitionKnown]) -> float | None:
+    """Return how old the oldest record is that was not copied when the source last answered."""
+    late = [one for one in known if one.not_copied]
+    ages = [
+        max(0, one.heard_ms - one.since_ms) / 1000
+        for one in late
+        if one.since_ms is not None and one.heard_ms
+    ]
+    return max(ages, default=None if late else 0.0)
 
 
 def _unknown(known: Collection[PartitionKnown]) -> Iterator[str]:

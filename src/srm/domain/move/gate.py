@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from srm.domain.amount import amount
+from srm.domain.amount import ago, amount
 from srm.domain.group_sync import IDLE
 from srm.domain.move.plan import position_problem
 from srm.domain.move.positions import PartitionMove
@@ -230,8 +230,8 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         if each.damage:
             yield f"the offset map of {each.name} cannot be used: {each.damage}"
             continue
-        if each.stopped is not None:
-            yield f"replication of {each.name} is stopped: {each.stopped}"
+        if each.halted is not None:
+            yield each.halted.text
         if each.held_back and not facts.request.accept_open_transactions:
             yield from each.transaction_reasons(source)
         if each.remaining > each.held_back:
@@ -240,7 +240,7 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
     if behind and is_silent(facts.report_age_ms):
         age = facts.report_age_ms
-        seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
+        seen = "has never reported" if age is None else f"last reported {ago(age)}"
         yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -20,6 +20,7 @@ _ORDER: Final[Mapping[MoveStep, int]] = {
     step: number for number, step in enumerate(get_args(MoveStep))
 }
 _SAMPLES = 30
+_REASONS = 5
 
 # Steps after the decision for the target: there is no way back but another move. "going" is not
 # one of them: it is the intent, and the target may have decided or not.
@@ -79,6 +80,8 @@ class Observation:
 
     ``settled`` are topics whose followers had all stopped, ``strangers`` those that grew after
     that: by somebody who follows no route. ``sequences`` are those of producers at the hold.
+
+    ``waits`` is what the gate was still waiting for, the first of it: for whoever looks on.
     """
 
     move_id: str
@@ -93,6 +96,13 @@ class Observation:
     settled: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     sequences: Mapping[str, int] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
+
+    def waiting(self, reasons: Sequence[str]) -> Observation:
+        """Return the same with what is waited for; of more than a few reasons their number."""
+        more = len(reasons) - _REASONS
+        told = reasons if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
+        return replace(self, waits=tuple(told))
 
     def next(
         self,
@@ -170,7 +180,8 @@ class MoveProgress:
     after released, and within a step the higher ``revision``: two clusters that have seen different
     steps are merged rightly whichever has counted further.
 
-    ``times_ms`` has the epoch milliseconds at which a step was first completed. Log ends are high
+    ``times_ms`` has the epoch milliseconds at which a step was first completed, and as ``ready``
+    when the gate first had nothing to wait for any more. Log ends are high
     watermarks on the source by ``topic-partition``. ``intended`` are the offsets on the target at
     go, by group; ``missing`` says which records the target lacked then; ``skipped`` and ``re_read``
     are the records by group that applying the offsets was seen to cost.
@@ -181,7 +192,7 @@ class MoveProgress:
     looks any more. ``calls`` are what redirectors beside routing have said in this attempt.
 
     ``forecast`` is what an unplanned move is expected to cost, made once nothing is copied any
-    more: it replaces that of the plan.
+    more: it replaces that of the plan. ``reason`` says of an attempt that was given up why.
     """
 
     move_id: str
@@ -207,11 +218,22 @@ class MoveProgress:
     calls: Mapping[str, Call] = field(default_factory=dict)
     forecast: Forecast | None = None
     left_alone: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def decided(self) -> bool:
         """Whether clients were, or are being, sent to the target."""
         return self.step in DECIDED
+
+    @property
+    def held_seconds(self) -> float | None:
+        """How long a move that was given up held its clients; None where it is not, or held none.
+
+        By the clocks of those who ran it; clients go on within moments of the release.
+        """
+        if self.step != "released" or not {"holding", "released"} <= self.times_ms.keys():
+            return None
+        return max(0, self.times_ms["released"] - self.times_ms["holding"]) / 1000
 
     @property
     def rank(self) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from srm.domain.amount import amount
+from srm.domain.reason import Reason
 from srm.domain.transactions import OpenTransaction
 
 
@@ -16,8 +17,9 @@ class ReplicationFacts:
     ``source_next`` is None where no position is known. ``log_end`` is the high watermark on the
     source read now, ``stable_end`` the last stable offset: what is between them is held back by
     ``transactions``, whatever producer wrote it (they are empty where srm may not see them, then
-    ``hidden`` says why). ``stopped`` is the reason of a stopped partition, ``damage`` of a map that
-    cannot be used. ``lost`` are source offsets, still in the log, that were noted as never copied.
+    ``hidden`` says why). ``stopped`` is the reason of a stopped partition, ``action`` what ends
+    that, ``damage`` the reason of a map that cannot be used. ``lost`` are source offsets, still in
+    the log, that were noted as never copied.
     """
 
     topic: str
@@ -31,6 +33,7 @@ class ReplicationFacts:
     hidden: str = ""
     damage: str = ""
     lost: int = 0
+    action: str = ""
 
     @property
     def name(self) -> str:
@@ -52,6 +55,13 @@ class ReplicationFacts:
         """The part of ``remaining`` that cannot be copied before transactions have ended."""
         end = self.log_end if self.stable_end is None else self.stable_end
         return max(0, self.log_end - max(end, self.reached))
+
+    @property
+    def halted(self) -> Reason | None:
+        """Why it is not copied further until somebody helps, None where it is, or has no need."""
+        if self.stopped is None or not self.remaining or self.damage:
+            return None
+        return Reason(f"replication of {self.name} is stopped: {self.stopped}", self.action)
 
     def missing(self, target: str) -> Iterator[tuple[str, int]]:
         """Name what the target lacks of it, with the number of records, upper bounds."""

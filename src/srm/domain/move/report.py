@@ -336,7 +336,8 @@ def _problems(
     plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
 ) -> list[str]:
     if not progress.decided:
-        return [f"clients were not moved: the move is at step {progress.step}"]
+        told = [f"clients were not moved: the move is at step {progress.step}"]
+        return [*told, progress.reason] if progress.reason else told
     problems = []
     if progress.rpo_records and not plan.request.unplanned:
         problems.append(

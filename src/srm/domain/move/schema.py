@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from srm.domain.move.report import report_schema
+from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/report.schema.json")
 
@@ -32,8 +33,7 @@ def _for_readers(part: Any) -> Any:
 
 def main(arguments: list[str]) -> None:
     """Write the schema to the given file, by default into docs/."""
-    path = Path(arguments[0]) if arguments else DEFAULT_PATH
-    path.write_text(render(), "utf-8")
+    write(lambda _: render(), DEFAULT_PATH, __doc__, arguments)
 
 
 if __name__ == "__main__":

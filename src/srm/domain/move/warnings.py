@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from srm.domain.amount import some
+from srm.domain.amount import ago, some
 from srm.domain.move.request import MoveRequest
 from srm.domain.silence import is_silent
 
@@ -62,7 +62,7 @@ def surrounding_warnings(
 def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     age = around.report_age_ms
     if is_silent(age):
-        seen = "has never reported" if age is None else f"last reported {age / 1000:.0f} s ago"
+        seen = "has never reported" if age is None else f"last reported {ago(age)}"
         yield (
             f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
             f"'{request.flow}'), or the move waits for what is not copied"

@@ -133,7 +133,7 @@ class _Drill:
         flow = self.context.forward.config.flow
         request = MoveRequest("failover", flow.source, flow.target, topics, groups)
         with self._step("forecast"):
-            standing, _ = read_standing(self.context.forward)
+            standing = read_standing(self.context.forward)
         with self._step("plan"):
             found = findings(self.context, request, self.state.drill_id)
         rows = {group: tuple(_rows(found, group)) for group in found.facts.groups}
@@ -143,7 +143,7 @@ class _Drill:
             shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
-            problems=found.blocking,
+            problems=tuple(problem.text for problem in found.problems),
         )
         write_drill(self.context.target, self.state)
         with self._step("apply"):

@@ -28,6 +28,7 @@ from srm.errors import IntegrityError
 log = logging.getLogger(__name__)
 
 _PROGRESS = "progress:"
+_LOOK = "look:"
 _KEPT = ("plan:", "report:", "approval:", "outcome:")
 _T = TypeVar("_T")
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
@@ -50,7 +51,7 @@ class ControlTables:
 
     ``documents`` are plans, approvals, outcomes and reports by key, ``acks`` the broker's time in
     epoch milliseconds by the key of what a client has said, ``holds`` that of the first hold that
-    the log still has of a move's attempt.
+    the log still has of a move's attempt. ``looks`` are the latest observations by move.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class ControlTables:
     documents: Mapping[str, bytes] = field(default_factory=dict)
     acks: Mapping[bytes, int] = field(default_factory=dict)
     holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    looks: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
@@ -76,7 +78,12 @@ class ControlTables:
     def read_moves(cls, cluster: Cluster) -> ControlTables:
         """Read moves alone, without routes."""
         moves = cluster.compacted(internal_topics.MOVES).read_history()
-        return cls(progress=_progress(cluster, moves), documents=_documents(moves))
+        looks = {
+            key.decode(errors="replace").removeprefix(_LOOK): rows[-1].value
+            for key, rows in moves.items()
+            if key.startswith(_LOOK.encode())
+        }
+        return cls(progress=_progress(cluster, moves), documents=_documents(moves), looks=looks)
 
     def over(self, change: Change) -> dict[str, Records]:
         """Encode what of a change is news here, by topic: a lower rank never follows a higher one.

@@ -182,12 +182,17 @@ class _Decision:
             )
 
 
-def release(context: MoveContext, move_id: str) -> MoveProgress:
+def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """End the hold and send clients back to the source: the way out before go, safe to repeat.
 
     One cluster is enough, the other is written when it is back. Offsets already applied on the
     target stay; they are srm's own by the ledger, so the next move or group offset sync replaces
     them. The flow that an unplanned move has paused goes on.
+
+    Args:
+        context: both flows between the clusters of the move.
+        move_id: the move.
+        why: why it is given up; without it, what it was last seen to wait for.
 
     Raises:
         NotFoundError: there is no such move.
@@ -199,10 +204,12 @@ def release(context: MoveContext, move_id: str) -> MoveProgress:
     plan, progress = MoveStore(context).load(move_id)
     # Clients that come back have to find it open.
     standing = () if progress.decided else release_fence(context, plan)
+    why = why or _waited(context, move_id)
     try:
         with Registers(context) as registers:
             released = registers.run(
-                f"release of move {move_id}", lambda: _release(registers, plan, context.now_ms())
+                f"release of move {move_id}",
+                lambda: _release(registers, plan, context.now_ms(), why),
             )
     except ConflictError:
         restore_fence(context, plan)
@@ -219,7 +226,17 @@ def release(context: MoveContext, move_id: str) -> MoveProgress:
     return released
 
 
-def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
+def _waited(context: MoveContext, move_id: str) -> str:
+    """Say what a move was waiting for when somebody last looked; nothing is to fail for that."""
+    try:
+        waits = MoveStore(context).observation(move_id).observation.waits
+    except SrmError as error:
+        log.warning("what move %s waited for is not known: %s", move_id, error)
+        return ""
+    return f"released while it waited: {'; '.join(waits)}" if waits else ""
+
+
+def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
     request, progress = plan.request, registers.progress(plan.move_id)
     if progress.decided:
         raise ConflictError(
@@ -236,7 +253,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
             )
         if request.unplanned:
             # Its hold may be under way: it has paused the flow, which goes on now.
-            progress = progress.at("released", now_ms)
+            progress = progress.at("released", now_ms, reason=why)
             registers.write("target", Change(progress=(progress,)))
         return progress
     if not registers.there("target") and progress.step == "going":
@@ -246,7 +263,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int) -> MoveProgress:
             f"continue on {request.source} by themselves when the hold is "
             f"{LEASE_MS / 1000:.0f} s old, unless they have gone"
         )
-    released = progress.at("released", now_ms)
+    released = progress.at("released", now_ms, reason=why)
     routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)
     first, *rest = [side for side in SIDES if registers.there(side)]
     registers.write(first, Change(routes, (released,)))

@@ -12,6 +12,8 @@ from srm.domain.move.presence import Writer
 from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import OffsetMap
+from srm.domain.reason import Reason
+from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
 from srm.domain.translation import Direction, Log, PartitionFacts, Translation, translate
@@ -60,7 +62,7 @@ class ClusterFacts:
     topics: Mapping[str, TopicDescription]
     groups: Mapping[str, GroupDescription]
     committed: Mapping[str, Mapping[TopicPartition, int]]
-    errors: Mapping[str, str]
+    errors: Mapping[str, Reason]
     logs: Logs
     pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
 
@@ -78,7 +80,8 @@ class MoveFacts:
 
     ``transactions`` are those open in the original topics on the source, ``hidden`` says why they
     cannot be seen. ``writers`` are the producers that the source's brokers remember of them, none
-    where srm may not ask.
+    where srm may not ask. ``maps_ms`` is when the maps were asked for, and with them the reports of
+    the slots: a look may take long, and that is no silence of theirs.
     """
 
     request: MoveRequest
@@ -91,6 +94,7 @@ class MoveFacts:
     hidden: str
     ledger: Ledger
     maps: FlowMaps
+    maps_ms: int
     reverse_maps: FlowMaps
     routing: RoutingTables
     writers: tuple[Writer, ...] = ()
@@ -98,7 +102,7 @@ class MoveFacts:
     def group(self, name: str) -> GroupFacts:
         """Say where a group stands on both clusters."""
         on_source, on_target = self.source.group(name), self.target.group(name)
-        unreadable = [e for side in (self.source, self.target) if (e := side.errors.get(name))]
+        unreadable = self.unreadable(name)
         return GroupFacts(
             name,
             on_source.state,
@@ -109,8 +113,13 @@ class MoveFacts:
             on_source.reason,
             on_target.reason,
             tuple(sorted(self.source.pending.get(name, ()))),
-            "; ".join(unreadable),
+            "; ".join(reason.text for reason in unreadable),
         )
+
+    def unreadable(self, group: str) -> tuple[Reason, ...]:
+        """Say why the offsets of a group cannot be read."""
+        sides = (self.source, self.target)
+        return tuple(side.errors[group] for side in sides if group in side.errors)
 
     def positions(self, group: str) -> tuple[PartitionMove, ...]:
         """Decide for each partition of the topics that a group reads where it continues."""
@@ -144,25 +153,28 @@ class MoveFacts:
         logs = sorted(self.source.logs.items())
         return {tp: log.end for tp, log in logs if tp.topic in originals}
 
-    def report_age_ms(self, now_ms: int) -> int | None:
-        """Age of the newest sign of life of the replicator towards the target."""
+    @property
+    def report_age_ms(self) -> int | None:
+        """Age of the newest sign of life of the replicator towards the target, when it was read."""
         newest = max((report.time_ms for report in self.maps.reports), default=None)
-        return None if newest is None else max(0, now_ms - newest)
+        return None if newest is None else max(0, self.maps_ms - newest)
 
     def _replication(self, tp: TopicPartition) -> ReplicationFacts:
         log, offset_map = self.source.logs[tp], self.maps.get(tp)
+        stopped = self._stopped(tp)
         return ReplicationFacts(
             tp.topic,
             tp.partition,
             source_next(offset_map),
             log.start,
             log.end,
-            self._stopped(tp),
+            None if stopped is None else stopped.reason or "no reason given",
             log.stable_end,
             self.transactions.get(tp, ()),
             self.hidden,
             self.maps.errors.get(tp, "") or self._lost_end(tp),
             self._lost(tp, log),
+            "" if stopped is None else stopped.action,
         )
 
     def _lost_end(self, tp: TopicPartition) -> str:
@@ -176,11 +188,9 @@ class MoveFacts:
         except NotLoadedError:  # a part of the map is lost, or the log ends within it
             return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
 
-    def _stopped(self, tp: TopicPartition) -> str | None:
+    def _stopped(self, tp: TopicPartition) -> PartitionStatus | None:
         status = (self.maps.statuses or {}).get(tp)
-        if status is None or status.state != "stopped":
-            return None
-        return status.reason or "no reason given"
+        return status if status is not None and status.state == "stopped" else None
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         committed = self.source.committed.get(group, {})

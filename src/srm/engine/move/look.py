@@ -81,8 +81,6 @@ def look(
             if not presence.not_held(topic_subject(topic), progress.attempt)
         ]
         seen = before.next((host, now, boot_ms), stamp, ends, remaining, settled)
-        if remember:
-            store.save_observation(seen)
     writers = writers_of(plan, progress, seen, clusters.writers)
     doubted = doubted_topics(plan, seen, writers, presence)
     facts = GateFacts(
@@ -97,7 +95,7 @@ def look(
         unheld=tuple(unheld_producers(plan.topics, progress.attempt, presence)) if held else (),
         now_ms=now,
         held_ms=progress.times_ms.get("holding") if held else None,
-        report_age_ms=clusters.report_age_ms(now),
+        report_age_ms=clusters.report_age_ms,
         samples=seen.samples,
         unconfirmed=(
             *unconfirmed(plan.redirect, progress.calls, progress.attempt, "hold"),
@@ -110,7 +108,11 @@ def look(
         facts = replace(
             facts, asks=tuple(_asks(context, plan, facts, presence, writers, progress.attempt))
         )
-    return Look(facts, decide(facts), progress, clusters, seen)
+    status = decide(facts)
+    seen = seen.waiting(status.blocking)
+    if held and remember:
+        store.save_observation(seen)
+    return Look(facts, status, progress, clusters, seen)
 
 
 def address_of_target(context: MoveContext) -> str:

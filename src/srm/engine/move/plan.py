@@ -11,7 +11,9 @@ from srm.domain.filters import group_filter
 from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.warnings import surrounding_warnings
+from srm.domain.reason import Reason
 from srm.engine.checkpoints import per_group
+from srm.engine.copiers import down_reasons, driver_status, slot_statuses
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
@@ -19,6 +21,7 @@ from srm.engine.move.facts import MoveFacts
 from srm.engine.move.fence import fence_problems
 from srm.engine.move.problems import (
     group_problems,
+    halted_problems,
     nothing_to_move,
     plan_warnings,
     redirect_problems,
@@ -108,16 +111,29 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 class Findings:
     """What a move starts from: one look at both clusters, and what stands in the way.
 
+    ``halted`` is what a move would wait for in vain, ``is_copied`` whether anybody copies.
     ``notices`` say which groups stay. ``transactions`` are those over several topics, ``verdicts``
     what the records say of each translation.
     """
 
     facts: MoveFacts
     groups: tuple[GroupPlan, ...]
-    blocking: tuple[str, ...]
+    problems: tuple[Reason, ...]
+    halted: tuple[Reason, ...]
+    is_copied: bool
     notices: tuple[str, ...]
     transactions: Together
     verdicts: Verdicts
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """All that keeps a move from starting."""
+        return (*self.problems, *self.halted)
+
+    @property
+    def blocking(self) -> tuple[str, ...]:
+        """All that keeps a move from starting, in words."""
+        return tuple(reason.text for reason in self.reasons)
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
@@ -139,7 +155,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         warnings=(
             *found.notices,
             *surrounding_warnings(request, facts.topics, surroundings(context, facts, groups)),
-            *plan_warnings(groups, facts, request),
+            *plan_warnings(groups, facts, request, is_copied=found.is_copied),
             *found.transactions.warnings,
         ),
         fingerprint=config_fingerprint(context),
@@ -165,23 +181,33 @@ def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
     selected = originals(facts.source.topics, context.forward.config)
     transactions = written_together(context.source, request, topics, selected)
     verdicts = prove_groups(context, request, facts)
-    blocking = (
+    down = _down(context, facts)
+    problems = (
         *redirect_problems(context.forward, redirectors_of(context, request)),
-        *fence_problems(context.source, fence_of(context, request)),
-        *topic_problems(context.forward.config, facts),
-        *transactions.blocking,
-        *route_problems(facts, request, move_id),
+        *map(Reason, fence_problems(context.source, fence_of(context, request))),
+        *map(Reason, topic_problems(context.forward.config, facts)),
+        *map(Reason, transactions.blocking),
+        *map(Reason, route_problems(facts, request, move_id)),
         *(reason for group in groups for reason in group_problems(group, facts, request)),
         *proof_problems(verdicts),
     )
     return Findings(
         facts,
         groups,
-        blocking or nothing_to_move(groups, topics),
+        problems or tuple(map(Reason, nothing_to_move(groups, topics))),
+        tuple(halted_problems(facts, down)),
+        down is None,
         notices,
         transactions,
         verdicts,
     )
+
+
+def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
+    """Say why nobody copies the flow of the move, None where somebody does."""
+    driver, _ = driver_status(context.forward, context.now_ms())
+    slots = slot_statuses(facts.maps.reports, facts.maps_ms)
+    return next(down_reasons(context.forward.config.flow, driver, slots), None)
 
 
 def _topics(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
@@ -232,6 +258,6 @@ def _groups(
         for name, group in listed.items()
         if group.kind == "share"
     ]
-    unread = [f"group {name} is not moved: {why}" for name, why in errors.items()]
+    unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
     found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
     return tuple(sorted(found)), tuple(sorted((*share, *unread)))

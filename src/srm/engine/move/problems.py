@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.amount import amount
+from srm.domain.amount import amount, some
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.group_sync import IDLE
+from srm.domain.move.gate import GroupFacts
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.redirects import RedirectKind
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.reason import Reason
 from srm.engine.move.facts import MoveFacts
 from srm.engine.ports import FlowContext
 
@@ -22,12 +24,14 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 }
 
 
-def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[str]:
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Reason]:
     """Say which redirectors cannot be called because they are not set up."""
     for kind in kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
-            yield f"redirector {kind} is not set up: set {keys} (docs/redirect.md)"
+            yield Reason.saying(
+                f"redirector {kind} is not set up", f"set {keys} (docs/redirect.md)"
+            )
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:
@@ -70,17 +74,28 @@ def route_problem(
     return None
 
 
-def group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
+def group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[Reason]:
     """Say what keeps a group from continuing on the target."""
     found = facts.group(group.group)
+    yield from _state_problems(found, facts, request)
+    for why in facts.unreadable(group.group):
+        yield why.within(f"offsets of group {group.group} cannot be read")
+    for problem in _offset_problems(group, facts, request):
+        yield Reason(problem)
+
+
+def _state_problems(found: GroupFacts, facts: MoveFacts, request: MoveRequest) -> Iterator[Reason]:
     if found.target_state not in IDLE:
         who = ", ".join(found.target_members) or found.target_reason or found.target_state
-        yield f"group {group.group} is active on {request.target} ({who}): stop it there"
+        yield Reason(f"group {found.group} is active on {request.target} ({who}): stop it there")
     if found.source_state == "unknown":
         why = found.source_reason or "its state is not known"
-        yield f"group {group.group} on {request.source} may have members: {why}"
-    if found.unreadable:
-        yield f"offsets of group {group.group} cannot be read: {found.unreadable}"
+        yield Reason(why, facts.source.group(found.group).action).within(
+            f"group {found.group} on {request.source} may have members"
+        )
+
+
+def _offset_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
     stray = facts.stray_topics(group.group)
     if stray and not request.accept_stray_offsets:
         yield (
@@ -94,6 +109,32 @@ def group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> 
             yield problem
 
 
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
+    """Say what is not copied until somebody helps: a move would wait for it in vain.
+
+    A partition that waits by itself, for a leader for one, is none of it.
+
+    Args:
+        facts: the look.
+        down: why nobody copies the flow, None where somebody does.
+    """
+    replication = facts.replication()
+    accept = facts.request.accept_open_transactions
+    # How far a partition is whose map cannot be used is not known.
+    missing = {
+        each: each.remaining - (each.held_back if accept else 0)
+        for each in replication
+        if not each.damage
+    }
+    if down is not None and any(missing.values()):
+        records = amount(sum(missing.values()), "record")
+        topics = some(sorted({each.topic for each, count in missing.items() if count}))
+        yield Reason(
+            f"not copied: {records} of {topics}, and nobody copies: {down.text}", down.action
+        )
+    yield from (each.halted for each in replication if each.halted is not None)
+
+
 def nothing_to_move(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> tuple[str, ...]:
     """Say what is missing where a move has no topic, or no group."""
     if not topics:
@@ -104,12 +145,13 @@ def nothing_to_move(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> t
 
 
 def plan_warnings(
-    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest
+    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest, *, is_copied: bool
 ) -> Iterator[str]:
     """Say what a move waits for, and what its groups skip or read again."""
     behind: dict[str, int] = {}
     for partition in facts.replication():
-        behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if is_copied and partition.halted is None:
+            behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
             wait = "the move will wait until it has ended"

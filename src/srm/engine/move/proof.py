@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from srm.domain.move.request import MoveRequest
 from srm.domain.proof import Claim, Verdict
+from srm.domain.reason import Reason
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.reading import read_facts
@@ -32,12 +33,15 @@ def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -
     return verdicts
 
 
-def proof_problems(verdicts: Verdicts) -> tuple[str, ...]:
+def proof_problems(verdicts: Verdicts) -> tuple[Reason, ...]:
     """Say which translations are wrong: no move of theirs may start."""
     return tuple(
-        f"group {group}, {partition}: the records say that its translation is wrong, "
-        f"{found.reason}; compare the copies with srm verify, and restart the replicator, which "
-        "finds the records again in both logs"
+        Reason.saying(
+            f"group {group}, {partition}: the records say that its translation is wrong, "
+            f"{found.reason}",
+            "compare the copies with srm verify, and restart the replicator, which finds the "
+            "records again in both logs",
+        )
         for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0])
         if found.state == "disproved"
     )

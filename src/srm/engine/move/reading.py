@@ -58,6 +58,7 @@ def read_facts(
     # What clients say before what they have written: who has said it is held wrote all before that.
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
+    maps_ms = context.now_ms()
     maps, reverse_maps = _maps(context, pairs, starts, target_starts, committed, target_committed)
     logs = logs_of(source, upstream, starts)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
@@ -89,6 +90,7 @@ def read_facts(
         hidden=hidden,
         ledger=read_ledger(context.target),
         maps=maps,
+        maps_ms=maps_ms,
         reverse_maps=reverse_maps,
         routing=routing,
         writers=read_writers(source, originals),

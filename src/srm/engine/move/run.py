@@ -70,9 +70,9 @@ def carry_out(
         try:
             with around(step.name):
                 run.step(step.name)
-        except BaseException:
+        except BaseException as error:
             if step.releases:
-                _release(context, move_id)
+                _release(context, move_id, _why(error))
             raise
     return run.result
 
@@ -209,9 +209,16 @@ class _Run:
         self._result = report(self._context, self._plan.move_id)
 
 
-def _release(context: MoveContext, move_id: str) -> None:
+def _why(error: BaseException) -> str:
+    """Say what ended a move; empty where somebody interrupted it: what it waited for says more."""
+    if isinstance(error, SrmError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
+
+
+def _release(context: MoveContext, move_id: str, why: str) -> None:
     try:
-        release(context, move_id)
+        release(context, move_id, why)
     except ConflictError as gone:
         log.info("nothing to release: %s", gone)
     except SrmError as error:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nlargest
+from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.filters import group_filter
@@ -21,6 +24,7 @@ from srm.domain.move.forecast import (
     with_held_back,
 )
 from srm.domain.move.plan import GroupPlan
+from srm.domain.move.positions import PartitionMove
 from srm.domain.move.presence import Presence
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.resuming import GroupCheckpoint, resume_at
@@ -38,9 +42,13 @@ from srm.engine.move.topics import originals, require_original
 from srm.engine.partition_facts import logs_of, starts_of
 from srm.engine.ports import FlowMaps, Stamped
 from srm.engine.proving import read_proof
-from srm.errors import AuthorizationError, IntegrityError, NotFoundError
+from srm.engine.source_look import MOST_READ, SourceLook, times_of
+from srm.errors import AuthorizationError, IntegrityError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
+
+_CLOCKS_MS: Final = 60_000
+"""Clocks of producers and slots may differ by so much."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,11 @@ class Salvage:
     """One look at the target for an unplanned move.
 
     ``seen`` are the places where groups were last known to stand, ``maps`` the positions of the
-    copies, ``recent`` the records of each copy within the last :data:`.RATE_MS` of its topic.
-    ``proof`` is what was last proven of the checkpoints.
+    copies, ``recent`` the records of each copy within the last :data:`.RATE_MS` of its topic, none
+    where that was long before the source was last heard, ``newest`` the timestamp of the last
+    record of each copy, None where a marker hides it. ``proof`` is what was last proven of the
+    checkpoints. ``commits`` are those of groups that nobody runs, as the source says now, if it was
+    asked.
     """
 
     request: MoveRequest
@@ -62,9 +73,11 @@ class Salvage:
     presence: Presence
     maps: FlowMaps
     recent: Mapping[TopicPartition, int]
+    newest: Mapping[TopicPartition, int | None]
     copies: Mapping[TopicPartition, TopicPartition]
     transactions: tuple[str, ...]
     proof: FlowProof | None = None
+    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
@@ -79,13 +92,30 @@ class Salvage:
         """Partitions of the target that have no leader now."""
         return tuple(sorted(place for place, log in self.target.logs.items() if log is UNKNOWN_LOG))
 
+    @property
+    def copy_starts(self) -> Mapping[TopicPartition, int]:
+        """First offsets that the copies still hold, of those that have a leader."""
+        logs = self.target.logs.items()
+        return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
+
     def followers(self, group: str) -> int:
         """Clients of a group that have lately said, on the target, that they follow routes."""
         return len(self.presence.followers(group_subject(group)))
 
-    def forecast(self, now_ms: int) -> Forecast:
-        """Say what is lost, and what is read again."""
-        known = tuple(self._known())
+    def works_there(self, group: str) -> bool:
+        """Whether the route of a group has sent it to the target already, or holds it there."""
+        route = self.routing.target.get(group_subject(group))
+        return route is not None and route.cluster == self.request.target
+
+    def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
+        """Say what is lost, and what is read again.
+
+        Args:
+            now_ms: epoch milliseconds.
+            source: how far the source says that it is, asked with the positions of this look; None
+                where it was not asked or does not answer.
+        """
+        known = tuple(self._known(source))
         growth = sum(report.source_growth for report in self.maps.reports)
         return Forecast(
             made_ms=now_ms,
@@ -94,7 +124,7 @@ class Salvage:
                 GroupForecast(
                     plan.group,
                     len(plan.positions),
-                    plan.lag,
+                    self.read_again(plan),
                     plan.skipped,
                     self._age_ms(plan.group, now_ms),
                 )
@@ -106,34 +136,53 @@ class Salvage:
             rate=max(rate_of(known), growth),
         )
 
+    def read_again(self, plan: GroupPlan) -> int:
+        """Count the records at most that a group would read a second time."""
+        return sum(self.read_again_of(plan.group, position) for position in plan.positions)
+
+    def read_again_of(self, group: str, position: PartitionMove) -> int:
+        """Count those of one partition: all that the target holds behind the checkpoint.
+
+        Any of it may have been read since. Of a group that nobody runs it is what was committed
+        since: what it has never read it does not read again.
+        """
+        place = TopicPartition(position.topic, position.partition)
+        committed = self.commits.get(group, {}).get(place)
+        if committed is None or position.committed is None:
+            return position.lag
+        return min(position.lag, max(0, committed - position.committed))
+
     def _age_ms(self, group: str, now_ms: int) -> int | None:
         stamp = self.checkpoint_ms.get(group)
         return None if stamp is None else max(0, now_ms - stamp)
 
-    def _known(self) -> Iterator[PartitionKnown]:
+    def _known(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         heard, held = _heard(self.maps.reports), _held_back(self.maps.reports)
         for original, copy in sorted(self.copies.items()):
             topic = self.target.topics.get(copy.topic)
             place = (topic.topic_id if topic else "", copy.partition)
             heard_ms = heard.get(place, 0)
-            yield with_held_back(
-                PartitionKnown(
-                    original.topic,
-                    original.partition,
-                    self.maps.get(original).position,
-                    heard_ms,
-                    self.recent.get(copy, 0),
-                    self._stopped(original, heard_ms),
-                ),
-                held.get(place, 0),
+            known = PartitionKnown(
+                original.topic,
+                original.partition,
+                self.maps.get(original).position,
+                heard_ms,
+                self.recent.get(copy, 0),
+                self._stopped(original, heard_ms if source is None else source.time_ms),
+                self.newest.get(copy),
             )
+            if source is not None:
+                known = source.brought_up_to_date(known)
+            yield with_held_back(known, held.get(place, 0))
+        if source is not None:
+            yield from source.without_copy(self.copies.keys())
 
     def _stopped(self, original: TopicPartition, heard_ms: int) -> str:
         """Say why a partition was not copied while the source still answered."""
         status = (self.maps.statuses or {}).get(original)
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
             return ""  # it stopped because the source did not answer any more
-        return status.reason or "no reason given"
+        return status.what or "no reason given"
 
 
 def _heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
@@ -210,6 +259,8 @@ def read_salvage(
         for place in places
         if place.topic in original
     }
+    own = {*copies.values()} & {*served}
+    newest = target.newest_times(own) if own else {}
     return Salvage(
         request=request,
         topics=topics,
@@ -220,7 +271,8 @@ def read_salvage(
         routing=routing,
         presence=Presence.of(routing.on_target, context.now_ms()),
         maps=maps,
-        recent=_recent(context, {*copies.values()} & {*served}, found),
+        recent=_recent(context, newest, found, maps),
+        newest={**newest, **_last_copied(context, maps, copies, own)},
         copies=copies,
         transactions=_transactions(context, found),
         proof=proof,
@@ -262,7 +314,9 @@ def _noted(
         pair, known = pairs.get(entry.topic_partition.topic), found.get(place)
         is_newer = known is None or entry.time_ms > known.time_ms
         if pair is not None and entry.settled and is_newer:
-            found[place] = _Noted(pair, entry.intended, None, entry.time_ms)
+            is_same = known is not None and known.offset == entry.intended
+            upstream = known.upstream_offset if known is not None and is_same else None
+            found[place] = _Noted(pair, entry.intended, upstream, entry.time_ms)
     return found
 
 
@@ -346,16 +400,51 @@ def _groups(
 
 
 def _recent(
-    context: MoveContext, copies: Collection[TopicPartition], target: ClusterFacts
+    context: MoveContext,
+    newest: Mapping[TopicPartition, int],
+    target: ClusterFacts,
+    maps: FlowMaps,
 ) -> dict[TopicPartition, int]:
-    """Count the records of each copy in the last seconds of its topic, by their timestamps."""
-    newest = context.target.newest_times(copies) if copies else {}
-    last: dict[str, int] = {}
+    """Count the records of each copy in the last seconds of its topic, by their timestamps.
+
+    What is older than the last minute before the source was last heard is no traffic of then. A
+    producer's clock that is further off hides traffic here: slots that hear a source say by its
+    offsets how it grew.
+    """
+    heard: defaultdict[str, int] = defaultdict(int)
+    for (topic_id, _), heard_ms in _heard(maps.reports).items():
+        heard[topic_id] = max(heard[topic_id], heard_ms)
+    last = {name: heard[about.topic_id] - _CLOCKS_MS for name, about in target.topics.items()}
     for place, time_ms in newest.items():
         last[place.topic] = max(last.get(place.topic, 0), time_ms)
     since = {place: last[place.topic] - RATE_MS for place in newest}
     starts = context.target.offsets_at(since) if since else {}
     return {place: target.logs[place].end - at for place, at in starts.items()}
+
+
+def _last_copied(
+    context: MoveContext,
+    maps: FlowMaps,
+    copies: Mapping[TopicPartition, TopicPartition],
+    served: Collection[TopicPartition],
+) -> dict[TopicPartition, int | None]:
+    """Read the time of the last copied record where the source has more, where most first.
+
+    The newest of a log may be a marker: a claim has the time at which it was made.
+    """
+    late = list[tuple[int, TopicPartition, int]]()
+    for original, copy in copies.items():
+        at = maps.get(original).position
+        if at is not None and at.source_end > at.source_next and at.target_next and copy in served:
+            late.append((at.source_end - at.source_next, copy, at.target_next - 1))
+    places = [one[1:] for one in nlargest(MOST_READ, late)]
+    try:
+        found = context.target.first_records(places, committed=False) if places else {}
+    except SrmError as error:
+        log.debug("the last copied records on %s are not read: %s", context.target.alias, error)
+        return {}
+    hidden = {copy: None for (copy, _), record in found.items() if record is None}
+    return {**hidden, **times_of(found)}
 
 
 def _transactions(context: MoveContext, target: ClusterFacts) -> tuple[str, ...]:

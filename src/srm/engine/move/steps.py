@@ -86,7 +86,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     seen = look(context, store, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     with Registers(context) as registers:
-        forecast = _noting_forecast(seen)
+        forecast = _noting_forecast(seen, context.now_ms())
         registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, forecast, context))
         _apply_offsets(context, plan, seen)
         after = look(context, store, plan, forecast)
@@ -150,10 +150,14 @@ def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
     return any(abs(now_ms - time_ms) >= LEASE_MS * _RENEWED_AFTER for time_ms in times)
 
 
-def _noting_forecast(seen: Look) -> MoveProgress:
-    """Remember what applying will cost, while it can be seen: afterwards all offsets are ours."""
+def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
+    """Remember what applying will cost, while it can be seen: afterwards all offsets are ours.
+
+    The wait is over: that is noted with it.
+    """
     before, groups = seen.progress, seen.facts.groups
     return before.noting(
+        times_ms={"ready": now_ms, **before.times_ms},
         re_read={
             g.group: max(before.re_read.get(g.group, 0), sum(p.re_read for p in g.positions))
             for g in groups

@@ -35,7 +35,7 @@ def surroundings(
         opposite_enabled=context.reverse.config.enabled,
         opposite_topics=topics_copied_back(context, facts.topics),
         # Where nothing is to be copied the reports were not asked for.
-        report_age_ms=facts.report_age_ms(now_ms) if facts.replication() else 0,
+        report_age_ms=facts.report_age_ms if facts.replication() else 0,
         staying=_staying(context, facts),
         strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
         retention_ms=_retention(context, facts.topics),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from srm.domain import internal_topics
@@ -25,7 +25,7 @@ from srm.domain.move.routes import CLOCK_KEY, group_subject, topic_subject
 from srm.domain.move.warnings import Surroundings, surrounding_warnings
 from srm.domain.pause import Pause
 from srm.engine.move.applying import apply_positions
-from srm.engine.move.problems import redirect_problems
+from srm.engine.move.problems import redirect_problems, route_problem
 from srm.engine.move.redirect import fence_of, redirectors_of
 from srm.engine.move.salvage import Salvage, read_salvage
 from srm.engine.move.store import MoveContext, config_fingerprint
@@ -45,17 +45,25 @@ def compute_unplanned(context: MoveContext, request: MoveRequest, move_id: str) 
         NotFoundError: a topic that was named is copied neither way.
         SrmError: the target does not answer.
     """
-    found = _without_those_there(read_salvage(context, request), request)
+    whole = read_salvage(context, request)
+    there = _there(whole, move_id)
+    found = _without(whole, there)
     now_ms = context.now_ms()
     groups = found.plans
+    named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
+    staying = tuple(there[subject] for subject in named if subject in there)
+    in_vain = _is_in_vain(request, found.topics, found.groups)
     return MovePlan(
         move_id=move_id,
         created_ms=now_ms,
         request=request,
         topics=found.topics,
         groups=groups,
-        blocking=tuple(_blocking(found, groups)),
-        warnings=tuple(_warnings(context, found, groups, move_id)),
+        blocking=staying if in_vain else tuple(_blocking(found, groups)),
+        warnings=(
+            *(() if in_vain else staying),
+            *_warnings(context, found, groups, move_id),
+        ),
         fingerprint=config_fingerprint(context),
         forecast=found.forecast(now_ms),
         redirect=redirectors_of(context, request),
@@ -73,7 +81,8 @@ def give_up(context: MoveContext, plan: MovePlan) -> MoveProgress:
         SrmError: the target does not answer.
     """
     found = read_salvage(context, plan.request)
-    blocking = tuple(_blocking(found, plan.groups))
+    in_vain = _is_in_vain(plan.request, plan.topics, plan.group_names)
+    blocking = plan.blocking if in_vain else tuple(_blocking(found, plan.groups))
     if blocking:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(blocking)}")
     # RTO counts from here, by the clock that stamps all that clients say.
@@ -91,6 +100,7 @@ def give_up(context: MoveContext, plan: MovePlan) -> MoveProgress:
         read_salvage(context, plan.request, for_forecast=True),
         groups=plan.group_names,
         recent=found.recent,
+        newest=found.newest,
     )
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
     forecast = replace(final.forecast(context.now_ms()), notes=notes)
@@ -191,18 +201,31 @@ def _switch(context: MoveContext) -> FlowSwitch:
     return switch
 
 
-def _without_those_there(found: Salvage, request: MoveRequest) -> Salvage:
-    """Leave out the topics and groups whose clients were sent elsewhere before."""
-    routes = found.routing.merged
+def _there(found: Salvage, move_id: str) -> dict[str, str]:
+    """Say of the topics and groups whose clients were sent elsewhere before where that is."""
+    routes, request = found.routing.merged, found.request
+    subjects = *map(topic_subject, found.topics), *map(group_subject, found.groups)
+    return {
+        subject: why
+        for subject in subjects
+        if (route := routes.get(subject)) is not None
+        and route.state == "go"
+        and (why := route_problem(subject, route, request, move_id)) is not None
+    }
 
-    def is_there(subject: str) -> bool:
-        route = routes.get(subject)
-        return route is not None and route.state == "go" and route.cluster != request.source
 
+def _is_in_vain(request: MoveRequest, topics: Collection[str], groups: Collection[str]) -> bool:
+    """Whether nothing of what was named is left to move: then nothing else moves in its stead."""
+    is_named = bool(request.topics or request.groups)
+    return is_named and not {*request.topics} & {*topics} and not {*request.groups} & {*groups}
+
+
+def _without(found: Salvage, there: Collection[str]) -> Salvage:
+    """Leave out the topics and groups whose clients are there already."""
     return replace(
         found,
-        topics=tuple(topic for topic in found.topics if not is_there(topic_subject(topic))),
-        groups=tuple(group for group in found.groups if not is_there(group_subject(group))),
+        topics=tuple(topic for topic in found.topics if topic_subject(topic) not in there),
+        groups=tuple(group for group in found.groups if group_subject(group) not in there),
     )
 
 
@@ -217,7 +240,7 @@ def _blocking(found: Salvage, groups: tuple[GroupPlan, ...]) -> Iterator[str]:
         )
     for group in groups:
         if group.group in found.target.errors:
-            why = found.target.errors[group.group]
+            why = found.target.errors[group.group].text
             yield f"offsets of group {group.group} cannot be read: {why}"
         for position in group.positions:
             if problem := position_problem(group.group, position, request):
@@ -237,7 +260,8 @@ def _warnings(
         ),
     )
     # Those that are set up are called; nobody waits for the others.
-    yield from redirect_problems(context.forward, redirectors_of(context, found.request))
+    for problem in redirect_problems(context.forward, redirectors_of(context, found.request)):
+        yield problem.text
     for group, why in _left_alone(found, groups).items():
         yield f"group {group} is left as it is: {why}"
     for plan in groups:

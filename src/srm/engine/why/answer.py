@@ -64,6 +64,7 @@ class Why:
         steps: the chain, in the order in which one thing keeps the next from mattering.
         action: the one thing to do; empty: nothing, or nothing that srm knows of.
         similar: names that might have been meant, where there is no such name.
+        works_here: whether the flow's source is where the group works now, as far as can be seen.
     """
 
     flow: Flow
@@ -76,6 +77,12 @@ class Why:
     action: str = ""
     asked: str = ""
     similar: tuple[str, ...] = ()
+    works_here: bool = False
+
+
+def in_order(answers: Iterable[Why]) -> list[Why]:
+    """Sort by kind and flow; of a group first the way that it can go from where it works now."""
+    return sorted(answers, key=lambda why: (why.kind != "topic", not why.works_here, why.flow))
 
 
 def first_wrong(steps: Iterable[Step]) -> Step | None:

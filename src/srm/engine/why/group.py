@@ -9,7 +9,7 @@ from srm.domain.translation import UNFINISHED
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
 from srm.engine.why.group_chain import group_steps
-from srm.engine.why.group_facts import GroupLook, read_group
+from srm.engine.why.group_facts import GroupLook, Movement, read_group
 from srm.engine.why.group_moving import moving_steps
 
 _BEFORE: Final = frozenset(
@@ -47,7 +47,23 @@ def answer(look: GroupLook) -> Why:
         steps=steps,
         action=action_of(steps),
         similar=() if look.known else near(look.group, look.similar),
+        works_here=works_on_source(look),
     )
+
+
+def works_on_source(look: GroupLook) -> bool:
+    """Say whether a group works on the flow's source: its members, else its route, else commits.
+
+    Commits say it last, and those of originals alone: group sync writes those of copies.
+    """
+    if look.found is not None and look.found.members:
+        return True
+    movement = look.movement or Movement()
+    if movement.members_there:
+        return False
+    if movement.routed_to:
+        return movement.routed_to == look.config.flow.source
+    return any(look.selection.direction(place.topic) == "forward" for place in look.committed)
 
 
 def _ok(look: GroupLook) -> bool | None:
@@ -85,6 +101,8 @@ def _movable(steps: tuple[Step, ...]) -> str:
     movable, ready = by_name.get("movable"), by_name.get("ready")
     if movable is None:
         return "whether it can move is not known"
+    if movable.ok is None:
+        return movable.answer
     if movable.ok is False:
         return f"cannot move: {movable.answer}"
     if ready is not None and ready.ok is not True:

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from srm.domain.amount import amount, some
+from srm.domain.amount import ago, amount, some
 from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.group_sync import SyncAction
+from srm.domain.group_sync import SyncAction, SyncDecision
 from srm.domain.move.plan import state_remedy
+from srm.domain.topics import Flow
 from srm.domain.translation import UNFINISHED
-from srm.engine.health import remedy
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.group_facts import GroupLook
@@ -36,8 +36,9 @@ def group_steps(look: GroupLook) -> Iterator[Step]:
         yield _kind(look)
     names = look.selection.groups
     yield from Lists(config.flow, "groups", names, look.lists.groups).steps(look.group)
-    if look.unread:
-        yield _unread(look)
+    if look.unread is not None:
+        question = "can its offsets be read, and translated?"
+        yield Step.no("offsets", question, look.unread.text, look.unread.action)
     elif look.found is not None and look.committed:
         yield _offsets(look)
         yield from _translations(look)
@@ -73,11 +74,6 @@ def _kind(look: GroupLook) -> Step:
         else "it is not made of consumers (Connect workers, say): its progress is kept elsewhere"
     )
     return Step.no("kind", question, f"{found.kind}: {why}")
-
-
-def _unread(look: GroupLook) -> Step:
-    question = "can its offsets be read, and translated?"
-    return Step.no("offsets", question, look.unread, remedy(look.unread))
 
 
 def _offsets(look: GroupLook) -> Step:
@@ -118,7 +114,7 @@ def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome])
     if first.state == "not-selected":
         reason, action = look.selection.obstacle(topic)
         return Step.no("translated", question, f"{where}: {reason}", action)
-    action = remedy(first.reason) or state_remedy(first.state, look.config.flow)
+    action = first.action or state_remedy(first.state, look.config.flow)
     return Step.no("translated", question, f"{where}: {first.reason or first.state}", action)
 
 
@@ -147,7 +143,7 @@ def _emitted(look: GroupLook) -> Step:
 
 
 def _ago(look: GroupLook, time_ms: int) -> str:
-    return f"{max(0, look.now_ms - time_ms) / 1000:.0f} s ago"
+    return ago(look.now_ms - time_ms)
 
 
 def _proven(look: GroupLook) -> Step:
@@ -174,8 +170,10 @@ def _written(look: GroupLook) -> Step:
     if not look.config.sync_group_offsets_enabled:
         told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
         return Step.unknown("written", question, told)
-    if look.undecided and not look.decisions:
-        return Step.no("written", question, look.undecided, remedy(look.undecided))
+    if look.undecided is not None and not look.decisions:
+        return Step.no("written", question, look.undecided.text, look.undecided.action)
+    if look.is_there:
+        return Step.unknown("written", question, f"{look.works_there}, and commits there itself")
     left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
     if left:
         one = left[0]
@@ -185,5 +183,14 @@ def _written(look: GroupLook) -> Step:
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
     if waits:
         told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
-        return Step.unknown("written", question, f"{told}: {waits[0].reason}")
+        return Step.unknown("written", question, f"{told}: {_awaited(waits[0], flow)}")
     return Step.yes("written", question, amount(len(look.decisions), "partition"))
+
+
+def _awaited(decision: SyncDecision, flow: Flow) -> str:
+    """Say what has not come yet; of offsets that nobody has written, what they will be."""
+    if decision.action != "write":
+        return decision.reason
+    at = "no offset" if decision.current is None else f"offset {decision.current}"
+    place = decision.partition
+    return f"{flow.target} has {at} in {place}, the next group sync writes {decision.offset}"

@@ -14,8 +14,10 @@ from srm.domain.mm2_records import Checkpoint
 from srm.domain.move.gate import GateFacts, waiting_reasons
 from srm.domain.move.presence import Presence, strangers
 from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import group_subject
 from srm.domain.pause import Pause
 from srm.domain.proof_records import FlowProof
+from srm.domain.reason import Reason
 from srm.domain.topics import TopicPartition
 from srm.engine import control_lists
 from srm.engine.checkpoints import Survey, read_ledger, selection_of, survey
@@ -38,17 +40,20 @@ class Movement:
     """What a planned move of the group would meet now.
 
     ``blocking`` keeps it from starting, ``waits`` is what it would wait for. ``members`` are those
-    on the source, ``strangers`` those of them that follow no route. ``eta_s`` is how long the
-    copying still takes at its rate of late, None where that is not known. ``error`` says why none
-    of this could be found out.
+    on the source, ``strangers`` those of them that follow no route, ``members_there`` are on the
+    target, and ``routed_to`` is the cluster that its route says, if it has one. ``eta_s`` is how
+    long the copying still takes at its best pace of late, None where that is not known. ``error``
+    says why none of this could be found out.
     """
 
-    blocking: tuple[str, ...] = ()
+    blocking: tuple[Reason, ...] = ()
     waits: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     eta_s: float | None = None
-    error: str = ""
+    error: Reason | None = None
+    members_there: tuple[str, ...] = ()
+    routed_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,11 @@ class GroupLook:
     found: GroupDescription | None = None
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     outcomes: tuple[CheckpointOutcome, ...] = ()
-    unread: str = ""
+    unread: Reason | None = None
     emitted: Mapping[TopicPartition, Emitted] = field(default_factory=dict)
     proof: FlowProof | None = None
     decisions: tuple[SyncDecision, ...] = ()
-    undecided: str = ""
+    undecided: Reason | None = None
     movement: Movement | None = None
     similar: tuple[str, ...] = ()
 
@@ -91,6 +96,22 @@ class GroupLook:
     def selection(self) -> Selection:
         """What the flow selects."""
         return selection_of(self.config)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the group works on the flow's target already, as its route says.
+
+        One that has members on the source all the same does not follow it.
+        """
+        if self.movement is None or self.movement.members:
+            return False
+        return self.movement.routed_to == self.config.flow.target
+
+    @property
+    def works_there(self) -> str:
+        """Say so, and which flow it would go along next."""
+        flow = self.config.flow
+        return f"it works on {flow.target} already: see flow {flow.reversed}"
 
     @property
     def known(self) -> bool:
@@ -123,7 +144,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
     try:
         return _translated(context, look)
     except UnavailableError as error:
-        return replace(look, unread=str(error))
+        return replace(look, unread=Reason.of(error))
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -135,7 +156,7 @@ def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
     try:
         look = replace(look, committed=context.source.committed(group))
     except AuthorizationError as error:
-        return replace(look, unread=str(error))
+        return replace(look, unread=Reason.of(error))
     if look.known:
         return look
     return replace(look, similar=tuple(sorted(context.source.groups())))
@@ -146,7 +167,7 @@ def _translated(context: FlowContext, look: GroupLook) -> GroupLook:
     if not look.selection.selects_group(look.group, look.committed):
         return look
     surveyed = survey(context, [look.group])
-    unread = surveyed.errors.get(look.group, "")
+    unread = surveyed.errors.get(look.group)
     look = replace(look, outcomes=surveyed.outcomes, unread=unread)
     return _with_movement(context, _with_decisions(context, look, surveyed))
 
@@ -169,7 +190,7 @@ def _emitted(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
 
 def _with_decisions(context: FlowContext, look: GroupLook, surveyed: Survey) -> GroupLook:
     decisions, errors = decisions_of(context, surveyed, read_ledger(context.target))
-    return replace(look, decisions=decisions, undecided=errors.get(look.group, ""))
+    return replace(look, decisions=decisions, undecided=errors.get(look.group))
 
 
 def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -191,7 +212,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     except UnavailableError:
         raise
     except SrmError as error:
-        return replace(look, movement=Movement(error=str(error)))
+        return replace(look, movement=Movement(error=Reason.of(error)))
     return replace(look, movement=_movement(context, look, request, found))
 
 
@@ -211,15 +232,18 @@ def _movement(
         moving={},
         now_ms=now_ms,
         held_ms=None,
-        report_age_ms=facts.report_age_ms(now_ms),
+        report_age_ms=facts.report_age_ms,
     )
     presence = Presence.of(facts.routing.announced_by(0), now_ms)
+    route = facts.routing.merged.get(group_subject(look.group))
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
-        found.blocking,
+        found.reasons,
         tuple(waiting_reasons(gate)),
         group.source_members,
         strangers(look.group, group.source_members, presence),
         seconds_to_go(remaining, rate),
+        members_there=group.target_members,
+        routed_to="" if route is None else route.cluster,
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from srm.domain.amount import some
 from srm.engine.checkpoints import selection_of
-from srm.engine.health import remedy
 from srm.engine.why.answer import Step
 from srm.engine.why.group_facts import GroupLook, Movement
 
@@ -19,10 +18,12 @@ def moving_steps(look: GroupLook) -> Iterator[Step]:
         return
     if look.movement is None:
         return
-    if look.movement.error:
-        question = _question(look)
-        told = look.movement.error
-        yield Step.no("movable", question, told, remedy(told))
+    if (error := look.movement.error) is not None:
+        yield Step.no("movable", _question(look), error.text, error.action)
+        return
+    if look.is_there:
+        yield Step.unknown("movable", _question(look), look.works_there)
+        yield _way_back(look)
         return
     yield _movable(look, look.movement)
     if not look.movement.blocking:
@@ -39,20 +40,20 @@ def _movable(look: GroupLook, movement: Movement) -> Step:
     if not movement.blocking:
         return Step.yes("movable", _question(look))
     first, more = movement.blocking[0], len(movement.blocking) - 1
-    told = f"{first}{f' (and {more} more)' if more else ''}"
+    told = f"{first.text}{f' (and {more} more)' if more else ''}"
     flow = look.config.flow
     plan = (
         f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    return Step.no("movable", _question(look), told, remedy(first) or plan)
+    return Step.no("movable", _question(look), told, first.action or plan)
 
 
 def _waits(movement: Movement) -> Step:
     question = "would it have nothing to wait for?"
     if not movement.waits:
         return Step.yes("ready", question, "nothing")
-    eta = "" if not movement.eta_s else f"; copying takes about {movement.eta_s:,.0f} s"
+    eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
     return Step.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
 
 

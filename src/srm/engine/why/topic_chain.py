@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from srm.domain.amount import amount, some
+from srm.domain.amount import ago, amount, some
 from srm.domain.partition_notes import in_force
 from srm.domain.silence import is_silent
 from srm.engine.checkpoints import selection_of
-from srm.engine.health import down_reasons, remedy
+from srm.engine.copiers import down_reasons
 from srm.engine.observing import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
@@ -31,7 +31,8 @@ def topic_steps(facts: TopicFacts) -> Iterator[Step]:
 
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     """Ask what a topic that is selected needs, and how it is doing."""
-    down = next(down_reasons(copying.status), None)
+    status = copying.status
+    down = next(down_reasons(status.flow, status.driver, status.slots), None)
     yield _served(facts)
     yield _source_right(facts, copying)
     question = "does a replicator run?"
@@ -45,7 +46,7 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     yield _assigned(facts, copying, runs=down is None)
     yield _partitions(copying.partitions)
     yield _losses(copying.partitions)
-    yield _heard(facts, copying)
+    yield _heard(facts, copying, runs=down is None)
     yield _lag(facts, copying, runs=down is None)
 
 
@@ -116,6 +117,8 @@ def _served(facts: TopicFacts) -> Step:
     ]
     if left:
         return Step.no("served", question, f"no broker leads {' and '.join(left)} now")
+    if facts.source_error:
+        return Step.unknown("served", question, f"{flow.source} was not asked")
     return Step.yes("served", question)
 
 
@@ -157,9 +160,9 @@ def _copy(facts: TopicFacts, copying: Copying) -> Step:
     found = facts.on_target.get(remote)
     wanted = len(copying.partitions)
     if found is None:
-        if copying.creation:
+        if copying.creation is not None:
             told = f"{remote} cannot be created: {copying.creation}"
-            return Step.no("copy", question, told, remedy(copying.creation))
+            return Step.no("copy", question, told, copying.creation.action)
         seconds = facts.config.refresh_topics_interval.total_seconds()
         told = f"{remote} is not there yet; a replicator that runs looks every {seconds:g} s"
         return Step.unknown("copy", question, told, f"srm topics sync --flow '{facts.config.flow}'")
@@ -180,29 +183,38 @@ def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
         return Step.unknown("assigned", question, told)
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
-    if runs and (dead := [slot for slot in slots if slot in silent]):
+    named = f"slot{'s' * (len(slots) != 1)} {some(slots)}"
+    if dead := [slot for slot in slots if slot in silent]:
         age_s = max(silent[slot] for slot in dead) / 1000
         told = f"given to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
+        if not runs:
+            return Step.unknown("assigned", question, told)
         return Step.no("assigned", question, told, "see the log of srm_replication")
-    return Step.yes("assigned", question, f"slot{'s' * (len(slots) != 1)} {some(slots)}")
+    if not runs:
+        return Step.unknown("assigned", question, f"given to {named}, which nobody runs")
+    return Step.yes("assigned", question, named)
 
 
 def _partitions(views: Collection[PartitionView]) -> Step:
     question = "does every partition go on?"
-    wrong: dict[tuple[PartitionState, str], list[str]] = {}
+    wrong: dict[tuple[PartitionState, str, str], list[str]] = {}
     for view in views:
         if view.state not in GOING_ON:
-            wrong.setdefault((view.state, view.reason), []).append(str(view.partition))
+            wrong.setdefault((view.state, view.reason, view.action), []).append(str(view.partition))
     if not wrong:
         return Step.yes("partitions", question, f"{len(views)} of {len(views)}")
     told = "; ".join(
-        f"partition{'s' * (len(numbers) != 1)} {some(numbers)} {_said(state, reason)}"
-        for (state, reason), numbers in sorted(wrong.items(), key=lambda one: one[0])
+        f"{_numbered(numbers)} {_said(state, reason)}"
+        for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
-    action = next((found for _, reason in sorted(wrong) if (found := remedy(reason))), "")
-    if all(state == "unknown" for state, _ in wrong):
+    action = next((action for *_, action in sorted(wrong) if action), "")
+    if all(state == "unknown" for state, *_ in wrong):
         return Step.unknown("partitions", question, told)
     return Step.no("partitions", question, told, action)
+
+
+def _numbered(numbers: Sequence[str]) -> str:
+    return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
 
 
 def _said(state: PartitionState, reason: str) -> str:
@@ -221,29 +233,44 @@ def _losses(views: Collection[PartitionView]) -> Step:
     ]
     if told:
         return Step.no("losses", question, "; ".join(told))
+    if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
+        return Step.unknown("losses", question, f"{_numbered(stopped)} stopped before it was")
     return Step.yes("losses", question, "as far as slots have noted")
 
 
-def _heard(facts: TopicFacts, copying: Copying) -> Step:
-    source = facts.config.flow.source
+def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+    source, target = facts.config.flow.source, facts.config.flow.target
     question = f"has {source} answered lately?"
     if not copying.heard_ms:
         return Step.unknown("heard", question, "no slot has said so")
     age_ms = max(0, copying.status.time_ms - copying.heard_ms)
-    told = f"the slots had its answer {age_ms / 1000:.0f} s ago"
-    if is_silent(age_ms):
-        return Step.no("heard", question, told)
-    return Step.yes("heard", question, told)
+    told = f"{source} last answered the slots {ago(age_ms)}"
+    if not is_silent(age_ms):
+        return Step.yes("heard", question, told)
+    if not runs:
+        return Step.unknown("heard", question, told)
+    plan = f"srm failover plan --mode unplanned --source {source} --target {target}"
+    return Step.no("heard", question, told, plan if facts.source_error else "")
 
 
 def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     question = "has the copy caught up?"
     lag = copying.status.remaining
+    if not lag and facts.source_error:
+        source = facts.config.flow.source
+        return Step.unknown("lag", question, f"with all that {source} had when it last answered")
     if not lag:
         return Step.yes("lag", question)
     told = f"{amount(lag, 'offset')} to go"
+    stopped = [view for view in copying.partitions if view.state == "stopped" and view.lag]
+    if stopped:
+        held = amount(sum(view.lag for view in stopped), "offset")
+        numbers = [str(view.partition) for view in stopped]
+        told += f", {held} of {_numbered(numbers)}, where it stopped"
+        return Step.no("lag", question, told)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
-        told += f", about {seconds:,.0f} s at the {copying.rate:,.0f} records/s of late"
+        pace = f"{copying.rate:,.0f} records/s, its best pace of late"
+        told += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
         told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
     return Step.yes("lag", question, told) if runs else Step.unknown("lag", question, told)

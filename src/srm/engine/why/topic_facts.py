@@ -12,18 +12,13 @@ from srm.domain.replication_state import decode_state
 from srm.domain.topics import TopicPartition
 from srm.engine import control_lists
 from srm.engine.control_lists import ControlLists
-from srm.engine.observing import PartitionView, partition_views
+from srm.engine.observing import PartitionView, idle_reason, partition_views
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
-from srm.engine.status import (
-    FlowStatus,
-    Logs,
-    copying_status,
-    partitions_of,
-    told_ends,
-)
+from srm.engine.source_look import partitions_of
+from srm.engine.status import FlowStatus, Logs, copying_status, told_ends
 from srm.engine.supervision import standing_pause, state_topic
 from srm.engine.why.rates import recent_rate
-from srm.errors import UnavailableError
+from srm.errors import SrmError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +40,14 @@ class Copying:
     ``status`` is that of the flow, with this one topic. ``slots`` are those that partitions are
     assigned to. ``creation`` says why the copy, which is not there yet, could not be created.
     ``heard_ms`` is when the source last answered a slot, 0 where that is not known; ``rate`` the
-    records a second that were copied lately, None where nobody has measured that.
+    most records a second that were copied lately, None where nobody has measured that.
     """
 
     status: FlowStatus
     partitions: tuple[PartitionView, ...]
     slots: Mapping[int, str]
     rights: Rights = Rights()
-    creation: str = ""
+    creation: SrmError | None = None
     heard_ms: int = 0
     rate: float | None = None
 
@@ -164,13 +159,16 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
     copies = [] if copy is None else _served(partitions_of(facts.on_target, [copy.name]), copy)
     copy_starts = context.target.log_starts(copies) if copies else {}
     logs = Logs(maps, facts.on_target, ends, starts, copy_starts)
-    status = copying_status(context, now_ms, [known], logs, facts.source_error)
+    source_error = facts.source_error
+    status = copying_status(context, now_ms, [known], logs, source_error)
+    idle = idle_reason(status)
     return Copying(
         status,
-        tuple(partition_views(known, maps, ends, starts)),
+        # That a source does not answer is said once, and no partition's fault.
+        tuple(partition_views(known, maps, ends, starts, "" if source_error else idle)),
         _assigned(context, known),
         _rights(context, facts),
-        "" if copy is not None else context.target.creation_problem(_spec(facts, known)),
+        None if copy is not None else context.target.creation_problem(_spec(facts, known)),
         max((report.source_heard_ms for report in maps.reports), default=0),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
     )

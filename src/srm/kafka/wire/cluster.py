@@ -53,6 +53,7 @@ from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import (
+    EpochEnd,
     Fetched,
     FetchFrom,
     FetchSession,
@@ -202,17 +203,17 @@ class WireCluster:
         found = await self._offset(partition, max(0, time_ms))
         return found if found >= 0 else await self._offset(partition, LATEST)
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """See the port."""
 
-        async def once() -> int:
+        async def once() -> EpochEnd:
             node = await self.leader(partition)
             response = await self._call(node, EpochEndRequest({partition: epoch}))
-            [(_, [(error, _, _, end)])] = response.topics
+            [(_, [(error, _, found, end)])] = response.topics
             if error in codes.LEADERSHIP:
                 self.leaders_changed()
             self._check(error, f"leader epochs of {partition}")
-            return int(end)
+            return EpochEnd(int(found), int(end))
 
         return await self._persistently(once)
 
@@ -328,7 +329,7 @@ class WireCluster:
         if code in codes.FENCED:
             raise FencedError(text)
         if code in _MISSING_RIGHTS:
-            raise AuthorizationError(f"{text}; {missing(code, needs)}")
+            raise AuthorizationError(text, missing(code, needs) or "")
         if code in codes.TRANSIENT or getattr(error, "retriable", False):
             raise UnavailableError(text)
         raise SrmError(text)

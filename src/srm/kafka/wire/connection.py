@@ -416,8 +416,8 @@ class Connection:
         while end - at >= _SIZE.size and self._body is None and not self.closed:
             (size,) = _SIZE.unpack_from(data, at)
             if size >> 16 == _TLS_ALERT:
-                reason = "the listener wants TLS: check security.protocol"
-                self.close(ConfigError(f"{self.where}: {reason}"))
+                what = f"{self.where}: the listener wants TLS"
+                self.close(ConfigError(what, "check security.protocol"))
                 return
             if size < _CORRELATION.size:
                 self.close(f"an answer of {size} bytes")

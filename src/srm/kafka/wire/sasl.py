@@ -50,7 +50,7 @@ async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str)
         received, lifetime_ms = answer.sasl_auth_bytes, answer.session_lifetime_ms
     if sasl.tokens is not None and received:  # RFC 7628, 3.2.3: the status of a refusal
         status = bytes(received).decode(errors="replace")
-        raise AuthorizationError(f"{where}: token refused: {status}; check {_keys(sasl)}")
+        raise AuthorizationError(f"{where}: token refused: {status}", f"check {_keys(sasl)}")
     return float(lifetime_ms) / 1000
 
 
@@ -89,7 +89,7 @@ def _no_handshake(hello: Any, sasl: Sasl, where: str) -> SrmError:
             f"{enabled}"
         )
     if hello.error_code == ILLEGAL_STATE:
-        return ConfigError(f"{where}: the listener has no SASL: check security.protocol")
+        return ConfigError(f"{where}: the listener has no SASL", "check security.protocol")
     return UnavailableError(f"{where}: no login: {for_code(hello.error_code).__name__}")
 
 
@@ -97,7 +97,7 @@ def _refused(answer: Any, sasl: Sasl, where: str) -> SrmError:
     reason = answer.error_message or for_code(answer.error_code).__name__
     if answer.error_code not in {AUTHENTICATION_FAILED, ILLEGAL_STATE}:
         return UnavailableError(f"{where}: login failed: {reason}")
-    return AuthorizationError(f"{where}: login refused: {reason}; check {_keys(sasl)}")
+    return AuthorizationError(f"{where}: login refused: {reason}", f"check {_keys(sasl)}")
 
 
 def _keys(sasl: Sasl) -> str:

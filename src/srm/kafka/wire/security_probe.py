@@ -52,7 +52,7 @@ async def _use(host: str, port: int, access: Access, timeout_s: float) -> None:
     except TimeoutError as error:
         raise UnavailableError(f"{connection.where}: no answer within {timeout_s:g} s") from error
     except UnavailableError as error:
-        raise UnavailableError(f"{error}; if that stays so, check security.protocol") from error
+        raise UnavailableError(str(error), "if that stays so, check security.protocol") from error
     finally:
         connection.close()
     if not answer.brokers:

@@ -131,23 +131,25 @@ def tls_failure(where: str, error: OSError) -> SrmError:
         if error.verify_code in _NAME_MISMATCHES:
             return ConfigError(
                 f"{where}: {reason}: the address in bootstrap.servers or advertised.listeners is "
-                "not in the broker's certificate; see ssl.endpoint.identification.algorithm"
+                "not in the broker's certificate",
+                "see ssl.endpoint.identification.algorithm",
             )
         return ConfigError(
-            f"{where}: the broker's certificate is not accepted: {reason}; check "
-            "ssl.ca.location (ssl.truststore.location)"
+            f"{where}: the broker's certificate is not accepted: {reason}",
+            "check ssl.ca.location (ssl.truststore.location)",
         )
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
         return UnavailableError(
             f"{where}: the broker closed the connection during the TLS handshake; if that stays "
-            "so, its listener has no TLS: check security.protocol"
+            "so, its listener has no TLS",
+            "check security.protocol",
         )
     reason = _reason(error)
     if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
         return AuthorizationError(
-            f"{where}: the broker refuses srm's certificate ({reason}); check "
-            "ssl.certificate.location (ssl.keystore.location)"
+            f"{where}: the broker refuses srm's certificate ({reason})",
+            "check ssl.certificate.location (ssl.keystore.location)",
         )
     if "wrong version number" in reason or "record layer" in reason or "http request" in reason:
-        return ConfigError(f"{where}: the listener has no TLS: check security.protocol")
-    return ConfigError(f"{where}: TLS handshake failed: {reason}; check security.protocol")
+        return ConfigError(f"{where}: the listener has no TLS", "check security.protocol")
+    return ConfigError(f"{where}: TLS handshake failed: {reason}", "check security.protocol")

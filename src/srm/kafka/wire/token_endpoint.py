@@ -47,7 +47,7 @@ async def fetch_token(
     except httpx.TransportError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise ConfigError(
-                f"{where}: its certificate is not accepted; check https.ca.location"
+                f"{where}: its certificate is not accepted", "check https.ca.location"
             ) from error
         raise UnavailableError(f"{where}: {error}") from error
     return _granted(where, response)
@@ -67,8 +67,9 @@ def _granted(where: str, response: httpx.Response) -> tuple[str, float]:
     if response.status_code != httpx.codes.OK or not isinstance(token, str):
         reason = answer.get("error_description") or answer.get("error") or "no token in the answer"
         raise AuthorizationError(
-            f"{where}: HTTP {response.status_code}: {reason}; check sasl.oauthbearer.client.id, "
-            "sasl.oauthbearer.client.secret and sasl.oauthbearer.scope"
+            f"{where}: HTTP {response.status_code}: {reason}",
+            "check sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and "
+            "sasl.oauthbearer.scope",
         )
     return token, _lifetime_s(answer.get("expires_in"), token)
 

@@ -32,6 +32,7 @@ _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ALL_ONES: Final = 0xFFFFFFFF
+_COMPARE: Final = "compare the replicas of the partition on the source"
 _ZEROS: Final = memoryview(bytes(1 << 20))
 _ATTRIBUTES_AT: Final = 21
 _LAST_OFFSET_DELTA_AT: Final = 23
@@ -196,7 +197,7 @@ def batches(
                 f"{last_offset_delta} behind the first"
             )
         if base_offset < behind:
-            raise IntegrityError(disorder(base_offset))
+            raise disorder(base_offset)
         behind = base_offset + last_offset_delta + 1
         yield BatchHeader(
             records[at : at + size],
@@ -213,11 +214,10 @@ def batches(
         at += size
 
 
-def disorder(offset: int) -> str:
-    """Say that a batch begins before the end of the one before it."""
-    return (
-        f"batch at offset {offset} stands behind later ones: one of them is damaged; compare the "
-        "replicas of the partition on the source"
+def disorder(offset: int) -> IntegrityError:
+    """Return the error that a batch begins before the end of the one before it."""
+    return IntegrityError(
+        f"batch at offset {offset} stands behind later ones: one of them is damaged", _COMPARE
     )
 
 
@@ -230,7 +230,8 @@ def verify(batch: BatchHeader) -> None:
     if crc32c(batch.view[_CRC_FROM:]) != batch.crc:
         raise IntegrityError(
             f"records at offsets {batch.base_offset} to {batch.last_offset} are damaged: their "
-            "checksum is wrong; compare the replicas of the partition on the source"
+            "checksum is wrong",
+            _COMPARE,
         )
 
 

@@ -194,7 +194,7 @@ def _taken(
         elif kind == Kind.PLAIN:
             yield records[at : at + size]
         elif kind == Kind.DISORDER:
-            raise IntegrityError(disorder(source_next))
+            raise disorder(source_next)
         else:
             view, keeper = (made, room) if kind == Kind.MADE else (records, owner)
             yield BatchToSend(

@@ -2,7 +2,8 @@
 
 Nothing is kept between two runs. A thread that begins, or begins again, reads the raw records of
 the look-back, computes all windows and writes those that are not stored so already; then only those
-that new records belong to, a slide after the other. Two drivers write equal windows.
+that new records belong to, a slide after the other. Two drivers write equal windows. A thread
+begins again where the wall clock was set: while that was ahead, it has forgotten what is needed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ RETRY_S: Final = 5.0
 _LATE_MS: Final = 2_000
 """Slots write a little later than once in an interval: a window waits, or it is written twice."""
 _CATCH_UP_S: Final = 1.0
-_KEEP_S: Final = 900.0
-"""So often stored windows are compared as a whole: those that nobody needs any more are removed."""
+_COMPARISONS: Final = 2
+"""So often in a look-back stored windows are compared as a whole: each at least once as long as it
+can be computed, so that one that its topic has lost comes back. What nobody needs any more goes."""
 
 
 class RawLog(Protocol):
@@ -82,6 +84,8 @@ def keep_windows(
                     failing = False
                     if stop.wait(keeper.until_next_slide_s()):
                         return
+                    if keeper.clock_was_set:
+                        break
                     keeper.slide(log)
         except Exception as error:  # or there would be none until a restart
             if not failing:
@@ -100,7 +104,13 @@ class _Keeper:
         self._windows = KeptWindows(context.config, spec)
         self._compare_at = 0.0
         self._has_topic = False
+        self._began_ms = self._wall_ms()
         self.since_ms = self._windows.bounds(self._now_ms()).first_start_ms
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether the wall clock has gone by another time than the monotonic one."""
+        return abs(self._wall_ms() - self._began_ms) > self._spec.slide_ms
 
     def catch_up(self, log: RawLog, stop: threading.Event) -> None:
         """Read the look-back and make what is stored equal to it."""
@@ -126,6 +136,10 @@ class _Keeper:
             table = self._context.target.compacted(internal_topics.METRICS_WINDOWS)
             table.write({window.key(): window.value() for window in found})
 
+    def _wall_ms(self) -> float:
+        """Return what the wall clock said when the monotonic one began."""
+        return self._context.now_ms() - self._clock() * 1000
+
     def _now_ms(self) -> int:
         return self._context.now_ms() - _LATE_MS
 
@@ -142,7 +156,7 @@ class _Keeper:
             self._ensure_topic()
         flow, keeping = self._context.config.flow, self._spec.keeping(now_ms)
         written, expired = store(self._context.target, flow, found, keeping)
-        self._compare_at = self._clock() + _KEEP_S
+        self._compare_at = self._clock() + self._spec.look_back_ms / _COMPARISONS / 1000
         logger.debug("%s: %d windows written, %d removed", flow, written, expired)
 
     def _ensure_topic(self) -> None:

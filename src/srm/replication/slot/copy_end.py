@@ -97,20 +97,21 @@ async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
     if epoch < 0:
         return min(at, log_end)
     deadline = now_s() + _ELECTED_S
-    while (epoch_end := await source.wire.epoch_end(source.partition, epoch)) < 0:
+    while (found := await source.wire.epoch_end(source.partition, epoch)).end < 0:
         if now_s() > deadline:
             break
         source.wire.leaders_changed()
         await asyncio.sleep(_PAUSE_S)  # between two questions
-    if epoch_end >= 0:
-        return min(at, epoch_end)
-    if log_end < at:
-        return log_end
+    end = log_end if found.end < 0 else found.end
+    if end < at:
+        return end
+    if found.end >= 0 and (start.cut or not await source.holds_another(at, epoch, found)):
+        return at  # the epoch of a cut start is that of a place further on
     raise IntegrityError(
-        f"{source.partition} has gone back to an older log (its leader does not know leader epoch "
-        f"{epoch}) and has grown to {log_end} since, past the {at} that were copied: where they "
-        "part cannot be told. Restore it (srm restore), or set data.loss.policy=continue, which "
-        f"copies on from {at}"
+        f"{source.partition} has gone back to an older log (its leader holds nothing of leader "
+        f"epoch {epoch}) and has grown to {log_end} since, past the {at} that were copied: where "
+        "they part cannot be told",
+        f"restore it (srm restore), or set data.loss.policy=continue, which copies on from {at}",
     )
 
 

@@ -40,7 +40,7 @@ _RETRY_S: Final = 0.2
 _LONG_TURN_S: Final = 0.01
 
 OnData = Callable[[PartitionCopy], None]
-OnTrouble = Callable[[PartitionCopy, int, str], None]
+OnTrouble = Callable[[PartitionCopy, int, SrmError | None], None]
 _Key = tuple[bytes, int]
 
 
@@ -73,6 +73,7 @@ class SourceLoop:
         self._changed: dict[_Key, None] = {}
         self._asked: dict[_Key, FetchFrom] = {}
         self._left_out: set[_Key] = set()
+        self._troubled: dict[_Key, PartitionCopy] = {}
         self._left_out_at = 0.0
         self._backlog = Backlog()
         self._partition_bytes = _PARTITION_BYTES
@@ -84,6 +85,8 @@ class SourceLoop:
     def add(self, copy: PartitionCopy, target_node: int) -> None:
         """Fetch for one more partition, whose records go to a target node."""
         self._copies[_key(copy)] = copy
+        if copy.is_troubled:
+            self._troubled[_key(copy)] = copy
         self._backlog.add(copy, target_node)
         self.look_at(copy)
 
@@ -92,6 +95,7 @@ class SourceLoop:
         key = _key(copy)
         if self._copies.get(key) is copy:
             del self._copies[key]
+            self._troubled.pop(key, None)
             self._backlog.remove(copy)
             self.look_at(copy)
 
@@ -128,17 +132,24 @@ class SourceLoop:
                 code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
                 for key in list(self._asked):
                     if (copy := self._copies.get(key)) is not None:
-                        self._on_trouble(copy, code, str(error))
+                        self._on_trouble(copy, code, error)
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
+            self._note_answered()
             pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
             if 0 < size < _WORTH_A_ROUND:
                 pause = max(pause, self._linger_s)
             if pause > 0:
                 # A quota of ours or of the broker (KIP-219), or more that is about to come.
                 await asyncio.sleep(pause)
+
+    def _note_answered(self) -> None:
+        """Those that were at rest, and of which the source says nothing bad now, may go on."""
+        for key, copy in list(self._troubled.items()):
+            if key in self._asked and copy.note_source_answered():
+                del self._troubled[key]
 
     def _tell_changes(self) -> None:
         changed, self._changed = self._changed, {}
@@ -170,7 +181,7 @@ class SourceLoop:
             return error
         except Exception as error:  # what one partition holds must not stop the others
             logger.exception("%s: unexpected failure", copy.source)
-            return IntegrityError(f"{copy.source}: unexpected {error!r}: see the log")
+            return IntegrityError(f"{copy.source}: unexpected {error!r}", "see the log")
         return None
 
     async def _dispatch(self, fetched: Fetched, seconds: float) -> int:
@@ -188,12 +199,12 @@ class SourceLoop:
             if part.error != codes.NONE:
                 self._changed[key] = None
                 if asked.offset == copy.fetch_offset:
-                    self._on_trouble(copy, part.error, "")
+                    self._on_trouble(copy, part.error, None)
                 continue
             length = len(part.records)
             damage = self._accept(copy, part, fetched.owner, asked.offset)
             if damage is not None and copy.is_drained:
-                self._on_trouble(copy, codes.UNREADABLE, str(damage))
+                self._on_trouble(copy, codes.UNREADABLE, damage)
                 continue
             if length:
                 size += length

@@ -8,7 +8,7 @@ on; a position is written last, and tells that the map is whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.offset_map import Position
@@ -67,6 +67,7 @@ def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
         ids = known.producer_ids if known else frozenset()
         garbage = known.garbage if known else ()
         known = Start(0, 0, ids, fresh=True, garbage=garbage)
+    known = replace(known, at_rest=None)  # it stands where it shall: there is no trouble any more
     sealed, copy = handover.sealed, PartitionCopy(handover.assigned, known)
     copy.begin_claiming()
     end = sealed.marker + 1

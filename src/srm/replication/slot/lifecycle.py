@@ -12,12 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
+from srm.domain.offset_ranges import both_ends
+from srm.domain.reason import set_key
 from srm.domain.replication_records import AssignedPartition
-from srm.errors import DataLossError, SrmError
+from srm.errors import DataLossError, SrmError, told
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.transform import ClusterIds, Transform
@@ -30,7 +33,7 @@ from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import NOWHERE, Start
 from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
@@ -39,7 +42,6 @@ _FENCED_RETRY_S: Final = 10.0
 _WATCH_S: Final = 30.0
 _ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
-_POLICY: Final = "set data.loss.policy=continue to record the loss and continue"
 
 
 class Lifecycle:
@@ -79,6 +81,8 @@ class Lifecycle:
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
         self._flow = config.flow
+        accepting = set_key(config.flow, "data.loss.policy", "continue")
+        self._accept_loss = f"to record the loss and copy on, {accepting}"
         self._source = source
         self._target = target
         self._reporter = reporter
@@ -119,13 +123,19 @@ class Lifecycle:
         known = start if isinstance(start, Start) else None
         copy = PartitionCopy(
             assigned,
-            known or Start(0, 0, fresh=True, has_position=False),
+            known or NOWHERE,
             transform,
             self._merging,
         )
         self.copies[assigned] = copy
         if known is not None and known.fresh and known.has_former:
             self._reporter.begins(copy, known.target_next)
+        if known is not None and known.copy_is_gone:
+            self._reporter.strange(
+                copy,
+                f"{copy.target} is another topic than was copied to before: that was deleted, or "
+                "had another name; all that the source holds is copied again",
+            )
         if isinstance(start, SrmError):
             copy.lose_start()
             self._carry_out(copy, verdicts.judge_error(start))
@@ -211,6 +221,30 @@ class Lifecycle:
                 some = copies[first : first + _ASKED_AT_ONCE]
                 await asyncio.gather(*(self._look_at_target(copy) for copy in some))
 
+    async def watch_ends(self) -> None:
+        """Learn how far the source is where it is not fetched from: what has stopped lags, too."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = [copy for copy in self.copies.values() if copy.phase in _AT_REST]
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_end(copy) for copy in some))
+
+    async def _look_at_end(self, copy: PartitionCopy) -> None:
+        attempt = copy.attempt
+        try:
+            if await self._source.topic_id(copy.source.topic) != copy.source_id:
+                return  # another topic has the name now
+            _, end = await self._source.log_range(copy.source)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.source, error)
+            return
+        except Exception:  # as for targets
+            logger.exception("%s: unexpected failure", copy.source)
+            return
+        if copy.attempt == attempt:
+            copy.note_source_end(end)
+
     async def _look_at_target(self, copy: PartitionCopy) -> None:
         if not (copy.is_idle and copy.has_position):
             return  # what is sent, or claimed, is compared anyway
@@ -277,17 +311,18 @@ class Lifecycle:
             return
         self._reporter.strange(
             copy,
-            f"the log of {copy.target} lost its end: offsets {target_end} to {copy.target_next} "
-            f"are gone or not ours; copied again from source offset {start.source_next}",
+            f"the log of {copy.target} lost its end: offsets "
+            f"{both_ends(target_end, copy.target_next)} are gone or not ours; copied again from "
+            f"source offset {start.source_next}",
         )
         self.release(copy.assigned)
         self.begin(copy.assigned, start)
 
     # ----- trouble
 
-    def on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
+    def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
         """The source did not give what was asked for."""
-        self._carry_out(copy, verdicts.judge_fetch(copy, error, text, self._source.alias))
+        self._carry_out(copy, verdicts.judge_fetch(copy, error, failure, self._source.alias))
 
     def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
         """The target did not take a batch."""
@@ -343,24 +378,35 @@ class Lifecycle:
             self.claim(copy)
             return
         [offset] = offsets
-        why = f"{codes.REFUSED[produced.error]} {produced.message}".strip()
-        what = f"{len(outgoing.view)} bytes, {why}"
+        refusal = codes.REFUSED[produced.error]
+        what = f"{len(outgoing.view)} bytes, {refusal.named(produced.message)}"
         if self._reporter.accepts_loss:
-            self._reporter.lost(copy, offset, offset + 1, f"{copy.target} refused it: {what}")
+            told_all = told(f"{copy.target} refused it: {what}", refusal.action)
+            self._reporter.lost(copy, offset, offset + 1, told_all)
             copy.limits.leave_out(offset)
             self.claim(copy)
             return
-        reason = f"{copy.target} refused the record at source offset {offset}: {what}; or {_POLICY}"
-        self._stop(copy, verdicts.Stop(reason, retriable=False, blocked=(offset, offset + 1)))
+        action = "; or ".join(filter(None, (refusal.action, self._accept_loss)))
+        refused = f"{copy.target} refused the record at source offset {offset}: {what}"
+        self._stop(
+            copy,
+            verdicts.Stop(
+                told(refused, action),
+                retriable=False,
+                blocked=(offset, offset + 1),
+                action=action,
+            ),
+        )
 
     def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
         is_decided = copy.limits.leaves_out(first, end)
         if not (self._reporter.accepts_loss or is_decided):
             loss = DataLossError(
-                f"{copy.source}: records {first} to {end} are gone: {what}; {_POLICY}"
+                f"{copy.source}: records {both_ends(first, end)} are gone: {what}",
+                self._accept_loss,
             )
-            self._stop(copy, verdicts.Stop(str(loss), retriable=False, blocked=(first, end)))
+            self._stop(copy, replace(verdicts.stop_of(loss), blocked=(first, end)))
             return
         if not is_decided:
             self._reporter.lost(copy, first, end, what)
@@ -374,7 +420,7 @@ class Lifecycle:
     def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
         """Copy on from the same offset if losses are accepted: there is no better one."""
         if not self._reporter.accepts_loss:
-            self._stop(copy, verdicts.Stop(f"{what}; {_POLICY}", retriable=False))
+            self._stop(copy, verdicts.stop_of(DataLossError(what, self._accept_loss)))
             return
         self._reporter.strange(copy, what)
         copy.go_back_to(copy.source_next)
@@ -393,7 +439,13 @@ class Lifecycle:
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
         back_off = stop.back_off_s(copy.failures)
-        copy.rest(Phase.STOPPED, stop.reason, stop.blocked, is_undecidable=stop.is_undecidable)
+        copy.rest(
+            Phase.STOPPED,
+            stop.reason,
+            stop.blocked,
+            is_undecidable=stop.is_undecidable,
+            action=stop.action,
+        )
         logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
 
@@ -420,7 +472,7 @@ class Lifecycle:
             verdict = verdicts.judge_error(error)
         except Exception as error:
             logger.exception("%s: unexpected failure", copy.source)
-            verdict = verdicts.Stop(f"unexpected {error!r}: see the log", retriable=False)
+            verdict = verdicts.stop_of(SrmError(f"unexpected {error!r}", "see the log"))
         else:
             return
         if copy.attempt == attempt:

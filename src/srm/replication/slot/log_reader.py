@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.topics import TopicPartition
-from srm.errors import AuthorizationError, DataLossError, UnavailableError
+from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
-from srm.replication.ports import FetchedPartition, FetchFrom, Wire
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
+ONE_BATCH: Final = 1
+"""A broker returns the first batch whole, however little is asked for."""
 WAIT_MS: Final = 50
 
 
@@ -63,8 +67,40 @@ class LogReader:
             raise OutOfRangeError(self.partition, offset, start, end)
         if error == codes.TOPIC_RIGHT_MISSING:
             topic, cluster = self.partition.topic, self.wire.alias
-            raise AuthorizationError(codes.missing_right("Read", topic, cluster))
+            raise codes.missing_right("Read", topic, cluster)
         if error:
             self.wire.leaders_changed()
             raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
         return fetched.partitions[0]
+
+    async def batch_at(self, offset: int) -> BatchHeader | None:
+        """Return the batch that holds an offset, None where compaction has removed it.
+
+        Raises:
+            SrmError: as :meth:`fetch`.
+        """
+        fetched = await self.fetch(offset, max_bytes=ONE_BATCH)
+        found = next(batches(fetched.records, legacy.convert), None)
+        if found is None or not found.base_offset <= offset <= found.last_offset:
+            return None
+        return found
+
+    async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
+        """Whether what stands before an offset is not what was read there under a leader epoch.
+
+        Where compaction or retention has removed it that is not known, and not assumed.
+
+        Args:
+            at: an offset up to which the log was read.
+            epoch: of the batch that was the last one before it.
+            found: what the leader knows of the epoch now.
+
+        Raises:
+            SrmError: as :meth:`fetch`.
+        """
+        if not 0 <= found.epoch < epoch or found.end < at:
+            return False
+        try:
+            return await self.batch_at(at - 1) is not None
+        except OutOfRangeError:
+            return False

@@ -66,7 +66,10 @@ class PartitionCopy:
     ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
     is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
     under which its marker was written. While it is ``held_back``, its map cannot be written, or
-    does not tell of a cut yet, and no more is fetched. ``cut_is_untold`` until a report under our
+    does not tell of a cut yet, and no more is fetched. It ``is_troubled`` from a rest on, a former
+    owner's too, until something is acknowledged or there is proven to be nothing to copy: what is
+    taken up again has not gone on before that. ``end_at_rest`` is how far the source was found to
+    be while nothing was fetched. ``cut_is_untold`` until a report under our
     claim tells of it: records that took the places of lost ones before that would be translated as
     those.
     """
@@ -77,6 +80,7 @@ class PartitionCopy:
     merging: Merging | None = None
     phase: Phase = Phase.IDLE
     reason: str = ""
+    action: str = ""
     blocked: tuple[int, int] | None = None
     attempt: int = 0
     fetch_offset: int = 0
@@ -96,6 +100,8 @@ class PartitionCopy:
     checked: tuple[int, int] | None = None
     held_back: bool = False
     cut_is_untold: bool = False
+    is_troubled: bool = False
+    end_at_rest: int = 0
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -136,6 +142,7 @@ class PartitionCopy:
         self._is_unproven = False
         self._truncated = start.truncated
         self._is_cut = self.cut_is_untold = start.cut
+        self.is_troubled = start.at_rest is not None
         self._queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
 
     @property
@@ -180,6 +187,7 @@ class PartitionCopy:
         """
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
         self.source_high = fetched.high_watermark
+        self.end_at_rest = 0
         self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced meanwhile
@@ -246,6 +254,7 @@ class PartitionCopy:
         else:
             self.source_next, self.source_epoch = outgoing.source_next, outgoing.leader_epoch
         self.failures = 0
+        self.is_troubled = False
         if self.limits.knows_something:
             self.limits.accepted(len(outgoing.view), self.source_next)
         self.traffic.add(
@@ -257,6 +266,23 @@ class PartitionCopy:
     def oldest_in_flight(self) -> BatchToSend:
         """The batch that the next answer of the target is about."""
         return self._queue.oldest_in_flight
+
+    def note_source_end(self, end: int) -> None:
+        """The source's log is so long, though nothing of it is fetched now."""
+        if self.phase in (Phase.FENCED, Phase.STOPPED):
+            self.end_at_rest = end
+
+    @property
+    def known_end(self) -> int:
+        """How far the source is, as far as is known: by fetches, or while at rest by looks."""
+        return max(self.source_end, self.source_next, self.end_at_rest if self.has_position else 0)
+
+    def note_source_answered(self) -> bool:
+        """The source gave no error: with nothing to write it goes on; return whether it does."""
+        if self.is_troubled and self.is_idle and not (self.in_doubt or self.needs_claim):
+            self.is_troubled = False
+            self._forget_reason()  # no claim comes that would: there is nothing to copy
+        return not self.is_troubled
 
     def take_up(self) -> None:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
@@ -329,7 +355,7 @@ class PartitionCopy:
 
         Written under the new claim: its marker comes later, but nothing before it will change.
         """
-        self.reason = walked.text
+        self.reason, self.action = walked.text, ""
         settled = walked.settled
         if settled is not None:
             self._stand_at(claim, settled, settled.runs, walked.target_epoch)
@@ -342,8 +368,7 @@ class PartitionCopy:
         self.in_doubt = False
         self.held_back = self.held_back or self.cut_is_untold
         self.phase = Phase.COPYING
-        self.reason = ""
-        self.blocked = None
+        self._forget_reason()
 
     def _stand_at(
         self,
@@ -370,11 +395,14 @@ class PartitionCopy:
         blocked: tuple[int, int] | None = None,
         *,
         is_undecidable: bool = False,
+        action: str = "",
     ) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
         self.is_undecidable = is_undecidable
         self.phase = phase
+        self.is_troubled = True
         self.reason = reason
+        self.action = action
         self.blocked = blocked
         self.claim = self.checked = None
         self.attempt += 1
@@ -413,9 +441,10 @@ class PartitionCopy:
         """
         maps = self.map
         return (
-            *(self.source_next, self.source_epoch, self.source_end),
+            *(self.source_next, self.source_epoch, self.source_end, self.end_at_rest),
             *(self.target_next, self.target_epoch, self.written_by, self.has_position),
-            *(self.phase, self.reason, self.blocked, self.held_back, self.cut_is_untold),
+            *(self.phase, self.reason, self.blocked, self.is_troubled),
+            *(self.held_back, self.cut_is_untold),
             *(maps.changes, maps.source_log_start, maps.target_log_start),
         )
 
@@ -426,7 +455,7 @@ class PartitionCopy:
             self.assigned.topic_id,
             self.assigned.partition,
             self.assigned.target_topic_id,
-            Position(self.source_next, self.target_next, max(self.source_end, self.source_next)),
+            Position(self.source_next, self.target_next, self.known_end),
             -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
@@ -436,6 +465,10 @@ class PartitionCopy:
     def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
         self.map.add(runs, source_epoch)
         self.sync_marks.add(runs)
+
+    def _forget_reason(self) -> None:
+        self.reason = self.action = ""
+        self.blocked = None
 
     def _forget(self) -> None:
         self._queue.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from srm.errors import SrmError
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot.fetching import SourceLoop
 from srm.replication.slot.partition import PartitionCopy
@@ -21,8 +22,8 @@ class Events(Protocol):
         """Something was fetched, or passed over."""
         ...
 
-    def on_fetch_trouble(self, copy: PartitionCopy, error: int, text: str) -> None:
-        """The source did not give what was asked for."""
+    def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
+        """The source did not give what was asked for; ``failure``: why, if that is known."""
         ...
 
     def on_progress(self, copy: PartitionCopy) -> None:

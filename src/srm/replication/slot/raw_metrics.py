@@ -14,24 +14,24 @@ from srm.replication.slot.traffic import Interval, TrafficReader
 class MetricsReader:
     """Looks at the traffic of a slot's partitions."""
 
-    def __init__(self, config: FlowConfig, now_ms: int) -> None:
+    def __init__(self, config: FlowConfig) -> None:
         self._config = config
         self._interval_s = config.metrics_interval.total_seconds()
         self._readers: dict[PartitionCopy, TrafficReader] = {}
         self._looked_s = now_s()
-        self._looked_ms = now_ms
 
     def due(self, copies: Sequence[PartitionCopy], now_ms: int) -> list[RawMetric]:
         """Return what partitions with traffic or lag did since the last time; mostly nothing."""
-        if now_s() - self._looked_s < self._interval_s:
+        interval_s = now_s() - self._looked_s
+        if interval_s < self._interval_s:
             return []
         known = self._readers
         self._readers = {copy: known.get(copy) or copy.traffic.reader() for copy in copies}
-        self._looked_s = now_s()
-        interval_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        self._looked_s += interval_s
+        interval_ms = max(1, round(interval_s * 1000))  # the wall clock may have been set meanwhile
         found = []
         for copy, reader in self._readers.items():
-            interval, lag = reader.take(), max(0, copy.source_end - copy.source_next)
+            interval, lag = reader.take(), copy.known_end - copy.source_next
             if interval.records or lag:
                 found.append(self._metric(copy, interval, lag, now_ms, interval_ms))
         return found

@@ -23,6 +23,7 @@ from srm.domain import internal_topics
 from srm.domain.map_records import map_partition
 from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.mm2_records import OffsetSync
+from srm.domain.offset_ranges import both_ends
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     NOBODY,
@@ -33,7 +34,6 @@ from srm.domain.replication_records import (
     Incarnation,
     PartitionPosition,
     PartitionStatus,
-    State,
 )
 from srm.domain.slot_records import SlotHeartbeat
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
@@ -41,9 +41,10 @@ from srm.replication.clock import now_s
 from srm.replication.ports import Clock, ProducerId, StateLog
 from srm.replication.slot.index_writer import Record as MapRecord
 from srm.replication.slot.map_log import MapLog
-from srm.replication.slot.partition import PartitionCopy, Phase
+from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.position_groups import PositionGroups, Records
 from srm.replication.slot.raw_metrics import MetricsReader
+from srm.replication.slot.statuses import Statuses
 from srm.replication.slot.sync_marks import SyncMark
 
 logger = logging.getLogger(__name__)
@@ -52,13 +53,6 @@ _SETTLE_S: Final = 2.0  # what is late after that is looked at again in the next
 _LAST_S: Final = 20.0
 _EVERYTHING_S: Final = 30.0
 _MOST_WAITING: Final = 100  # records of a kind that is of no use when it is late
-_STATES: Final[dict[Phase, State]] = {
-    Phase.IDLE: "copying",
-    Phase.COPYING: "copying",
-    Phase.CLAIMING: "claiming",
-    Phase.FENCED: "waiting",
-    Phase.STOPPED: "stopped",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class Reporter:
         self._statuses_due = False
         self._map_topic = internal_topics.offset_map(source)
         self._map = MapLog()
-        self._statuses: dict[tuple[str, int], PartitionStatus] = {}
+        self._statuses = Statuses(self._map_topic)
         self._notes: dict[tuple[str, int], PartitionNotes] = {}
         self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
@@ -127,7 +121,7 @@ class Reporter:
         self._synced: dict[PartitionCopy, SyncMark] = {}
         self._late: Collection[int] | None = None
         """Partitions of the map topic that kept positions from the last report; None: all."""
-        self._metrics = MetricsReader(config, now_ms())
+        self._metrics = MetricsReader(config)
         self._writing = threading.RLock()
 
     @property
@@ -158,7 +152,8 @@ class Reporter:
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         """Note that source records in a range can never be copied."""
-        logger.error("%s: records %s to %s are lost: %s", copy.source, lost_from, lost_to, what)
+        gone = both_ends(lost_from, lost_to)
+        logger.error("%s: records %s are lost: %s", copy.source, gone, what)
         self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
@@ -234,11 +229,13 @@ class Reporter:
         """
         now_ms = self._now_ms()
         for copy in leaving:
-            self._statuses.pop((copy.source.topic, copy.source.partition), None)
+            self._statuses.forget(copy)
             self._synced.pop(copy, None)
             self._looked_at.pop(copy, None)
         changed = self._changed(copies)
-        for status in self._changed_statuses(changed, now_ms):
+        due, self._statuses_due = self._statuses_due, False
+        rests_due = due or now_s() >= self._everything_due
+        for status in self._statuses.told(changed, now_ms, due=due, rests_due=rests_due):
             self._untold[status.key()] = status
         if self._copies != copies:
             self._copies = copies
@@ -450,27 +447,6 @@ class Reporter:
 
     def _note(self, notes: PartitionNotes) -> None:
         self._notes[notes.topic, notes.partition] = self._untold_notes[notes.key()] = notes
-
-    def _changed_statuses(
-        self, copies: Sequence[PartitionCopy], now_ms: int
-    ) -> list[PartitionStatus]:
-        changed = []
-        due, self._statuses_due = self._statuses_due, False
-        rests_due = due or now_s() >= self._everything_due
-        for copy in copies:
-            key = (copy.source.topic, copy.source.partition)
-            lost_from, lost_to = copy.blocked or (None, None)
-            state, reason = _STATES[copy.phase], copy.reason
-            if copy.held_back and not copy.cut_is_untold and state == "copying":
-                state, reason = "stopped", f"{self._map_topic} cannot be written for now"
-            status = PartitionStatus(*key, state, reason, lost_from, lost_to)
-            known = self._statuses.get(key)
-            if known is None or status != replace(known, time_ms=0):
-                known = self._statuses[key] = replace(status, time_ms=now_ms)
-            elif not (due or (rests_due and state != "copying")):
-                continue
-            changed.append(known)
-        return changed
 
     def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
         """Collect MM2 offset syncs: the newest run start and the newest copied record."""

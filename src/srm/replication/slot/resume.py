@@ -28,6 +28,8 @@ from typing import Final
 from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run
+from srm.domain.offset_ranges import both_ends
+from srm.domain.replication_records import PartitionStatus
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
@@ -63,6 +65,8 @@ class Start:
     under which that batch was written (see :mod:`srm.replication.slot.target_log`).
     ``has_former`` says that records of a topic are known to have been copied that had the name
     before. ``left_out`` are ranges of source offsets that are not to be copied, by decision.
+    ``at_rest`` is what was told last of a partition that did not go on then.
+    ``copy_is_gone`` says that records were copied to another remote topic, and none to this one.
     """
 
     source_next: int
@@ -81,6 +85,12 @@ class Start:
     written_by: ProducerId | None = None
     has_former: bool = False
     left_out: tuple[tuple[int, int], ...] = ()
+    at_rest: PartitionStatus | None = None
+    copy_is_gone: bool = False
+
+
+NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
+"""Where a partition starts of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +246,7 @@ async def resume(
                 progress(Walked(target_next, log_end, settled, target_epoch))
     told = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
-        f"at target offsets {first} to {end}"
+        f"at target offsets {both_ends(first, end)}"
         for at, (first, end) in enumerate(foreign)
     ]
     place = await walk.decide()
@@ -286,8 +296,8 @@ async def _gone_unmapped(
     if log_start <= start.target_next:
         return []
     gone = (
-        f"target offsets {start.target_next} to {log_start} were deleted there before they were "
-        "in the map"
+        f"target offsets {both_ends(start.target_next, log_start)} were deleted there before they "
+        "were in the map"
     )
     if found:
         return [f"{gone}: what stood there, from source offset {start.source_next} on, is a hole"]

@@ -187,6 +187,7 @@ class Slot:
         self._spawn(self._follow_assignments())
         self._spawn(self._report())
         self._spawn(self._partitions.watch_targets())
+        self._spawn(self._partitions.watch_ends())
         self._spawn(self._scrub.work())
         try:
             await self._until_end(stop)

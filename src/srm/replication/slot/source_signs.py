@@ -40,11 +40,14 @@ class SourceSigns:
             now: monotonic seconds.
             highs: end of the log of each partition; more than that while a transaction is open.
         """
+        if not ends:
+            self._growth.clear()  # others copy what grew
         if heard_at is None or heard_at <= self._heard_at:
             return
         self._heard_at = heard_at
+        # Before the first answer an end is 0: what stands there then has not grown since.
         grown = sum(
-            max(0, end - self._ends[which]) for which, end in ends.items() if which in self._ends
+            max(0, end - before) for which, end in ends.items() if (before := self._ends.get(which))
         )
         if self._ends and now > self._looked_at:
             self._growth.append(grown / (now - self._looked_at))

@@ -15,7 +15,7 @@ from srm.domain.reported_positions import newest_position
 from srm.errors import IntegrityError
 from srm.replication.ports import ProducerId
 from srm.replication.slot.known_maps import KnownMap
-from srm.replication.slot.resume import Start
+from srm.replication.slot.resume import NOWHERE, Start
 
 
 def start_of(
@@ -138,7 +138,7 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
     decided = in_force(notes)
     left_out = tuple(sorted(bounds for note in decided if (bounds := note.left_out)))
     if left_out:
-        start = replace(start or Start(0, 0, fresh=True, has_position=False), left_out=left_out)
+        start = replace(start or NOWHERE, left_out=left_out)
     for note in decided:
         if start is None or note.decision != "cut" or note.lost_from is None:
             continue

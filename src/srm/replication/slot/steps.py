@@ -83,8 +83,9 @@ class Steps:
         """
         if not self._comparison.accepts_loss:
             raise IntegrityError(
-                f"{self._partition}: position undecidable at target offset {offset}, {why}: "
-                "compare with 'srm verify'; data.loss.policy=continue copies on"
+                f"{self._partition}: position undecidable at target offset {offset}, {why}",
+                "compare with 'srm verify', or, to copy on, set data.loss.policy = continue in "
+                "srm.properties, then run srm replicator restart",
             )
 
     async def _after(self, place: Place, copied: Content, *, begun: bool) -> list[Place]:

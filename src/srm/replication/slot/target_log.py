@@ -10,6 +10,8 @@ many claims as records were lost the position looks right. So the log is asked b
 
 - The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
   that was cut off continues under a later epoch at the cut.
+- Where nothing is left of that epoch, but an earlier one reaches past the position, nothing that
+  stands under the earlier one is trusted.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
@@ -26,14 +28,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.errors import UnavailableError
-from srm.replication.batches.batch import BatchHeader, batches, next_sequence
-from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.batches.batch import BatchHeader, next_sequence
+from srm.replication.ports import EpochEnd
+from srm.replication.slot.log_reader import ONE_BATCH, LogReader, OutOfRangeError
 from srm.replication.slot.resume import Start
 
 _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""
-_BATCH_BYTES: Final = 1
-"""A broker returns the first batch whole, however little is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
         end = await _held_by_producers(target, start, log_start, end)
         if end < start.target_next:
             # The others ask by name; this one by id, and fails where the topic was created anew.
-            await target.fetch(end, max_bytes=_BATCH_BYTES)
+            await target.fetch(end, max_bytes=ONE_BATCH)
     except OutOfRangeError as error:
         raise UnavailableError(f"{error}: the log changes at the moment") from error
     return HeldLog(end, log_start, log_end)
@@ -75,13 +76,16 @@ async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_e
     """Return the first offset at which a later leader epoch holds something else than our copy."""
     epoch = start.target_epoch
     while epoch >= 0:
-        boundary = await target.wire.epoch_end(target.partition, epoch)
+        found = await target.wire.epoch_end(target.partition, epoch)
+        if 0 <= found.epoch < epoch:
+            return max(log_start, await _end_without_epoch(target, start, found))
+        boundary = found.end
         if boundary < 0 or boundary >= start.target_next:
             break
         if not log_start < boundary < log_end:
             return max(log_start, boundary)
-        before = await _batch_at(target, boundary - 1)
-        after = await _batch_at(target, boundary)
+        before = await target.batch_at(boundary - 1)
+        after = await target.batch_at(boundary)
         if before is None or after is None or not _continues(before, after):
             return boundary
         if after.leader_epoch <= epoch:
@@ -90,23 +94,28 @@ async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_e
     return start.target_next
 
 
+async def _end_without_epoch(target: LogReader, start: Start, found: EpochEnd) -> int:
+    """Return where a log ends as we know it that holds nothing of the epoch that we know.
+
+    Where an earlier epoch reaches past the position, its leader has more of it than the one that we
+    copied to ever saw: both logs are surely one only up to where that epoch began.
+    """
+    if found.end < start.target_next:
+        return found.end
+    begun = (await target.wire.epoch_end(target.partition, found.epoch - 1)).end
+    return begun if begun < start.target_next else -1
+
+
 async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
     """Return the offset after the last batch that can stand there, at most ``end``."""
     for _ in range(_STEPS_BACK):
         if end <= log_start:
             return end
-        batch = await _batch_at(target, end - 1)
+        batch = await target.batch_at(end - 1)
         if batch is None or _can_stand(batch, start):
             return end
         end = batch.base_offset
     return log_start
-
-
-async def _batch_at(target: LogReader, offset: int) -> BatchHeader | None:
-    """Return the batch that holds an offset, None where compaction has removed it."""
-    fetched = await target.fetch(offset, max_bytes=_BATCH_BYTES)
-    found = next(batches(fetched.records), None)
-    return found if found is not None and found.base_offset <= offset <= found.last_offset else None
 
 
 def _continues(before: BatchHeader, after: BatchHeader) -> bool:

@@ -11,9 +11,11 @@ from typing import Final
 
 from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
-from srm.replication.ports import Produced, Wire
+from srm.replication.ports import EpochEnd, Produced, Wire
+from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.partition import PartitionCopy
 
+_NOT_KNOWN: Final = EpochEnd(-1, -1)
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
 _STOPPED_RETRY_S: Final = 30.0
@@ -31,7 +33,8 @@ class Stop:
 
     ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
     ``target``) whose leaders have to be asked for again. ``retry_s`` is how long, where that is
-    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim.
+    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim. The
+    reason says what to do as well; ``action`` is only that.
     """
 
     reason: str
@@ -40,6 +43,7 @@ class Stop:
     stale_leader: str = ""
     retry_s: float | None = None
     is_undecidable: bool = False
+    action: str = ""
 
     def back_off_s(self, failures: int) -> float:
         """Return how long to rest after so many failures in a row."""
@@ -112,10 +116,16 @@ def judge_error(error: SrmError) -> Verdict:
     """Claiming, resuming or finding the leaders failed."""
     if isinstance(error, FencedError):
         return Fenced(str(error))
+    return stop_of(error)
+
+
+def stop_of(error: SrmError) -> Stop:
+    """Rest because of an error."""
     return Stop(
         str(error),
         retriable=error.retriable,
         is_undecidable=isinstance(error, IntegrityError),
+        action=error.action,
     )
 
 
@@ -127,15 +137,18 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
     if error in codes.OF_A_RECORD:
         return BlameRecord(produced)
     if error in codes.REFUSED:
-        reason = f"{codes.REFUSED[error]} {produced.message}".strip()
+        refusal = codes.REFUSED[error]
+        reason, action = refusal.said(produced.message), refusal.action
         if error == codes.TOPIC_RIGHT_MISSING:
-            reason = codes.missing_right("Write", copy.target.topic, target)
+            missing = codes.missing_right("Write", copy.target.topic, target)
+            reason, action = str(missing), missing.action
         outgoing = copy.oldest_in_flight
         first = outgoing.stretches[0][0]
         return Stop(
             f"target refused {copy.target} at source offset {first}: {reason}",
             retriable=False,
             blocked=(first, outgoing.source_next) if error == codes.CORRUPT else None,
+            action=action,
         )
     stale = error in codes.LEADERSHIP or error == codes.NO_ANSWER
     return Stop(
@@ -143,17 +156,20 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
     )
 
 
-def judge_fetch(copy: PartitionCopy, error: int, text: str, source: str) -> Verdict:
-    """The source, a cluster alias, did not give what was asked for."""
+def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, source: str) -> Verdict:
+    """The source, a cluster alias, did not give what was asked for; ``failure``: why, if known."""
     if error == codes.OFFSET_OUT_OF_RANGE:
         return Doubt()
     if error in codes.TOPIC_GONE:
         return TopicUnknown(error)
     if error == codes.TOPIC_RIGHT_MISSING:
-        return Stop(codes.missing_right("Read", copy.source.topic, source), retriable=False)
+        return stop_of(codes.missing_right("Read", copy.source.topic, source))
+    if failure is None:
+        refusal = codes.REFUSED.get(error, codes.Refusal(f"fetch error {error}"))
+        failure = SrmError(refusal.name, refusal.action)
     if error == codes.UNREADABLE or error in codes.REFUSED:
-        return Stop(text or codes.REFUSED[error], retriable=False)
-    return Stop(text or f"fetch error {error}", stale_leader="source")
+        return Stop(str(failure), retriable=False, action=failure.action)
+    return Stop(str(failure), stale_leader="source", action=failure.action)
 
 
 async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
@@ -188,17 +204,26 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     """
     at, epoch = copy.source_next, copy.source_epoch
     start, end = await source.log_range(copy.source)
-    epoch_end = -1 if epoch < 0 else await source.epoch_end(copy.source, epoch)
+    held = _NOT_KNOWN if epoch < 0 else await source.epoch_end(copy.source, epoch)
     if at < start and copy.checked != (at, start):
         # More may be on the target than the last report told of, or than this owner knows.
         return Walk(start)
     if at < start:
-        return Lost(at, start, "retention passed them")
-    return _judge_end(copy, end, epoch_end)
+        return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
+    if not copy.epoch_is_ahead:
+        log = LogReader(source, copy.source, copy.source_id, read_committed=False)
+        if await log.holds_another(at, epoch, held):
+            return Replaced(
+                f"the log of {copy.source} is another one than was copied: what stands before "
+                f"offset {at} was copied from leader epoch {epoch}, of which its leader holds "
+                f"nothing, but more of epoch {held.epoch}, up to offset {held.end}; what it holds "
+                "now before that offset may be missing on the target"
+            )
+    return _judge_end(copy, end, held)
 
 
-def _judge_end(copy: PartitionCopy, log_end: int, epoch_end: int) -> Verdict:
-    """Judge by the ends of the log and of the epoch of what was copied last, -1 if unknown.
+def _judge_end(copy: PartitionCopy, log_end: int, held: EpochEnd) -> Verdict:
+    """Judge by the ends of the log and of the epoch of what was copied last.
 
     Epochs only grow, in one log and in one cluster. Where a later batch has a lower one, or the
     leader never had ours, this is a log from before (a cluster that was restored from an older
@@ -206,14 +231,17 @@ def _judge_end(copy: PartitionCopy, log_end: int, epoch_end: int) -> Verdict:
     """
     at, epoch = copy.source_next, copy.source_epoch
     has_gone_back = 0 <= copy.found_epoch < epoch and not copy.epoch_is_ahead
-    if epoch >= 0 > epoch_end and not has_gone_back:
+    if epoch >= 0 > held.end and not has_gone_back:
         if copy.failures < _CERTAIN_AFTER:
             text = f"the leader of {copy.source} does not know leader epoch {epoch}"
             return Stop(text, stale_leader="source")
         has_gone_back = True
-    end = log_end if epoch_end < 0 else epoch_end
+    end = log_end if held.end < 0 else held.end
     if end < at:
-        return Lost(end, at, "the source's log was truncated there")
+        # Going back further would copy twice what both logs have.
+        is_all = 0 <= held.epoch < epoch and not copy.epoch_is_ahead
+        said = f" or before: nothing of leader epoch {epoch} is left" if is_all else ""
+        return Lost(end, at, f"the source's log was truncated there{said}")
     if has_gone_back:
         return Replaced(
             f"the log of {copy.source} is an older one than was copied: what stands before offset "
@@ -229,4 +257,4 @@ def _records_gone_with(copy: PartitionCopy) -> str:
     """Say which records have gone with a topic; not as a range of the topic that has its name."""
     if copy.source_end <= copy.source_next:
         return ""
-    return f", with its records from offset {copy.source_next} to {copy.source_end} or later"
+    return f", with its records from offset {copy.source_next} to {copy.source_end - 1} or later"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -28,6 +29,7 @@ from srm.service.pages.measures import (
 from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import Views
+from srm.wiring import now_ms
 
 router = APIRouter(
     prefix="/ui/flows/{source}/{target}", route_class=PageRoute, include_in_schema=False
@@ -94,7 +96,7 @@ def flow_page(
 ) -> Response:
     """Show a flow with its topics."""
     look = views.look(flow)
-    every = views.topics(flow) if look.view is not None else ()
+    every = flow_rows.as_of(views.topics(flow) if look.view is not None else (), now_ms())
     found = containing(every, search, lambda row: row.topic, lambda row: row.remote_topic)
     if state:
         found = [row for row in found if row.state == state.upper()]
@@ -125,11 +127,7 @@ def flow_page(
 def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
     if sort in _BY:
         return _BY[sort]
-
-    def figure(row: TopicRow) -> float:
-        return float(getattr(row.measured.figures(sort), wanted.stat)) if row.measured else -1.0
-
-    return figure
+    return partial(flow_rows.figure, metric=sort, statistic=wanted.stat)
 
 
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
@@ -159,7 +157,7 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
-        look=look,
+        summary=trouble.as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
         partitions=shown,
         part=Part(offset, len(shown), len(found)),

@@ -1,22 +1,27 @@
-"""``/ui/flows/A/B/groups...``: where groups stand on each side, and whether they could move."""
+"""``/ui/flows/A/B/groups...``: where groups stand on each side, and whether they could go on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
-from srm.engine.why import rate_of, seconds_to_go
+from srm.engine.why import PACE_MS, rate_of, seconds_to_go
 from srm.errors import NotFoundError
 from srm.service import flow_rows
 from srm.service.answering import Search, containing
 from srm.service.asking import FlowDep, ViewsDep
+from srm.service.committed import CommitsDep
 from srm.service.documents import GroupRow, TopicRow
 from srm.service.looks import FlowLook
+from srm.service.pages import trouble
 from srm.service.pages.flows import PART, Offset, Part
 from srm.service.pages.overview import groups_of, readiness
 from srm.service.pages.rendering import PageRoute, page
+from srm.service.series import Copied
 from srm.service.views import Views
 from srm.wiring import now_ms
 
@@ -25,14 +30,16 @@ router = APIRouter(
 )
 
 State = Literal["", "ready", "unready"]
+WindowsOf = Callable[[str], Iterable[Copied]]
+"""Returns what was copied of a topic of late."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
     """A group with what a planned move of it would have to wait for.
 
-    ``lag`` are records of its topics that are still to be copied, ``eta_s`` how long that takes at
-    their rate of late, as :mod:`srm.engine.why` says it; None: no metrics say.
+    ``lag`` are records of its topics that are still to be copied, ``eta_s`` how long that takes
+    at most, at their best pace of late, as :mod:`srm.engine.why` says it; None: no metrics say.
     """
 
     row: GroupRow
@@ -50,23 +57,23 @@ def groups_page(
     state: State = "",
     offset: Offset = 0,
 ) -> Response:
-    """Show the groups of a flow: those that could not move come first."""
+    """Show the groups of a flow: those that could not go on come first."""
     look = views.look(flow)
     every = groups_of(views, look)
     found = containing(every, search, lambda row: row.group)
     if state:
-        found = [row for row in found if (row.can_move is True) == (state == "ready")]
-    found.sort(key=lambda row: (row.can_move is True, row.group))
+        found = [row for row in found if _is_well(row) == (state == "ready")]
+    found.sort(key=lambda row: (_is_well(row), row.group))
     shown = found[offset : offset + PART]
-    topics = _topics(views, look)
+    topics, windows = _topics(views, look), _windows(views, look)
     return page(
         request,
         "groups.html",
         flow=flow,
         look=look,
-        summary=flow_rows.summary(look),
+        summary=trouble.as_known(flow_rows.summary(look)),
         readiness=readiness(every),
-        lines=[group_line(row, topics) for row in shown],
+        lines=[group_line(row, topics, windows) for row in shown],
         part=Part(offset, len(shown), len(found)),
         every=len(every),
         search=search,
@@ -75,10 +82,12 @@ def groups_page(
 
 
 @router.get("/{group:path}")
-def group_page(request: Request, views: ViewsDep, flow: FlowDep, group: str) -> Response:
+def group_page(
+    request: Request, views: ViewsDep, flow: FlowDep, group: str, commits: CommitsDep
+) -> Response:
     """Show a group by partition."""
     look = views.seen(flow)[0]
-    detail = flow_rows.group_detail(look, group)
+    detail = flow_rows.group_detail(look, group, commits)
     if detail is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}: {flow} never saw it")
     opposite = next((one for one in views.looks() if one.flow == flow.reversed), None)
@@ -88,20 +97,39 @@ def group_page(request: Request, views: ViewsDep, flow: FlowDep, group: str) -> 
         "group.html",
         flow=flow,
         look=look,
-        line=group_line(detail.row, _topics(views, look)),
+        summary=trouble.as_known(flow_rows.summary(look)),
+        line=group_line(detail.row, _topics(views, look), _windows(views, look)),
+        detail=detail,
         positions=detail.positions,
+        unread=detail.unread,
         back=None if back is None else back.row,
         has_back=opposite is not None,
     )
+
+
+def _is_well(row: GroupRow) -> bool:
+    return row.can_go_on is True or row.works_there
 
 
 def _topics(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
     return views.topics(look.flow) if look.view is not None else ()
 
 
-def group_line(row: GroupRow, topics: tuple[TopicRow, ...]) -> GroupLine:
+def _windows(views: Views, look: FlowLook) -> WindowsOf:
+    """Look up what was copied of topics of late, once for all groups of a page."""
+    series, end_ms = views.series(look.flow.target), now_ms()
+
+    @cache
+    def windows(topic: str) -> tuple[Copied, ...]:
+        return tuple(series.copied(look.flow, topic, end_ms - PACE_MS, end_ms))
+
+    return windows
+
+
+def group_line(row: GroupRow, topics: tuple[TopicRow, ...], windows: WindowsOf) -> GroupLine:
     """Describe a group for a line of the table, or the head of its own page."""
     own = [topic for topic in topics if row.group in topic.groups]
     lag = sum(topic.lag for topic in own)
-    rate = rate_of((topic.measured for topic in own if topic.measured is not None), now_ms())
+    measured = (window for topic in own if lag for window in windows(topic.topic))
+    rate = rate_of(measured, now_ms())
     return GroupLine(row, tuple(topic.topic for topic in own), lag, seconds_to_go(lag, rate))

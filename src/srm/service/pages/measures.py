@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Query
 
 from srm.domain.topics import Flow
+from srm.engine.why import is_fresh
 from srm.service.pages.sparkline import Sparkline, sparkline
 from srm.service.series import METRICS, Figures, Measured, touching
 from srm.service.views import Views
@@ -62,16 +63,27 @@ class Measures:
     figures: dict[str, Figures | None]
 
     def value(self, metric: str) -> float | None:
-        """Return the statistic that was asked for."""
+        """Return the statistic that was asked for, of the whole time."""
         found = self.figures[metric]
         return None if found is None else float(getattr(found, self.stat))
 
+    def latest(self, metric: str) -> float | None:
+        """Return the statistic that was asked for, of the newest window, which tells how it is now.
+
+        None where nothing was measured in that, or it is too old to say.
+        """
+        if not self.windows or not is_fresh(self.windows[-1], self.end_ms):
+            return None
+        found = self.windows[-1].figures(metric)
+        return float(getattr(found, self.stat)) if found.count else None
+
     def title(self, metric: str) -> str:
-        """Say all statistics of a metric."""
-        found = self.figures[metric]
+        """Say all statistics of a metric over the whole time."""
+        found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
         if found is None:
-            return "not measured in this time"
-        return f"avg {found.avg:,.1f}, min {found.min:,.1f}, max {found.max:,.1f}"
+            return f"not measured in {minutes} min"
+        figures = f"avg {found.avg:,.1f}, min {found.min:,.1f}, max {found.max:,.1f}"
+        return f"in {minutes} min: {figures}"
 
     def picture(self, metric: str) -> Sparkline | None:
         """Draw a metric; what was not measured is a gap."""
@@ -92,6 +104,18 @@ def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
     end = now_ms()
     begin = end - wanted.milliseconds
     windows = tuple(touching(views.series(flow.target).between(flow, topic, begin, end)))
+    return _measures(wanted, begin, end, windows)
+
+
+def newest(window: Measured | None, wanted: Wish) -> Measures:
+    """Make of one window what was measured, if it is of the time that is wanted."""
+    end = now_ms()
+    begin = end - wanted.milliseconds
+    windows = (window,) if window is not None and window.end_ms > begin else ()
+    return _measures(wanted, begin, end, windows)
+
+
+def _measures(wanted: Wish, begin: int, end: int, windows: tuple[Measured, ...]) -> Measures:
     figures = {metric: over(windows, metric) for metric in METRICS}
     return Measures(wanted.stat, begin, end, windows, figures)
 

@@ -3,65 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.domain.move.progress import MoveStep
 from srm.service.documents import MoveRow
 from srm.service.looks import MoveLook
+from srm.service.move_rows import is_blocked
 
-_STAGES: Final[tuple[tuple[MoveStep, str, str], ...]] = (
+_STAGES: Final[tuple[tuple[str, str, str], ...]] = (
     ("planned", "Planned", "where every group stands and would go on"),
-    ("holding", "Hold", "clients are told to finish and leave"),
-    ("held", "Wait", "until all is copied and translated"),
+    ("held", "Hold", "clients are told to finish and leave"),
+    ("ready", "Wait", "until all is copied and translated"),
     ("applied", "Apply", "offsets are written on the target and read back"),
     ("gone", "Go", "clients are sent to the target"),
     ("verified", "Verified", "the groups work there"),
     ("reported", "Reported", "measured and kept"),
 )
-_ORDER: Final = [name for name, _, _ in _STAGES]
+"""Times of a move by which the stages have ended, with their names."""
+_REACHED: Final[Mapping[MoveStep, str]] = {"holding": "planned", "going": "applied"}
+"""Steps that are the intent of a stage: the one before it is what has ended."""
 _BARS: Final = 30
+_TOLD: Final = 10
 
 StageState = Literal["done", "now", "next", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage; ``seconds`` is how long after the stage before it was reached, if it was."""
+    """One stage; ``seconds`` is how long after the stage before it ended, where that is known.
+
+    ``reasons`` are what the present one waits for, as was last looked at ``reasons_ms``.
+    """
 
     name: str
     text: str
     state: StageState
     time_ms: int | None = None
     seconds: float | None = None
+    reasons: tuple[str, ...] = ()
+    reasons_ms: int = 0
 
 
 def stages(look: MoveLook) -> tuple[Stage, ...]:
-    """Say of each stage of a move whether it was reached, and when."""
+    """Say of each stage of a move whether it has ended, and when, and what it waits for now."""
     progress = look.progress
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
+    if "holding" in times:
+        times.setdefault("held", times["holding"])
+    steps = [step for step in _STAGES if not (look.plan.request.unplanned and step[0] == "ready")]
+    names = [name for name, _, _ in steps]
     released = progress.step == "released"
-    # "going" is the intent of going: the stage before it is what was reached.
-    step = "applied" if progress.step == "going" else progress.step
-    at = _last_known(times) if released else _ORDER.index(step)
+    at = names.index(_last_known(times, names) if released else _ended(look))
+    blocked, unverified = is_blocked(look), _unverified(look)
     found, previous = [], None
-    for number, (name, title, text) in enumerate(_STAGES):
+    for number, (name, title, does) in enumerate(steps):
         time_ms = times.get(name)
-        seconds = None
-        if time_ms is not None and previous is not None:
-            seconds = max(0.0, (time_ms - previous) / 1000)
-        found.append(Stage(title, text, _state(number, at, released=released), time_ms, seconds))
+        state = _state(number, at, released=released or blocked)
+        text, reasons, looked_ms = does, tuple[str, ...](), 0
+        if name == "verified" and unverified:
+            state, text, reasons = "undone", "not verified", unverified
+        elif blocked and number == at + 1:
+            reasons = look.plan.blocking
+        elif state == "now":
+            reasons, looked_ms = look.waits, look.waits_ms
+        seconds = _seconds(previous, time_ms)
+        found.append(Stage(title, text, state, time_ms, seconds, reasons, looked_ms))
         previous = previous if time_ms is None else time_ms
     if released:
-        found.append(
-            Stage("Released", "clients went on where they were", "done", times.get("released"))
-        )
+        time_ms = times.get("released")
+        text = "clients went on where they were"
+        found.append(Stage("Released", text, "done", time_ms, _seconds(previous, time_ms)))
     return tuple(found)
 
 
-def _last_known(times: dict[str, int]) -> int:
-    return max((number for number, name in enumerate(_ORDER) if name in times), default=0)
+def _unverified(look: MoveLook) -> tuple[str, ...]:
+    """Say what is wrong with a move that was reported though not all its groups had come back.
+
+    Those that came back later are in its report, which is kept current; the step is not made up.
+    """
+    if look.report is None or look.progress.step != "reported":
+        return ()
+    if "verified" in look.progress.times_ms:
+        return ()
+    return look.report.report.problems
+
+
+def _seconds(previous: int | None, time_ms: int | None) -> float | None:
+    if previous is None or time_ms is None:
+        return None
+    return max(0.0, (time_ms - previous) / 1000)
+
+
+def _ended(look: MoveLook) -> str:
+    """Return the last stage that has ended: the wait has once there was nothing to wait for."""
+    step = look.progress.step
+    if step == "held" and "ready" in look.progress.times_ms and not look.waits:
+        return "ready"
+    return _REACHED.get(step, step)
+
+
+def _last_known(times: Mapping[str, int], names: Sequence[str]) -> str:
+    return [name for name in names if name in times][-1]
 
 
 def _state(number: int, at: int, *, released: bool) -> StageState:
@@ -88,8 +132,13 @@ class Bars:
     """Time without service and records lost of past moves, the oldest on the left."""
 
     bars: tuple[Bar, ...]
-    top_seconds: float
+    longest_s: float
     top_records: int
+
+    @property
+    def are_told(self) -> bool:
+        """Whether there is room for the figure of each above its bar."""
+        return len(self.bars) <= _TOLD
 
 
 def bars(past: Sequence[MoveRow]) -> Bars | None:
@@ -97,7 +146,8 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
     known = [move for move in past if move.rto_seconds is not None][:_BARS]
     if len(known) < 2:
         return None
-    top_s = _round_up(max(move.rto_seconds or 0.0 for move in known))
+    longest_s = max(move.rto_seconds or 0.0 for move in known)
+    top_s = _round_up(longest_s)
     top_records = max(move.rpo_records or 0 for move in known)
     known.sort(key=lambda move: move.created_ms)
     width = round(min(4.0, 60 / len(known)), 2)
@@ -112,7 +162,7 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
             )
             for number, move in enumerate(known)
         ),
-        top_s,
+        longest_s,
         top_records,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,9 +15,13 @@ from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.pages.timeline import move_timeline
 from srm.service.asking import ViewsDep
 from srm.service.flow_rows import summary
+from srm.service.looks import FlowLook
+from srm.service.pages.elsewhere import HomesDep
 from srm.service.pages.move_picture import bars, stages
 from srm.service.pages.overview import groups_of, readiness, running
 from srm.service.pages.rendering import HEADERS, PageRoute, page
+from srm.service.pages.trouble import as_known
+from srm.service.views import Views
 
 router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=False)
 
@@ -25,7 +30,7 @@ _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-an
 
 
 @router.get("")
-def moves_page(request: Request, views: ViewsDep) -> Response:
+def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
     """Show all moves, and drills."""
     moves = views.moves()
     past = [move for move in moves if move.ended or move.step == "planned"]
@@ -38,8 +43,37 @@ def moves_page(request: Request, views: ViewsDep) -> Response:
         hidden=max(0, len(past) - PAST),
         picture=bars(past[:PAST]),
         drills=views.drills()[:PAST],
-        flows=[look.flow for look in views.looks()],
+        rehearsed=likely(views),
+        homes=homes,
     )
+
+
+def likely(views: Views) -> FlowLook | None:
+    """Return the flow that groups would move along from where they work now.
+
+    That begins where the last move has led, if groups could go on at its other end; without a move
+    it is the one with most such groups, and of equals the first as the properties file has them.
+    """
+    aliases = list(views.config.clusters)
+    here = next((move.target for move in views.moves() if move.ok is not None), None)
+
+    def rank(look: FlowLook) -> tuple[bool, bool, int, list[int]]:
+        flow, ready = look.flow, readiness(groups_of(views, look)).ready
+        places = [aliases.index(alias) for alias in (flow.source, flow.target)]
+        return not ready, flow.source != here, -ready, places
+
+    return min(views.looks(), key=rank, default=None)
+
+
+def _read_by(look: FlowLook | None, groups: Collection[str]) -> set[str]:
+    """Return the topics that some groups read, by the names that moves have for them."""
+    view = None if look is None else look.view
+    return {
+        one.topic if one.direction == "forward" else one.target_topic
+        for plan in (() if view is None else view.groups)
+        if plan.group in groups
+        for one in plan.positions
+    }
 
 
 @router.get("/new")
@@ -52,9 +86,7 @@ def new_page(
 ) -> Response:
     """Show the form of a move, filled in."""
     looks = {str(look.flow): look for look in views.looks()}
-    look = looks.get(flow) or max(
-        looks.values(), key=lambda one: len(groups_of(views, one)), default=None
-    )
+    look = looks.get(flow) or likely(views)
     chosen = None if look is None else look.flow
     rows = () if look is None else groups_of(views, look)
     topics = () if look is None or look.view is None else views.topics(look.flow)
@@ -63,11 +95,11 @@ def new_page(
         "new_move.html",
         flows=[Flow.parse(name) for name in looks],
         flow=chosen,
-        summary=None if look is None else summary(look),
+        summary=None if look is None else as_known(summary(look)),
         groups=rows,
         topics=topics,
         chosen_groups=set(group),
-        chosen_topics=set(topic),
+        chosen_topics=set(topic) or _read_by(look, set(group)),
         readiness=readiness(rows),
     )
 

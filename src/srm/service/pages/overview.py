@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -13,7 +13,9 @@ from srm.service.asking import ViewsDep
 from srm.service.documents import Event, FlowSummary, GroupRow, MoveRow
 from srm.service.flow_rows import summary
 from srm.service.looks import FlowLook
+from srm.service.move_rows import is_running
 from srm.service.pages import trouble
+from srm.service.pages.elsewhere import ElsewhereDep
 from srm.service.pages.measures import (
     SPAN_NAMES,
     STATISTICS,
@@ -22,8 +24,9 @@ from srm.service.pages.measures import (
     WishDep,
     lately,
     measures,
+    newest,
 )
-from srm.service.pages.rendering import PageRoute, page
+from srm.service.pages.rendering import Links, PageRoute, page
 from srm.service.pages.topology import topology
 from srm.service.views import Views
 
@@ -34,36 +37,52 @@ _EVENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How many groups of a flow could go on at its target now; ``first`` says why one could not."""
+    """How many groups of a flow could go on at its target now.
+
+    ``first`` says why one could not, or why that is not known. ``there`` work there already.
+    """
 
     ready: int
     unready: int
     unknown: int
     first: str = ""
+    there: int = 0
 
     @property
     def total(self) -> int:
-        """All groups."""
+        """All groups that do not work there."""
         return self.ready + self.unready + self.unknown
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """One flow on the overview."""
+    """One flow on the overview; ``home`` is the address of the service that watches it, if another.
+
+    ``is_here`` says whether this service watches it.
+    """
 
     flow: FlowSummary
     since_ms: int | None
     behind: trouble.Behind | None
     measures: Measures
     readiness: Readiness
+    is_here: bool = True
+    home: str = ""
+
+    @property
+    def page(self) -> str:
+        """Where its page is if it is one of another service, else empty."""
+        return Links(self.home).flow(self.flow.flow) if self.home else ""
 
 
 @router.get("/ui")
-def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
-    """Show all flows."""
-    looks = {str(look.flow): look for look in views.looks()}
-    flows = trouble.by_trouble(trouble.as_known(summary(look)) for look in looks.values())
-    lines = [flow_line(views, looks[flow.flow], wanted) for flow in flows]
+def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: WishDep) -> Response:
+    """Show all flows, those that other services watch too."""
+    every = [flow_line(views, look, wanted) for look in views.looks()]
+    here = {line.flow.flow for line in every}
+    every += [line_of(flow, others.homes, wanted) for flow in others.flows if flow.flow not in here]
+    lines = sorted(every, key=lambda line: trouble.rank(line.flow))
+    flows = [line.flow for line in lines]
     late = {line.flow.flow for line in lines if line.behind and line.flow.state == "RUNNING"}
     moves = views.moves()
     return page(
@@ -71,14 +90,15 @@ def overview(request: Request, views: ViewsDep, wanted: WishDep) -> Response:
         "overview.html",
         headline=trouble.headline(flows, late),
         lines=lines,
-        topology=topology([line.flow for line in lines], *_clusters(views), views.config.clusters),
+        topology=topology(flows, *_clusters(views), views.config.clusters),
+        unasked=others.unasked,
         troubles=[
             line for line in lines if line.flow.flow in late or line.flow.state in trouble.TROUBLES
         ],
         late=late,
         running=running(moves),
-        last=next((move for move in moves if move.ok is not None), None),
-        events=recent(views, [look.flow for look in looks.values()]),
+        last=max((move for move in moves if move.ended), key=_ended_ms, default=None),
+        events=recent(views, [look.flow for look in views.looks()]),
         wanted=wanted,
         spans=SPAN_NAMES,
         stats=STATISTICS,
@@ -93,10 +113,18 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
     return FlowLine(
         found,
         since,
-        trouble.behind(found.lag, lately(views, look.flow)),
+        None if found.error else trouble.behind(found.lag, lately(views, look.flow)),
         measured,
         readiness(groups_of(views, look)),
     )
+
+
+def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> FlowLine:
+    """Describe a flow that another service watches: by what it says of it alone."""
+    found = trouble.as_known(flow)
+    measured = newest(found.measured, wanted)
+    home = homes.get(flow.target, "")
+    return FlowLine(found, None, None, measured, readiness(()), is_here=False, home=home)
 
 
 def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
@@ -108,16 +136,22 @@ def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
-    """Count who could move."""
-    unready = [row for row in rows if row.can_move is False]
-    first = unready[0].reason if unready else ""
-    unknown = sum(row.can_move is None for row in rows)
-    return Readiness(len(rows) - len(unready) - unknown, len(unready), unknown, first)
+    """Count who could go on at the target now."""
+    asked = [row for row in rows if not row.works_there]
+    unready = [row for row in asked if row.can_go_on is False]
+    unknown = [row for row in asked if row.can_go_on is None]
+    first = next((row.reason for row in (*unready, *unknown)), "")
+    ready, there = len(asked) - len(unready) - len(unknown), len(rows) - len(asked)
+    return Readiness(ready, len(unready), len(unknown), first, there)
 
 
 def running(moves: tuple[MoveRow, ...]) -> list[MoveRow]:
     """Return the moves that hold or move somebody now."""
-    return [move for move in moves if not move.ended and move.step != "planned"]
+    return [move for move in moves if is_running(move)]
+
+
+def _ended_ms(move: MoveRow) -> int:
+    return move.created_ms if move.ended_ms is None else move.ended_ms
 
 
 def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Event]:
@@ -125,7 +159,7 @@ def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Eve
     every = [event for flow in flows for event in views.events(flow)]
     found: dict[object, Event] = {}
     for event in sorted(every, key=lambda event: -event.time_ms):
-        found.setdefault(event.about or (event.time_ms, event.text), event)
+        found.setdefault(event.about or (event.flow, event.time_ms, event.text), event)
     return list(found.values())[:most]
 
 

@@ -19,9 +19,13 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from srm import __version__
+from srm.domain.amount import amount
+from srm.domain.reason import is_command
 from srm.domain.topics import Flow
 from srm.errors import NotFoundError, SrmError
+from srm.service.federation import path_of
 from srm.service.pages import airflow, trouble, units
+from srm.service.pages.elsewhere import home_of
 from srm.service.views import Views
 from srm.wiring import now_ms
 
@@ -51,7 +55,8 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except SrmError as error:
-                return error_page(request, error.http_status, str(error))
+                home = home_of(request, error)
+                return error_page(request, error.http_status, str(error), home)
             except RequestValidationError as error:
                 told = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
                 return error_page(request, 422, told)
@@ -72,15 +77,28 @@ _TITLES: Final = {
 }
 
 
-def error_page(request: Request, status: int, detail: str) -> Response:
-    """Answer with a page that says what is wrong; one that passes is looked at again."""
-    title = _TITLES.get(status, "Something went wrong")
+def error_page(request: Request, status: int, detail: str, home: str = "") -> Response:
+    """Answer with a page that says what is wrong; one that passes is looked at again.
+
+    ``home`` is the address of another service that has the page which was asked for.
+    """
+    title = "Another service watches this" if home else _TITLES.get(status, "Something went wrong")
     named = next(
         ((kind, name) for kind, name in request.path_params.items() if kind in {"topic", "group"}),
         None,
     )
-    asked = named if status == 404 else None
-    return page(request, "error.html", status=status, title=title, detail=detail, asked=asked)
+    asked = named if status == 404 and not home else None
+    there = f"{home}{quote(path_of(request))}" if home else ""
+    return page(
+        request,
+        "error.html",
+        status=status,
+        title=title,
+        detail=detail,
+        asked=asked,
+        home=home,
+        there=there,
+    )
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
@@ -168,11 +186,13 @@ def environment() -> Environment:
         rate=units.rate,
         millis=units.millis,
         duration=units.duration,
+        amount=amount,
         arrow=trouble.arrow,
         breakable=breakable,
         quoted=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
+    found.tests.update(command=is_command)
     found.globals.update(
         ago=units.ago, lasting=units.lasting, utc=units.utc, iso=units.iso, NONE=units.NONE
     )

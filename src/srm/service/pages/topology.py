@@ -16,7 +16,7 @@ from srm.service.documents import FlowSummary
 WIDTH: Final = 760.0
 BOX: Final = (150.0, 64.0)
 _LABEL: Final = 34.0
-_BEND: Final = 0.2
+_BEND: Final = 0.22
 _STEPS: Final = 200
 _GAP: Final = 6.0
 LABELLED: Final = 8
@@ -94,7 +94,7 @@ def _places(aliases: list[str]) -> dict[str, _Point]:
     margin = BOX[0] / 2 + 8
     if len(aliases) <= 2:
         return {a: (x, 0.0) for a, x in zip(aliases, (margin, WIDTH - margin), strict=False)}
-    wide, high = WIDTH / 2 - margin, min(260.0, 104.0 + 20.0 * len(aliases))
+    wide, high = WIDTH / 2 - margin, min(260.0, 104.0 + 28.0 * len(aliases))
     turn = 2 * math.pi / len(aliases)
     start = -math.pi / 2 if len(aliases) % 2 else -math.pi / 2 - turn / 2
     angles = [start + number * turn for number in range(len(aliases))]
@@ -118,7 +118,7 @@ def _fitted(
 def _bend(start: _Point, end: _Point) -> _Point:
     """Return the control point of an arrow: to its own right-hand side."""
     dx, dy = end[0] - start[0], end[1] - start[1]
-    return start[0] + dx / 2 + dy * _BEND * 1.5, start[1] + dy / 2 - dx * _BEND
+    return start[0] + dx / 2 + dy * _BEND * 1.2, start[1] + dy / 2 - dx * _BEND
 
 
 def _arrow(flow: FlowSummary, places: dict[str, _Point], *, is_told: bool) -> Arrow:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.amount import amount
-from srm.engine.health import Reason
+from srm.domain.reason import Reason
 from srm.engine.observing import IN_TROUBLE
 from srm.service.documents import FlowSummary, State
 from srm.service.looks import FlowLook
@@ -51,15 +51,25 @@ class Headline:
 
 
 def as_known(flow: FlowSummary) -> FlowSummary:
-    """Return a flow as it may be told now: what was seen before a look failed is old."""
+    """Return a flow as it may be told now: what was seen before a look failed is old.
+
+    A forecast of then speaks of "now", so it is withdrawn. What is to be done stays.
+    """
     if not flow.error:
         return flow
-    return replace(flow, state="UNKNOWN", reasons=(Reason(flow.error),))
+    action = next((reason.action for reason in flow.reasons), "")
+    reasons = (Reason(flow.error, action),)
+    return replace(flow, state="UNKNOWN", reasons=reasons, forecast=None)
 
 
 def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:
     """Sort flows: those that somebody has to look at come first, of these the ones that lag."""
-    return sorted(flows, key=lambda flow: (_RANK[flow.state], -flow.lag, flow.flow))
+    return sorted(flows, key=rank)
+
+
+def rank(flow: FlowSummary) -> tuple[int, int, str]:
+    """Return where a flow stands in that order."""
+    return _RANK[flow.state], -flow.lag, flow.flow
 
 
 def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headline:
@@ -69,7 +79,7 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
     worst = by_trouble(flows)[0]
     needing = [flow for flow in flows if flow.state in TROUBLES]
     if needing:
-        unseen = "cannot be seen" if worst.looked_ms else "is not known yet"
+        unseen = "cannot be seen" if worst.looked_ms or worst.error else "is not known yet"
         word = unseen if worst.state == "UNKNOWN" else f"is {worst.state.lower()}"
         return Headline(worst.state, _told(needing, flows, word, "need attention"))
     behind_now = [flow for flow in flows if flow.flow in late]
@@ -127,7 +137,8 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
 
     Args:
         lag: records still to copy now.
-        windows: what was measured, by time, without overlaps.
+        windows: what was measured, by time, without overlaps; none is where there was neither
+            traffic nor lag.
 
     Returns:
         None where what is left is worth less than :data:`BEHIND_S` of its traffic, or the newest
@@ -144,7 +155,10 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
     worth = lag / rate
     if worth < BEHIND_S or newest.replication_records_lag.max <= _CAUGHT_UP * lag:
         return None
-    for window in reversed(windows):
-        if window.replication_records_lag.max <= _CAUGHT_UP * lag:
-            return Behind(window.end_ms, worth)
-    return Behind(windows[0].start_ms, worth, is_longer=True)
+    later = newest
+    for window in reversed(windows[:-1]):
+        is_idle_between = later.start_ms > window.end_ms
+        if is_idle_between or window.replication_records_lag.max <= _CAUGHT_UP * lag:
+            return Behind(later.start_ms, worth)
+        later = window
+    return Behind(later.start_ms, worth, is_longer=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from srm.domain import amount
+
 NONE: Final = "\N{EN DASH}"
 """Stands where there is no value; tables never have empty cells."""
 
 _STEP = 1000.0
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
 def count(value: float | None) -> str:
@@ -44,23 +45,7 @@ def millis(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Render a duration by its two largest units."""
-    if seconds is None:
-        return NONE
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    for unit, size, lesser, name in (
-        (_HOUR, _MINUTE, 1.0, ("min", "s")),
-        (_DAY, _HOUR, _MINUTE, ("h", "min")),
-    ):
-        if seconds < unit:
-            whole, rest = divmod(int(seconds), int(size))
-            part = int(rest / lesser)
-            return f"{whole} {name[0]}" + (f" {part} {name[1]}" if part else "")
-    days, rest = divmod(int(seconds), int(_DAY))
-    hours = int(rest / _HOUR)
-    return f"{days} d" + (f" {hours} h" if hours else "")
+    return NONE if seconds is None else amount.duration(seconds)
 
 
 def lasting(begin_ms: int, now_ms: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from srm.generating import write
 from srm.service.prometheus.metric_table import METRICS, Subject
 
 DEFAULT_PATH: Final = Path("docs/monitoring.md")
@@ -43,8 +44,7 @@ def _tables() -> Iterator[str]:
 
 def main(arguments: list[str]) -> None:
     """Write the tables into the given page, by default the one in docs/."""
-    path = Path(arguments[0]) if arguments else DEFAULT_PATH
-    path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
+    write(lambda page: with_tables(page.read_text("utf-8")), DEFAULT_PATH, __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,9 @@ _FLOWS: Final = (
     ),
     Metric(
         "srm_flow_groups",
-        (*_FLOW, "movable"),
-        "Consumer groups by whether they could move now: yes, no, or unknown (no checkpoint).",
+        (*_FLOW, "can_go_on"),
+        "Consumer groups by whether they could go on without the source now: yes, no, or unknown "
+        "(no checkpoint, or the target does not answer).",
     ),
     Metric(
         "srm_replicator_up", _FLOW, "Whether a replicator has lately said that it copies the flow."
@@ -176,7 +177,7 @@ _FLOWS: Final = (
     Metric(
         "srm_forecast_lost_records",
         _FLOW,
-        "Records not copied when the source last answered: lost if it died now (RPO).",
+        "Records not copied now, or when the source last answered: lost if it died now (RPO).",
     ),
     Metric(
         "srm_forecast_lost_at_most_records",
@@ -186,8 +187,8 @@ _FLOWS: Final = (
     Metric(
         "srm_forecast_lost_seconds",
         _FLOW,
-        "For how long the topic that is furthest behind has written what is not copied (RPO, lag "
-        "in time); absent where its rate is not known.",
+        "Age of the oldest of them, or when the source last answered (RPO, lag in time); absent "
+        "where it is not known.",
     ),
     Metric(
         "srm_forecast_read_again_records",
@@ -252,9 +253,9 @@ _GROUPS: Final = (
         "group",
     ),
     Metric(
-        "srm_group_movable",
+        "srm_group_can_go_on",
         _GROUP,
-        "Whether it could move now; absent where no checkpoint says.",
+        "Whether it could go on without the source now; absent where that is not known.",
         "group",
     ),
     Metric(
@@ -296,7 +297,7 @@ _MOVES: Final = (
     Metric(
         "srm_move_last_rto_seconds",
         _MOVE,
-        "From its hold until the last group worked on the target.",
+        "From its hold until the last group worked on the target; given up: until it was released.",
         "move",
     ),
     Metric("srm_move_last_read_again_records", _MOVE, "Records its groups read again.", "move"),

@@ -107,7 +107,7 @@ def _states(view: FlowView, labels: Labels) -> Iterator[Sample]:
 
 def _group_totals(groups: Collection[GroupRow], labels: Labels) -> Iterator[Sample]:
     names = {True: "yes", False: "no", None: "unknown"}
-    counts = Counter(names[group.can_move] for group in groups)
+    counts = Counter(names[group.can_go_on] for group in groups)
     yield from _counted("srm_flow_groups", labels, names.values(), counts)
     known = [group.checkpoint_ms for group in groups if group.checkpoint_ms is not None]
     if known:
@@ -146,8 +146,8 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
         yield "srm_group_checkpoint_partitions", labels, row.partitions
         yield "srm_group_read_again_records", labels, row.records_read_again
         yield "srm_group_skipped_records", labels, row.records_skipped
-        if row.can_move is not None:
-            yield "srm_group_movable", labels, row.can_move
+        if row.can_go_on is not None:
+            yield "srm_group_can_go_on", labels, row.can_go_on
         yield "srm_group_proven", labels, not row.proof
         yield "srm_group_followers", labels, row.followers
 
@@ -204,6 +204,8 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
         yield "srm_move_last_ok", labels, report is not None and report.ok
         if report is not None:
             yield from _outcome(report, labels)
+        if (held_s := look.progress.held_seconds) is not None:
+            yield "srm_move_last_rto_seconds", labels, held_s
 
 
 def _ended_ms(look: MoveLook) -> int:

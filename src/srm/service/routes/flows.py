@@ -18,6 +18,7 @@ from srm.service.answering import (
     page,
 )
 from srm.service.asking import FlowDep, ViewsDep
+from srm.service.committed import CommitsDep, Group
 from srm.service.documents import (
     CheckpointRow,
     Event,
@@ -29,11 +30,11 @@ from srm.service.documents import (
     TopicRow,
 )
 from srm.service.gathering import FLOWS, everywhere
+from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
 
 Topic = Annotated[str, Path(description="Name on either side.", examples=["orders"])]
-Group = Annotated[str, Path(description="Name of a consumer group.", examples=["billing"])]
 Sort = Literal["topic", "lag", "byte-rate", "replication-latency-ms"]
 Order = Annotated[Literal["asc", "desc"], Query(description="desc: the largest first.")]
 
@@ -65,8 +66,9 @@ async def topics(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the topics of a flow with state, lag and the newest window of each metric."""
-    found = containing(views.topics(flow), search, lambda t: t.topic, lambda t: t.remote_topic)
+    """List the topics of a flow with state, lag and the newest window, of the last five minutes."""
+    every = flow_rows.as_of(views.topics(flow), now_ms())
+    found = containing(every, search, lambda t: t.topic, lambda t: t.remote_topic)
     if state:
         found = [row for row in found if row.state == state.upper()]
     found.sort(key=lambda row: _rank(row, sort), reverse=order == "desc")
@@ -78,13 +80,14 @@ def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
         return 0.0, row.topic
     if sort == "lag":
         return row.lag, row.topic
-    return (row.measured.figures(sort).avg if row.measured else 0.0), row.topic
+    return flow_rows.figure(row, sort, "avg"), row.topic
 
 
 @router.get("/{source}/{target}/topics/{topic}", response_model=TopicRow, summary="One topic")
 async def topic(request: Request, views: ViewsDep, flow: FlowDep, topic: Topic) -> Response:
     """Tell of a topic what the list tells."""
-    return answer(request, views.topic(flow, topic))
+    [row] = flow_rows.as_of([views.topic(flow, topic)], now_ms())
+    return answer(request, row)
 
 
 @router.get(
@@ -114,7 +117,7 @@ async def groups(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the groups with a checkpoint: what they would read again, and whether they can move."""
+    """List the groups with a checkpoint: could they go on, and what they would read again."""
     found = containing(views.groups(flow), search, lambda row: row.group)
     return answer(request, page(found, offset, limit), Page[GroupRow])
 
@@ -122,9 +125,14 @@ async def groups(
 @router.get(
     "/{source}/{target}/groups/{group:path}", response_model=GroupDetail, summary="One group"
 )
-async def group(request: Request, views: ViewsDep, flow: FlowDep, group: Group) -> Response:
-    """Tell where a group stood on the source and would go on on the target, by partition."""
-    found = flow_rows.group_detail(views.seen(flow)[0], group)
+async def group(
+    request: Request, views: ViewsDep, flow: FlowDep, group: Group, commits: CommitsDep
+) -> Response:
+    """Tell where a group stands on both sides and would go on on the target, by partition.
+
+    Both clusters are asked for its offsets, a few seconds at most.
+    """
+    found = flow_rows.group_detail(views.seen(flow)[0], group, commits)
     if found is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
     return answer(request, found)

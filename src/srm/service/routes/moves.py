@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,20 +13,28 @@ from srm.service.answering import PROBLEMS, Limit, Offset, answer
 from srm.service.asking import ViewsDep
 from srm.service.documents import DrillRow, MoveDetail, MoveRow, Page
 from srm.service.gathering import DRILLS, MOVES, everywhere
+from srm.service.move_rows import is_running
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
+
+_WHICH = "Which moves; one that is only planned has neither ended, nor does it run."
 
 
 @router.get("/moves", response_model=Page[MoveRow], summary="All moves, the newest first")
 async def moves(
     request: Request,
     views: ViewsDep,
-    which: Annotated[Literal["all", "running", "ended"], Query(description="Which moves.")] = "all",
+    which: Annotated[Literal["all", "running", "ended"], Query(description=_WHICH)] = "all",
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
     """List moves with their step, what was lost (RPO) and how long it took (RTO)."""
-    rows = [row for row in views.moves() if which == "all" or row.ended == (which == "ended")]
+    wanted: dict[str, Callable[[MoveRow], bool]] = {
+        "all": lambda _: True,
+        "running": is_running,
+        "ended": lambda row: row.ended,
+    }
+    rows = [row for row in views.moves() if wanted[which](row)]
     found = await everywhere(request, rows, MOVES, offset, limit)
     return answer(request, found, Page[MoveRow])
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from srm.domain.topics import Flow
 from srm.engine.why import Kind, Why
-from srm.service.answering import PROBLEMS, answer
+from srm.service.answering import MOST_OF_A_NAME, PROBLEMS, answer
 from srm.service.asking import ViewsDep
 from srm.service.explaining import Explaining
 
@@ -20,14 +20,17 @@ async def why(
     request: Request,
     views: ViewsDep,
     kind: Kind,
-    name: Annotated[str, Path(description="Topic on either side, or group.", max_length=249)],
+    name: Annotated[
+        str, Path(description="Topic on either side, or group.", max_length=MOST_OF_A_NAME)
+    ],
     flow: Annotated[
         str, Query(description="Only this flow, as `A->B`; default: all.", examples=["P->B"])
     ] = "",
 ) -> Response:
     """Ask both clusters of each flow: list, filter, state and right, and the one thing to do.
 
-    Takes as long as they take; an answer for each flow that knows the name.
+    Takes as long as they take; an answer for each flow that knows the name, and, after these, one
+    with `known` false and the reason for each whose target could not be asked.
     """
     wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
     flows = [look.flow for look in wanted]

@@ -165,7 +165,8 @@ class SimulatedCluster:
         upto = stable if committed else log.high_watermark
         head = topic_id, number
         marks = log.high_watermark, stable, log.start
-        diverges = epoch >= 0 and log.epoch_end(epoch) < offset
+        held = log.epoch_end(epoch)
+        diverges = epoch >= 0 and (held.epoch < epoch or held.end < offset)
         if diverges or not log.start <= offset <= log.end:
             return FetchedPartition(*head, OUT_OF_RANGE, *marks, (), _NO_RECORDS)
         if offset >= upto:

@@ -15,7 +15,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from srm.replication.batches.batch import batches, seal, verify
 from srm.replication.batches.rebuild import Record, decode
-from srm.replication.ports import Produced
+from srm.replication.ports import EpochEnd, Produced
 
 NONE: Final = 0
 OUT_OF_RANGE: Final = 1
@@ -251,13 +251,15 @@ class Log:
             (pid, first) for pid, first, last in self.aborted if last >= offset and first < upto
         )
 
-    def epoch_end(self, epoch: int) -> int:
+    def epoch_end(self, epoch: int) -> EpochEnd:
         """Answer OffsetForLeaderEpoch."""
         if epoch == self.epoch:
-            return self.end
+            return EpochEnd(epoch, self.end)
         known = [found for found, _ in self.epochs]
         index = bisect_right(known, epoch)
-        return self.epochs[index][1] if index < len(known) else -1
+        if epoch < 0 or index == len(known):
+            return EpochEnd(-1, -1)
+        return EpochEnd(known[index - 1] if index else epoch, self.epochs[index][1])
 
     # ----- losing
 

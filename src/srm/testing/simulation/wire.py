@@ -12,6 +12,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication import codes
 from srm.replication.ports import (
+    EpochEnd,
     Fetched,
     FetchFrom,
     FetchSession,
@@ -258,7 +259,7 @@ class SimulatedWire:
         """See the port."""
         return await self._of_leader(partition, lambda p: p.log.offset_at(time_ms))
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """See the port."""
         return await self._of_leader(partition, lambda p: p.log.epoch_end(epoch))
 

@@ -119,7 +119,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         ),
         (
             replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9),), report_age_ms=60_000),
-            "last reported 60 s ago: is it running",
+            "last reported 1 min ago: is it running",
         ),
     ],
 )

@@ -22,7 +22,7 @@ def test_a_move_in_good_surroundings_has_no_warning():
     ("around", "words"),
     [
         ({"report_age_ms": None}, "the replicator of P->B has never reported"),
-        ({"report_age_ms": 60_000}, "last reported 60 s ago"),
+        ({"report_age_ms": 60_000}, "last reported 1 min ago"),
         ({"opposite_enabled": False}, "set B->P.enabled=true"),
         ({"opposite_topics": frozenset()}, "srm-control topics --source B --target P --add T"),
         ({"absent": {"T": 3}}, "T does not exist on B: producers that are sent there fail"),

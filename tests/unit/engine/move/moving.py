@@ -12,6 +12,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.move.routes import Route
 from srm.domain.offset_map import Position, Run
+from srm.domain.replication_records import SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest
@@ -165,6 +166,10 @@ class World:
                 runs.append(Run(start, there, end - start))
                 there = self.clusters[target].produce(remote, number, end - start)
             self.maps[flow].put(tp, runs, Position(end, there, end))
+
+    def report(self, source: str, target: str) -> None:
+        """Let a slot of the flow say that it lives."""
+        self.maps[Flow(source, target)].reports = (SlotReport("0", 1, self.clock(), ()),)
 
     def passing(self, milliseconds: int = 6_000) -> None:
         self.clock.advance(milliseconds)

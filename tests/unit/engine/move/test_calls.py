@@ -287,10 +287,10 @@ def test_a_redirector_that_is_not_set_up_blocks_the_plan(world):
 
     assert plan.blocking == (
         (
-            "redirector webhook is not set up: set P->B.failover.webhook.url and "
+            "redirector webhook is not set up; set P->B.failover.webhook.url and "
             "P->B.failover.webhook.secret (docs/redirect.md)"
         ),
-        "redirector command is not set up: set P->B.failover.command (docs/redirect.md)",
+        "redirector command is not set up; set P->B.failover.command (docs/redirect.md)",
     )
 
 

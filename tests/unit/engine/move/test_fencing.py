@@ -434,6 +434,7 @@ def test_topics_of_one_transaction_move_together_or_the_plan_says_how(config: Co
     world.p.produce_in("shop", "Payments", 0, 1)
     world.p.produce_in("shop", "Payments-eu", 0, 1)
     world.p.end_transaction("shop")
+    world.report("P", "B")
 
     named = move.plan(world.context(), REQUEST, dry_run=True)
     assert len(named.blocking) == 1
@@ -451,6 +452,7 @@ def test_a_topic_of_a_transaction_that_is_not_replicated_is_named(world: World) 
     world.p.produce_in("shop", "Payments", 0, 1)
     world.p.produce_in("shop", "local", 0, 1)
     world.p.end_transaction("shop")
+    world.report("P", "B")
 
     plan = move.plan(world.context(), REQUEST, dry_run=True)
     assert plan.blocking == ()

@@ -36,6 +36,7 @@ def waiting(world: World, context: MoveContext) -> tuple[str, ...]:
 
 def test_an_open_transaction_does_not_hide_what_others_write(world: World) -> None:
     world.p.produce_in("someone", "Payments", 0, 1, age_ms=9_000)
+    world.report("P", "B")
     context = held(world)
     world.p.produce("Payments", records=50)
     status = move.wait_status(context, "m1")
@@ -125,6 +126,7 @@ def test_rights_that_hide_the_transactions_do_not_open_the_gate(
         raise AuthorizationError("grant Read on topic Payments")
 
     world.p.produce_in("someone", "Payments", 0, 1)
+    world.report("P", "B")
     monkeypatch.setattr(world.p, "open_transactions", refuse)
     context = held(world)
 

@@ -180,6 +180,7 @@ def test_a_blocked_move_touches_nobody(world: World) -> None:
 def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
     clients = Clients(world)
     world.p.produce("Payments")
+    world.report("P", "B")
     console = Console(record=True, width=140)
     plan = move.plan(world.context(), REQUEST, "m1")
     console.print(plan_view(plan))

@@ -13,11 +13,13 @@ from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 from srm.config.model import RedirectSettings
 from srm.domain import internal_topics
 from srm.domain.filters import NameFilter, split_patterns
-from srm.domain.move.routes import Ack, group_subject
+from srm.domain.move.routes import Ack, Route, group_subject
+from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.engine import group_sync
 from srm.engine.checkpoints import emit
-from srm.engine.why import why_group
+from srm.engine.ports import FlowContext
+from srm.engine.why import in_order, why_group
 
 
 @pytest.fixture
@@ -199,6 +201,34 @@ def test_a_commit_that_the_copy_has_not_reached_waits_for_the_topic(flow: Runnin
     assert "replication of Topic from P is 2 records behind" in step(answer, "ready").answer
 
 
+def test_a_group_whose_topic_nobody_copies_further_cannot_move(flow: RunningFlow) -> None:
+    flow.write(b"10", b"11")
+    flow.beat(ended=True)
+
+    answer = why_group(flow.context, "audit")
+
+    assert (answer.ok, wrong(answer)) == (False, ["movable"])
+    assert answer.verdict.endswith(
+        "cannot move: not copied: 2 records of Topic, and nobody copies: the replicator on host-7 "
+        "ended 0 s ago"
+    )
+    assert answer.action == "srm replicate --flow 'P->B'"
+
+
+def test_a_group_whose_partition_is_stopped_cannot_move(flow: RunningFlow) -> None:
+    flow.write(b"10", b"11")
+    keep_on = "set data.loss.policy=continue to record the loss and continue"
+    flow.maps.statuses[ORIGINAL] = PartitionStatus(
+        "Topic", 0, "stopped", f"records 10 to 12 are gone; {keep_on}", action=keep_on
+    )
+
+    answer = why_group(flow.context, "audit")
+
+    assert wrong(answer) == ["movable"]
+    assert "cannot move: replication of Topic-0 is stopped: records 10" in answer.verdict
+    assert answer.action == keep_on
+
+
 def test_a_partition_that_was_never_copied_has_no_place_on_the_target(flow: RunningFlow) -> None:
     flow.maps.maps.clear()
 
@@ -247,6 +277,29 @@ def test_a_group_that_is_in_use_on_the_target_is_left_alone_and_cannot_move(
     assert answer.action == "stop it on B"
 
 
+def test_a_group_that_has_moved_is_where_it_works_and_nobody_is_told_to_stop_it(
+    flow: RunningFlow,
+) -> None:
+    """The first thing to do was to stop it on B: the live application."""
+    route_to(flow, "B")
+    flow.b.join("audit", "reader")
+    flow.b.commit("audit", {COPY: 10})
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.verdict == "translated; it works on B already: see flow B->P"
+    assert (answer.action, "stop it" in str(answer.steps), wrong(answer)) == ("", False, [])
+
+
+def test_a_group_that_runs_where_its_route_does_not_lead_is_not_said_to_have_moved(
+    flow: RunningFlow,
+) -> None:
+    route_to(flow, "B")
+    flow.p.join("audit", "reader")
+
+    assert "cannot move: group:audit is routed to B" in why_group(flow.context, "audit").verdict
+
+
 def test_a_group_that_is_further_on_the_target_is_not_taken_back(flow: RunningFlow) -> None:
     flow.b.commit("audit", {COPY: 10})
 
@@ -254,6 +307,21 @@ def test_a_group_that_is_further_on_the_target_is_not_taken_back(flow: RunningFl
 
     assert "it is further there" in step(answer, "written").answer
     assert "movable" in wrong(answer)
+
+
+def test_offsets_that_are_not_written_yet_are_told_with_what_stands_there_and_what_will(
+    flow: RunningFlow,
+) -> None:
+    before = flow.b.committed("audit")[COPY]
+    flow.commit("audit", 9)
+    emit(flow.context)
+
+    answer = why_group(flow.context, "audit")
+
+    assert step(answer, "written").answer == (
+        f"1 of 1 partition not yet: B has offset {before} in P.Topic-0, the next group sync writes "
+        f"{before + 1}"
+    )
 
 
 def test_without_group_sync_the_offsets_are_written_by_a_move_and_nothing_is_wrong(
@@ -348,3 +416,38 @@ def test_nothing_is_written_by_asking(flow: RunningFlow) -> None:
     assert {name: flow.b.compacted(name).read_stamped() for name in flow.b.topics()} == before
     assert flow.b.committed("audit") == committed
     assert flow.p.committed("audit") == {ORIGINAL: 8}
+
+
+def back(flow: RunningFlow) -> FlowContext:
+    """The flow back, as commands open it."""
+    return replace(flow.backward, opposite=flow.forward.config)
+
+
+def route_to(flow: RunningFlow, alias: str) -> None:
+    """Let a move have sent the group to a cluster."""
+    flow.b.add_topic(internal_topics.ROUTING)
+    subject = group_subject("audit")
+    went = Route(1, alias, "go", "m1", flow.clock())
+    flow.b.compacted(internal_topics.ROUTING).write({subject.encode(): went.value()})
+
+
+def ways(flow: RunningFlow) -> list[str]:
+    """Name the flows in the order in which their answers are shown."""
+    asked = [why_group(context, "audit") for context in (back(flow), flow.context)]
+    return [str(answer.flow) for answer in in_order(asked)]
+
+
+def test_the_way_from_where_a_group_has_members_comes_first(flow: RunningFlow) -> None:
+    flow.p.join("audit", "app")
+    assert ways(flow) == ["P->B", "B->P"]
+
+    flow.p.leave("audit")
+    flow.b.join("audit", "app")
+    assert ways(flow) == ["B->P", "P->B"]
+
+
+def test_without_members_the_route_says_where_a_group_works(flow: RunningFlow) -> None:
+    assert ways(flow) == ["P->B", "B->P"], "it has read the original on P"
+
+    route_to(flow, "B")
+    assert ways(flow) == ["B->P", "P->B"]

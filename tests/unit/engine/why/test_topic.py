@@ -208,8 +208,42 @@ def test_without_a_replicator_the_command_is_the_one_that_starts_it(flow: Runnin
 
     answer = why_topic(flow.context, "Topic")
 
-    assert "the replicator on host-7 was last heard of 60 s ago" in answer.verdict
+    assert "the replicator on host-7 was last heard of 1 min ago" in answer.verdict
     assert answer.action == "srm replicate --flow 'P->B'"
+    told = step(answer, "assigned")
+    assert (told.ok, told.answer) == (None, "given to slot 0, silent for 60 s")
+    assert step(answer, "heard").ok is None  # nobody asks P
+
+
+def test_where_nobody_copies_no_slot_is_alive_and_no_partition_goes_on(flow: RunningFlow) -> None:
+    """Even in the first seconds, in which its slots were heard of a moment ago."""
+    flow.beat(ended=True)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["replicator", "partitions"]
+    assert step(answer, "assigned").ok is None
+    assert step(answer, "assigned").answer == "given to slot 0, which nobody runs"
+    assert step(answer, "partitions").answer == "partition 0 waiting: nobody copies it now"
+    assert answer.action == "srm replicate --flow 'P->B'"
+
+
+def test_what_a_stopped_partition_has_still_to_copy_has_no_eta_and_is_no_loss_yet(
+    flow: RunningFlow,
+) -> None:
+    flow.write(b"10", b"11")
+    flow.maps.statuses[PLACE] = PartitionStatus("Topic", 0, "stopped", "gone", 10, 12)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["partitions", "lag"]
+    assert step(answer, "lag").answer == (
+        "2 offsets to go, 2 offsets of partition 0, where it stopped"
+    )
+    assert (step(answer, "losses").ok, step(answer, "losses").answer) == (
+        None,
+        "partition 0 stopped before it was",
+    )
 
 
 def test_a_copy_that_cannot_be_created_says_why(flow: RunningFlow) -> None:
@@ -268,15 +302,16 @@ def test_a_former_topic_of_the_same_name_has_no_part_in_the_assignment(flow: Run
     assert "assigned" in wrong(why_topic(flow.context, "Topic"))
 
 
-def test_a_stopped_partition_says_why_and_what_its_message_says_to_do(flow: RunningFlow) -> None:
-    reason = "retention has deleted what comes next; set data.loss.policy=continue to record it"
-    flow.maps.statuses[PLACE] = PartitionStatus("Topic", 0, "stopped", reason, 3, 5)
+def test_a_stopped_partition_says_why_and_what_its_slot_says_to_do(flow: RunningFlow) -> None:
+    action = "set data.loss.policy=continue to record it"
+    reason = f"retention has deleted what comes next; {action}"
+    flow.maps.statuses[PLACE] = PartitionStatus("Topic", 0, "stopped", reason, 3, 5, action=action)
 
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["partitions"]
-    assert "partition 0 stopped: retention has deleted" in answer.verdict
-    assert answer.action == "set data.loss.policy=continue to record it"
+    assert answer.verdict.endswith("partition 0 stopped: retention has deleted what comes next")
+    assert answer.action == action
 
 
 def test_records_that_were_lost_on_the_way_are_said_of_a_topic_that_goes_on(
@@ -288,17 +323,18 @@ def test_records_that_were_lost_on_the_way_are_said_of_a_topic_that_goes_on(
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["losses"]
-    assert answer.verdict.startswith("copied, but: 0: lost 2 source offsets, 3 to 5: refused")
+    assert answer.verdict.startswith("copied, but: 0: lost 2 source offsets, 3 to 4: refused")
 
 
 def test_a_source_that_has_not_answered_its_slots_lately_is_told_of(flow: RunningFlow) -> None:
     flow.clock.advance(60_000)
     flow.beat()
-    running(flow, heard_ms=flow.clock() - 60_000)
+    [report] = flow.maps.reports
+    flow.maps.reports = (replace(report, time_ms=flow.clock()),)
 
     found = step(why_topic(flow.context, "Topic"), "heard")
 
-    assert (found.ok, found.answer) == (False, "the slots had its answer 60 s ago")
+    assert (found.ok, found.answer) == (False, "P last answered the slots 1 min ago")
 
 
 def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow) -> None:
@@ -314,7 +350,7 @@ def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow
 
     assert answer.verdict == "copied, 20 offsets to go"
     assert step(answer, "lag").answer == (
-        "20 offsets to go, about 10 s at the 2 records/s of late; "
+        "20 offsets to go, at most about 10 s at 2 records/s, its best pace of late; "
         "P->B is limited to 1,000 bytes a second"
     )
 
@@ -327,6 +363,22 @@ def test_a_source_that_does_not_answer_leaves_what_the_target_knows(flow: Runnin
     assert (answer.ok, answer.known) == (None, True)
     assert answer.verdict.startswith("not known: P does not answer")
     assert step(answer, "partitions").ok
+    assert [step(answer, name).ok for name in ("served", "lag")] == [None, None]
+
+
+def test_a_source_that_answers_neither_its_slots_nor_srm_may_have_to_be_given_up(
+    flow: RunningFlow,
+) -> None:
+    flow.clock.advance(60_000)
+    flow.beat()
+    [report] = flow.maps.reports
+    flow.maps.reports = (replace(report, time_ms=flow.clock()),)
+    flow.p.fail()
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert answer.verdict == "copied, but: P last answered the slots 1 min ago"
+    assert answer.action == "srm failover plan --mode unplanned --source P --target B"
 
 
 def test_heartbeats_need_no_list(flow: RunningFlow) -> None:

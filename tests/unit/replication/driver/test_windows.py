@@ -77,12 +77,14 @@ class Script:
 
     clock: FakeClock
     happenings: list[Callable[[], None]]
+    seconds: float = 0.0
 
     def is_set(self) -> bool:
         return not self.happenings
 
     def wait(self, seconds: float) -> bool:
         self.clock.advance(round(seconds * 1000))
+        self.seconds += seconds
         if self.happenings:
             self.happenings.pop(0)()
         return self.is_set()
@@ -112,7 +114,7 @@ class Lab:
             self.topic.open,
             cast("object", script),  # type: ignore[arg-type]
             SPEC,
-            clock=lambda: self.clock() / 1000,
+            clock=lambda: script.seconds,
         )
 
     def stored(self) -> tuple[WindowMetric, ...]:
@@ -236,6 +238,21 @@ def test_windows_that_nobody_needs_any_more_are_removed(lab):
     assert lab.stored() == ()
 
 
+def test_a_window_that_its_topic_has_lost_is_stored_again_as_long_as_it_can_be_computed(lab):
+    """A topic that was truncated by an election: whoever wrote the window had its answer."""
+    table = lab.target.compacted(internal_topics.METRICS_WINDOWS)
+    lost: list[bytes] = []
+
+    def lose() -> None:
+        lost.extend(key for key in table.read())
+        table.write(dict.fromkeys(lost))
+
+    lab.keep(lab.traffic(), *[nothing] * 5, lose, *[nothing] * 25)
+
+    assert lost
+    assert {w.key() for w in lab.stored()} >= set(lost)
+
+
 def test_a_flow_may_be_left_to_the_aggregation(lab):
     config = replace(lab.context.config, metrics_windows_continuous=False)
     lab.context = replace(lab.context, config=config)
@@ -250,6 +267,54 @@ def test_a_record_that_is_no_metric_is_passed_over(lab):
     lab.keep(lambda: lab.topic.entries.append(junk), lab.traffic(), *[nothing] * 4)
 
     assert {w.records for w in lab.stored()} == {10}
+
+
+def set_clock(lab: Lab, by_ms: int) -> Callable[[], None]:
+    """The wall clock of the machine is set."""
+
+    def happen() -> None:
+        lab.clock.time_ms += by_ms
+
+    return happen
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("set_by_ms", [HOUR_MS, -HOUR_MS])
+def test_windows_are_written_on_at_once_whichever_way_the_clock_was_set(lab, set_by_ms):
+    """One clock, of driver and slots: what was stored under the wrong time is of no use."""
+    lab.keep(*[lab.traffic()] * 6, set_clock(lab, set_by_ms), *[lab.traffic()] * 6, nothing)
+
+    newest_ms = max(w.end_ms for w in lab.stored())
+    assert lab.clock() - 3 * SPEC.slide_ms < newest_ms <= lab.clock()
+    assert all(w.end_ms - w.start_ms == SPEC.window_ms for w in lab.stored())
+
+
+def test_a_clock_that_was_ahead_for_a_moment_takes_nothing_from_the_windows_of_before(lab):
+    """What it had forgotten meanwhile was missing in the windows that it computed next."""
+    before = []
+    lab.keep(
+        *[lab.traffic()] * 12,
+        lambda: before.extend(w for w in lab.stored() if w.records),
+        set_clock(lab, HOUR_MS),
+        set_clock(lab, -HOUR_MS),
+        lambda: lab.topic.write(replace(RAW, time_ms=before[-1].start_ms + 1, partition=1)),
+        *[nothing] * 3,
+    )
+
+    after = {w.key(): w.records for w in lab.stored()}
+    assert len(before) > 20
+    assert all(after[w.key()] >= w.records for w in before)
+
+
+def test_windows_of_a_time_that_is_still_to_come_are_removed(lab):
+    lab.keep(*[lab.traffic()] * 6, *[nothing] * 3)
+    lab.clock.time_ms -= HOUR_MS
+
+    lab.keep(nothing)
+
+    assert lab.stored() == ()
 
 
 @settings(max_examples=60, deadline=None)

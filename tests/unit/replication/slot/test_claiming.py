@@ -15,7 +15,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication import clock, codes
 from srm.replication.batches.transform import ClusterIds
-from srm.replication.ports import Fetched, FetchedPartition, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, ProducerId
 from srm.replication.slot import lifecycle
 from srm.replication.slot.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.slot.lifecycle import Lifecycle
@@ -63,9 +63,9 @@ class Cluster(Log):
         del node, read_committed
         return Silent()
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
-        del partition, epoch
-        return self.end
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return EpochEnd(epoch, self.end)
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         del transactional_id
@@ -200,7 +200,7 @@ def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> N
     assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 3)
     assert site.copy.position().target_leader_epoch == LEADER_EPOCH
     [note] = site.told.notes
-    assert "offsets 4 to 6 are gone or not ours; copied again from source offset 3" in note
+    assert "offsets 4 to 5 are gone or not ours; copied again from source offset 3" in note
 
 
 def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> None:
@@ -290,7 +290,8 @@ def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: boo
         site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
         assert site.copy.needs_claim, "it is not asked again and again"
     else:
-        assert "data.loss.policy=continue" in site.copy.reason
+        assert "P->B.data.loss.policy = continue in srm.properties" in site.copy.reason
+        assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
 
 
 class SlowCoordinator(Cluster):
@@ -356,6 +357,36 @@ def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
 
     monkeypatch.setattr(target, "log_range", nonsense)
     run(lambda: Site(source_of(3), target), scenario)
+
+
+@pytest.mark.parametrize(("topic_id", "known"), [(None, 9), (bytes(16), 3)])
+def test_how_far_the_source_is_is_known_of_what_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, topic_id: bytes | None, known: int
+) -> None:
+    """Nothing is fetched of it, and its lag is that of its topic and flow all the same."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    source = source_of(9)
+    looks = 0
+
+    async def id_of(topic: str) -> bytes:
+        nonlocal looks
+        looks += 1
+        assert topic == "T"
+        return topic_id or PartitionCopy(ASSIGNED, Start(3, 4)).source_id
+
+    monkeypatch.setattr(source, "topic_id", id_of, raising=False)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        site.copy.rest(Phase.STOPPED, "the target refused it")
+        watching = asyncio.create_task(site.lifecycle.watch_ends())
+        await site.until(lambda: looks > 2 or watching.done())
+        watching.cancel()
+
+    site = run(lambda: Site(source, Cluster(copies(3))), scenario)
+
+    assert site.copy.position().position.source_end == known
+    assert site.copy.known_end == known
 
 
 def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None:

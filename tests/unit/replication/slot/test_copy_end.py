@@ -16,7 +16,7 @@ from srm.domain.offset_ranges import OffsetRange
 from srm.domain.source_return import CopyEnd
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
-from srm.replication.ports import Fetched, FetchFrom
+from srm.replication.ports import EpochEnd, Fetched, FetchFrom
 from srm.replication.slot import copy_end
 from srm.replication.slot.copy_end import find_copy_end, read_range
 from srm.replication.slot.log_reader import LogReader
@@ -27,7 +27,7 @@ from srm.replication.slot.source_ahead import Comparison
 class EpochLog(Log):
     """A log that knows where its leader epochs end."""
 
-    epochs: dict[int, int] = {}  # noqa: RUF012 - each test sets its own
+    epochs: dict[int, int | EpochEnd] = {}  # noqa: RUF012 - each test sets its own
 
     stable_end: int | None = None
 
@@ -37,9 +37,10 @@ class EpochLog(Log):
             fetched.partitions[0].last_stable_offset = self.stable_end
         return fetched
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         del partition
-        return self.epochs.get(epoch, -1)
+        found = self.epochs.get(epoch, EpochEnd(-1, -1))
+        return found if isinstance(found, EpochEnd) else EpochEnd(epoch, found)
 
     def leaders_changed(self) -> None:
         """Nothing is remembered."""
@@ -120,6 +121,23 @@ def test_an_older_log_that_has_grown_past_the_copy_is_not_guessed_at(
 
     with pytest.raises(IntegrityError, match="gone back to an older log"):
         found(source, target, known(30, 30, source_epoch=4))
+
+
+def test_a_log_that_holds_more_of_an_earlier_epoch_instead_of_ours_is_not_guessed_at() -> None:
+    source = log_of(records((0, 40)))
+    source.epochs = {4: EpochEnd(3, 35)}
+    target = log_of(records((0, 30)), producer_id=OURS)
+
+    with pytest.raises(IntegrityError, match="gone back to an older log"):
+        found(source, target, known(30, 30, source_epoch=4))
+
+
+def test_an_epoch_whose_records_compaction_has_removed_is_no_other_log() -> None:
+    source = log_of(records((0, 20)), records((30, 40)))
+    source.epochs = {4: EpochEnd(3, 30)}
+    target = log_of(records((0, 30)), producer_id=OURS)
+
+    assert found(source, target, known(30, 30, source_epoch=4)).source_next == 30
 
 
 def test_what_was_left_out_earlier_does_not_hide_what_was_copied_behind_it() -> None:

@@ -7,76 +7,45 @@ from dataclasses import replace
 
 import pytest
 from tests.seconds import Seconds, own_seconds
+from tests.unit.replication.slot.reporters import (
+    ASSIGNED,
+    MAP,
+    ME,
+    STATE,
+    SYNCS,
+    copied,
+    copying,
+    reporter_to,
+    told,
+    written,
+)
 
 from srm.domain import internal_topics
-from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, map_partition
+from srm.domain.map_records import BlockKey, map_partition
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.offset_map import Run
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
-    REPORTS,
-    AssignedPartition,
-    Incarnation,
-    MapEnd,
-    PartitionPosition,
     PartitionStatus,
 )
 from srm.domain.replication_state import decode_state
 from srm.domain.slot_records import GROUP_SIZE
 from srm.errors import AuthorizationError, UnavailableError
-from srm.replication.ports import Place, ProducerId
+from srm.replication.ports import ProducerId
 from srm.replication.slot import map_log
 from srm.replication.slot.claim import Claim
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Resumed, Start
+from srm.replication.slot.resume import Resumed, Start, Walked
 from srm.replication.slot.sync_marks import SyncMark
 from srm.testing.fake_state_log import FakeStateLog
 from srm.testing.flows import flow_config
-
-ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
-MAP = internal_topics.offset_map("P"), map_partition("T", 0)
-STATE = internal_topics.replication("P"), REPORTS
-SYNCS = internal_topics.offset_syncs("B"), 0
-ME = Incarnation(2, "me")
 
 
 @pytest.fixture
 def seconds() -> Iterator[Seconds]:
     with own_seconds() as time:
         yield time
-
-
-def reporter_to(state: FakeStateLog, syncs: FakeStateLog | None = None) -> Reporter:
-    reporter = Reporter(flow_config(), "0", state, syncs or FakeStateLog(), lambda: 0)
-    reporter.begin(ME)
-    return reporter
-
-
-def copying(number: int = 0, assigned: AssignedPartition = ASSIGNED) -> PartitionCopy:
-    copy = PartitionCopy(replace(assigned, partition=number), Start(0, 0))
-    copy.map.begin_claim(ProducerId(7, 1))
-    copied(copy, 0, 10)
-    return copy
-
-
-def copied(copy: PartitionCopy, first: int, count: int) -> None:
-    """Some records are acknowledged."""
-    copy.map.add([Run(first, copy.target_next, count)])
-    copy.source_next, copy.target_next = first + count, copy.target_next + count
-
-
-def written(log: FakeStateLog) -> list[Place]:
-    return [record.place for record in log.records]
-
-
-def told(log: FakeStateLog) -> dict[tuple[str, int], int]:
-    """Return the source offset that each partition is told to stand at, by any record."""
-    return {
-        (entry.topic_id, entry.partition): entry.position.source_next
-        for report in decode_state(log.table(STATE)).reports
-        for entry in (*report.former, *report.positions)
-    }
 
 
 def test_blocks_are_acknowledged_before_the_position_is_written() -> None:
@@ -380,6 +349,26 @@ def test_statuses_are_told_again_as_a_process_that_woke_up_may_have_told_others(
     assert told() == []
 
 
+def test_what_to_do_about_a_partition_at_rest_is_a_value_in_its_record_until_it_goes_on() -> None:
+    log = FakeStateLog()
+    reporter = reporter_to(log)
+    copy = copying(0)
+
+    def told() -> PartitionStatus:
+        before = len(log.records)
+        reporter.prepare([copy])()
+        [value] = [r.value or b"" for r in log.records[before:] if r.key == b"status:T-0"]
+        return PartitionStatus.decode(value)
+
+    copy.rest(Phase.STOPPED, "no right; grant Read", action="grant Read")
+    stopped = told()
+    copy.note_walk(Claim(ProducerId(7, 1), float("inf")), Walked(1, 9, None, -1))
+
+    assert (stopped.reason, stopped.action) == ("no right; grant Read", "grant Read")
+    going_on = told()
+    assert (going_on.reason, going_on.action) == ("walking the logs: target offset 1 of 9", "")
+
+
 def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:
     log = FakeStateLog()
     reporter = reporter_to(log)
@@ -412,82 +401,3 @@ def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells
     copy.note_cut_told()
     copy.hold_back(held=False)
     assert copy.wants_data
-
-
-class Counted(PartitionCopy):
-    """Counts how often its position is told."""
-
-    looks = 0
-
-    def position(self) -> PartitionPosition:
-        self.looks += 1
-        return super().position()
-
-
-def counted(number: int) -> Counted:
-    copy = Counted(replace(ASSIGNED, partition=number), Start(0, 0))
-    copy.map.begin_claim(ProducerId(7, 1))
-    copied(copy, 0, 10)
-    return copy
-
-
-def test_what_has_not_changed_is_looked_at_only_each_half_minute(seconds: Seconds) -> None:
-    reporter, copies = reporter_to(FakeStateLog()), [counted(number) for number in range(3)]
-    reporter.prepare(copies)()
-
-    def looks() -> list[int]:
-        before = [copy.looks for copy in copies]
-        seconds.now += 1
-        reporter.prepare(copies)()
-        return [copy.looks - looked for copy, looked in zip(copies, before, strict=True)]
-
-    assert looks() == [0, 0, 0]
-    copied(copies[0], 10, 5)
-    copies[2].rest(Phase.STOPPED, "a reason")
-    assert looks() == [1, 0, 1]
-    assert looks() == [0, 0, 0]
-    seconds.now += 30
-    assert looks() == [1, 1, 1]
-    reporter.tell_everything()
-    assert looks() == [1, 1, 1]
-
-
-def test_an_end_of_a_map_that_moves_is_told_though_its_position_stays_the_same() -> None:
-    """Blocks below the logs' starts go after a report, and then their entries from the index."""
-    log = FakeStateLog()
-    reporter, copy = reporter_to(log), copying()
-    runs = [Run(20 * number, 15 * number, 10) for number in range(1, 3 * RUNS_PER_BLOCK + 2)]
-    copy.map.add(runs)
-    copy.source_next, copy.target_next = runs[-1].source_end, runs[-1].target_end
-    reporter.prepare([copy])()
-    copy.map.source_log_start = copy.map.target_log_start = copy.target_next // 2
-
-    ends = set[MapEnd | None]()
-    for _ in range(4):
-        reporter.prepare([copy])()
-        ends |= {entry.map_end for entry in positions(log)}
-
-    assert len(ends) > 1
-    assert {entry.map_end for entry in positions(log)} == {copy.map.index.end}
-
-
-def test_a_position_that_waits_is_not_told_once_its_partition_stands_nowhere() -> None:
-    """Its map would not be there: what has come back begins at what was told."""
-    log = FakeStateLog()
-    log.away = {MAP}
-    reporter, copy = reporter_to(log), copying()
-    reporter.prepare([copy])()
-    again = PartitionCopy(copy.assigned, Start(0, 0, has_position=False))
-
-    log.away = set()
-    reporter.prepare([again])()
-    reporter.prepare([again])()
-
-    assert told(log) == {}
-
-
-def positions(log: FakeStateLog) -> list[PartitionPosition]:
-    """Return the positions that the slot tells."""
-    return [
-        entry for report in decode_state(log.table(STATE)).reports for entry in report.positions
-    ]

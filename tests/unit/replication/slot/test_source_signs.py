@@ -24,26 +24,35 @@ def test_the_silence_counts_from_the_last_answer() -> None:
 
 def test_the_growth_is_the_most_of_the_last_looks_all_partitions_together() -> None:
     known = signs(
-        (1.0, {"a": 0, "b": 0}, 1.0), (2.0, {"a": 30, "b": 10}, 2.0), (3.0, {"a": 35, "b": 10}, 3.0)
+        (1.0, {"a": 1, "b": 1}, 1.0), (2.0, {"a": 31, "b": 11}, 2.0), (3.0, {"a": 36, "b": 11}, 3.0)
     )
 
     assert known.growth == 40
 
 
 def test_a_partition_that_comes_anew_is_no_growth() -> None:
-    assert signs((1.0, {"a": 0}, 1.0), (2.0, {"a": 5, "b": 900}, 2.0)).growth == 5
+    assert signs((1.0, {"a": 1}, 1.0), (2.0, {"a": 6, "b": 900}, 2.0)).growth == 5
+
+
+def test_what_a_partition_held_when_it_was_first_heard_of_is_no_growth() -> None:
+    """Until its first answer its end is 0: a restart behind 200,000 records is no burst."""
+    assert signs((1.0, {"a": 1, "b": 0}, 1.0), (2.0, {"a": 6, "b": 900}, 2.0)).growth == 5
+
+
+def test_a_slot_that_copies_nothing_any_more_knows_of_no_growth() -> None:
+    assert signs((1.0, {"a": 1}, 1.0), (2.0, {"a": 90}, 2.0), (None, {}, 3.0)).growth == 0
 
 
 def test_a_source_that_does_not_answer_does_not_stand_still() -> None:
-    dead = [(2.0, {"a": 50}, 3.0 + second) for second in range(60)]
+    dead = [(2.0, {"a": 51}, 3.0 + second) for second in range(60)]
 
-    assert signs((1.0, {"a": 0}, 1.0), (2.0, {"a": 50}, 2.0), *dead).growth == 50
+    assert signs((1.0, {"a": 1}, 1.0), (2.0, {"a": 51}, 2.0), *dead).growth == 50
 
 
 def test_a_burst_of_long_ago_is_forgotten() -> None:
     calm = [(2.0 + second, {"a": 50}, 2.0 + second) for second in range(1, 30)]
 
-    assert signs((1.0, {"a": 0}, 1.0), (2.0, {"a": 50}, 2.0), *calm).growth == 0
+    assert signs((1.0, {"a": 1}, 1.0), (2.0, {"a": 50}, 2.0), *calm).growth == 0
 
 
 def test_a_transaction_that_stays_open_holds_back_what_stands_behind_it() -> None:

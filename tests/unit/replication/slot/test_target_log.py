@@ -17,7 +17,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
-from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, ProducerId
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.resume import Start
 from srm.replication.slot.target_log import HeldLog, held_log
@@ -74,13 +74,14 @@ class TargetLog:
         del partition
         return self.start, self.end
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """As Kafka's LeaderEpochFileCache.endOffsetFor."""
         del partition
-        if not self.epochs or epoch > self.epoch:
-            return -1
+        if not self.epochs or epoch < 0 or epoch > self.epoch:
+            return EpochEnd(-1, -1)
+        held = max((one for one, _ in self.epochs if one <= epoch), default=epoch)
         later = [at for later, at in self.epochs if later > epoch]
-        return max(self.start, later[0]) if later else self.end
+        return EpochEnd(held, max(self.start, later[0]) if later else self.end)
 
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         del node, options
@@ -147,6 +148,37 @@ def test_the_place_where_the_log_was_cut_is_found_however_it_grew_again(
             log.elect()
 
     assert held(log, start).end == cut
+
+
+def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_copy() -> None:
+    """It came back without what was copied after it: the map tells of the other log's offsets."""
+    log, _ = copy_of([3, 3])
+    log.elect()
+    begun = log.end
+    log.copied(3, sequence=6)
+    log.copied(3, sequence=9)  # these were in flight when it fell
+    known = Start(1000, log.end, frozenset({OURS}), target_epoch=2, written_by=ProducerId(OURS, 2))
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, known).end == begun
+
+
+def test_what_a_leader_lost_with_its_whole_epoch_is_lost_from_there_on() -> None:
+    log, _ = copy_of([3, 3])
+    left = log.end
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, Start(1000, left + 6, frozenset({OURS}), target_epoch=2)).end == left
+
+
+def test_a_log_that_never_saw_any_epoch_of_the_copy_is_trusted_in_nothing() -> None:
+    log, start = copy_of([3, 3])
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, replace(start, target_epoch=2)).end == log.start
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])

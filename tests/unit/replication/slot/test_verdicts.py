@@ -13,9 +13,9 @@ from tests.unit.replication.slot.two_logs import Log
 from srm.domain.offset_map import Translated
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
-from srm.errors import FencedError, UnavailableError
+from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes
-from srm.replication.ports import FetchedPartition, FetchFrom
+from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom
 from srm.replication.slot import verdicts
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.resume import Start
@@ -37,14 +37,14 @@ class Source:
 
 def judged(copy: PartitionCopy, topic_id: bytes | None) -> verdicts.Stop:
     error = min(codes.TOPIC_GONE)
-    assert verdicts.judge_fetch(copy, error, "", "P") == verdicts.TopicUnknown(error)
+    assert verdicts.judge_fetch(copy, error, None, "P") == verdicts.TopicUnknown(error)
     verdict = asyncio.run(verdicts.judge_topic(copy, cast("Any", Source(topic_id)), error))
     assert isinstance(verdict, verdicts.Stop)
     return verdict
 
 
 @pytest.mark.parametrize(
-    ("source_end", "told"), [(9, "from offset 5 to 9 or later"), (5, "created again; the driver")]
+    ("source_end", "told"), [(9, "from offset 5 to 8 or later"), (5, "created again; the driver")]
 )
 def test_a_topic_that_is_gone_says_which_records_went_with_it(source_end: int, told: str) -> None:
     copy = PartitionCopy(ASSIGNED, Start(5, 6))
@@ -82,7 +82,7 @@ def test_an_error_of_the_network_is_tried_again_and_a_fence_is_waited_out() -> N
 
 
 def test_a_source_that_is_led_elsewhere_is_asked_for_its_leaders() -> None:
-    verdict = verdicts.judge_fetch(PartitionCopy(ASSIGNED, Start(5, 6)), 6, "", "P")
+    verdict = verdicts.judge_fetch(PartitionCopy(ASSIGNED, Start(5, 6)), 6, None, "P")
 
     assert verdict == verdicts.Stop("fetch error 6", stale_leader="source")
 
@@ -105,9 +105,10 @@ class Restored(Source):
         del partition
         return 0, self._end
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         del partition
-        return self._end if epoch <= self._last_epoch else -1
+        known = epoch <= self._last_epoch
+        return EpochEnd(epoch, self._end) if known else EpochEnd(-1, -1)
 
 
 def fetched(copy: PartitionCopy, epoch: int) -> FetchedPartition:
@@ -188,9 +189,9 @@ class CutSource(Log):
         super().__init__([led(at, 1 if at < cut_at else 3) for at in range(20)])
         self._cut_at = cut_at
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         del partition
-        return self._cut_at if epoch < 3 else self.end
+        return EpochEnd(1, self._cut_at) if epoch < 3 else EpochEnd(3, self.end)
 
 
 def led(at: int, leader_epoch: int) -> bytes:
@@ -223,6 +224,46 @@ def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found
     assert asyncio.run(verdicts.judge_doubt(copy, cast("Any", source))) == said
 
 
+@pytest.mark.parametrize("cut_at", [16, 18])
+def test_a_leader_that_has_more_of_an_earlier_epoch_instead_of_what_was_copied_is_found_out(
+    cut_at: int,
+) -> None:
+    """It was never told of epoch 2, under which the position was reached."""
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
+    copy.doubt()
+
+    verdict = asyncio.run(verdicts.judge_doubt(copy, cast("Any", CutSource(cut_at))))
+
+    assert isinstance(verdict, verdicts.Replaced)
+    assert "leader epoch 2" in verdict.what
+
+
+def test_a_leader_that_has_less_of_an_earlier_epoch_tells_of_a_loss_there_or_before() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
+    copy.doubt()
+
+    verdict = asyncio.run(verdicts.judge_doubt(copy, cast("Any", CutSource(13))))
+
+    assert isinstance(verdict, verdicts.Lost)
+    assert (verdict.first, verdict.end) == (13, 16)
+    assert "or before: nothing of leader epoch 2 is left" in verdict.what
+
+
+def test_an_epoch_whose_records_compaction_has_removed_is_not_taken_for_another_log() -> None:
+    class Compacted(CutSource):
+        def __init__(self) -> None:
+            left = (*range(14), *range(16, 20))
+            Log.__init__(self, [led(at, 1 if at < 14 else 3) for at in left])
+            self._cut_at = 16
+
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
+    copy.doubt()
+
+    verdict = asyncio.run(verdicts.judge_doubt(copy, cast("Any", Compacted())))
+
+    assert verdict == verdicts.Fine()
+
+
 def test_the_epoch_of_a_place_further_on_is_not_told_as_that_of_the_position() -> None:
     """The next owner would take the lower epoch that stands there for a log gone back."""
     copy = PartitionCopy(ASSIGNED, cut_start(Start(16, 19, source_epoch=2), Translated(14), 15))
@@ -230,3 +271,57 @@ def test_the_epoch_of_a_place_further_on_is_not_told_as_that_of_the_position() -
     assert copy.position().source_leader_epoch == -1
     copy.go_back_to(15, 2)
     assert copy.position().source_leader_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "reason", "action"),
+    [
+        (
+            codes.TOPIC_RIGHT_MISSING,
+            None,
+            (
+                "TOPIC_AUTHORIZATION_FAILED on P; grant Read on topic T to srm's principal "
+                "(docs/security.md)"
+            ),
+            "grant Read on topic T to srm's principal (docs/security.md)",
+        ),
+        (
+            codes.UNREADABLE,
+            IntegrityError("the checksum is wrong", "compare the replicas"),
+            "the checksum is wrong; compare the replicas",
+            "compare the replicas",
+        ),
+        (
+            codes.NO_ACCESS,
+            None,
+            "SASL_AUTHENTICATION_FAILED; check the credentials",
+            "check the credentials",
+        ),
+        (6, None, "fetch error 6", ""),
+    ],
+)
+def test_what_keeps_a_partition_from_being_fetched_says_what_to_do_as_a_value(
+    error: int, failure: SrmError | None, reason: str, action: str
+) -> None:
+    verdict = verdicts.judge_fetch(PartitionCopy(ASSIGNED, Start(5, 6)), error, failure, "P")
+
+    assert isinstance(verdict, verdicts.Stop)
+    assert (verdict.reason, verdict.action) == (reason, action)
+
+
+def test_records_that_were_deleted_before_they_were_copied_are_not_all_put_down_to_retention() -> (
+    None
+):
+    class Shortened(Restored):
+        alias = "P"
+
+        async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+            del partition
+            return 1663, 1663
+
+    copy = PartitionCopy(ASSIGNED, Start(860, 861, source_epoch=7))
+    copy.note_checked(1663)
+
+    assert of_doubt(copy, Shortened(1663, 7)) == verdicts.Lost(
+        860, 1663, "deleted on P (retention, or DeleteRecords)"
+    )

@@ -105,7 +105,7 @@ def test_what_retention_took_from_the_target_before_the_map_told_of_it_is_told()
     found = walked(log_of(source, [50], 1600, -1, start=1000), target, start, Comparison())
 
     [note] = found.notes
-    assert "target offsets 1000 to 1500 were deleted there before they were in the map" in note
+    assert "target offsets 1000 to 1499 were deleted there before they were in the map" in note
     assert note.endswith("source offsets from 1000 on is copied again")
 
 

@@ -30,7 +30,8 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = {name: value or "" for name, value in attrs}
-        self.text += "" if tag in {"a", "wbr"} else " "
+        is_part = tag in {"a", "wbr"} or named.get("class") == "whole"
+        self.text += "" if is_part else " "
         if "id" in named:
             self.ids.append(named["id"])
         if "style" in named or any(name.startswith("on") for name in named):
@@ -70,4 +71,4 @@ class Outline(HTMLParser):
 
 def words(page: str) -> str:
     """Return what people read on a page."""
-    return Outline(page).words.replace("\N{NON-BREAKING HYPHEN}", "-")
+    return Outline(page).words

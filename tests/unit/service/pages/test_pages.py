@@ -14,7 +14,20 @@ import pytest
 import typer
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
-from tests.service_site import B_P, C_P, EVIL, P_B, P_C, WHY, site
+from tests.service_site import (
+    B_P,
+    C_P,
+    EVIL,
+    MOVING,
+    P_B,
+    P_C,
+    PAST,
+    WHY,
+    degraded,
+    site,
+    well,
+    windows,
+)
 from tests.service_views import config_of, still_views
 from tests.unit.service.pages.reading import Outline, words
 from typer.testing import CliRunner
@@ -22,7 +35,10 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
-from srm.domain.move.revisions import KeptReport
+from srm.domain.move.routes import Route
+from srm.engine.health import flow_health
+from srm.engine.move.routes import RoutingTables
+from srm.engine.observing import FlowView
 from srm.errors import ConfigError
 from srm.service.access import Access, User
 from srm.service.app import create_app
@@ -30,9 +46,8 @@ from srm.service.looks import FlowLook
 from srm.service.pages.rendering import Links
 from srm.service.views import Views
 from srm.testing.flows import flow_config
+from srm.wiring import now_ms
 
-MOVING = "failover-manual__2026-11-23T03-00-00-00-00"
-PAST = "failback-manual__2026-10-13T07-30-00-00-00"
 PAGES = (
     "/ui",
     "/ui?range=2h&stat=max",
@@ -123,9 +138,12 @@ def test_the_overview_says_who_is_in_trouble_since_when_and_what_to_do(client: T
     assert "P → B degraded for 20 min" in told
     assert told.index("P → C") < told.index("P → B")
     assert "If P died now: 48,210 records (41 s) lost" in told
-    assert "Failover P → B is under way: holding" in told
+    assert (
+        "Failover P → B is under way: held, waits: replication of payments from P is 1,204 records "
+        "behind (looked " in told
+    )
     assert "1 of 4 could not" in told
-    assert "Without service (RTO) 4.4 s" in told
+    assert "Without service (RTO) 45 s" in told
 
 
 def test_a_flow_says_which_topic_lags_since_when_and_why(client: TestClient) -> None:
@@ -141,8 +159,19 @@ def test_a_partition_says_why_it_stopped(client: TestClient) -> None:
     told = words(client.get("/ui/flows/P/B/topics/orders?state=bad").text)
 
     assert f"0 Stopped for 20 min {WHY}" in told
-    assert "lost 11400 source offsets, 120000 to 131400" in told
+    assert "lost 11400 source offsets, 120000 to 131399" in told
     assert "120,000 168,160 120,007" in told
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/flows/P/B", "/ui/flows/P/B/topics/orders"])
+def test_what_to_do_is_said_once_in_words_where_it_is_no_command(
+    client: TestClient, path: str
+) -> None:
+    page = client.get(path).text
+
+    assert words(page).count("To do: set P->B.data.loss.policy = continue in srm.properties") == 1
+    assert words(page).lower().count("data.loss.policy") == 1
+    assert not any("data.loss.policy" in text for text in Outline(page).copied)
 
 
 def test_a_group_says_where_it_would_go_on_and_what_keeps_it(client: TestClient) -> None:
@@ -150,8 +179,9 @@ def test_a_group_says_where_it_would_go_on_and_what_keeps_it(client: TestClient)
     fraud = words(client.get("/ui/flows/P/B/groups/fraud").text)
 
     assert "billing could go on at B now" in billing
-    assert "orders-0 88,000 P.orders-0 88,900" in billing
-    assert "A planned move would wait for 48,163 records to be copied, about" in billing
+    assert "orders-0 \N{EN DASH} 88,000 by the checkpoint P.orders-0 88,900" in billing
+    assert "Committed on P is not known: nobody is there" in billing
+    assert "A planned move would wait for 48,163 records to be copied, at most about" in billing
     assert "fraud could not go on at B now" in fraud
     assert "group fraud, orders-0: a consumer of its own committed 89500" in fraud
 
@@ -164,41 +194,6 @@ def test_groups_that_could_not_move_come_first_and_can_be_searched(client: TestC
     assert "no checkpoint: auto.offset.reset would decide" in told
     assert "billing Yes" in found
     assert "fraud No" not in found
-
-
-def test_a_move_says_how_far_it_is_and_a_past_one_what_it_cost(client: TestClient) -> None:
-    moving = words(client.get(f"/ui/moves/{MOVING}").text)
-    past = words(client.get(f"/ui/moves/{PAST}").text)
-
-    assert "Hold +21 s" in moving
-    assert "Wait now" in moving
-    assert "Lost (RPO) 312 records" in past
-    assert "Without service (RTO) 18 s" in past
-    assert "group billing read 940 records again" in past
-    report = client.get(f"/ui/moves/{PAST}/report")
-    assert report.headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert client.get(f"/ui/moves/{MOVING}/report").status_code == 404
-
-
-def test_a_run_of_airflow_leads_to_its_move_or_its_flow(client: TestClient) -> None:
-    run = quote("manual__2026-11-23T03:00:00+00:00", safe="")
-
-    move = client.get(f"/ui/runs/srm_failover.P.B/{run}", follow_redirects=False)
-    flow = client.get(f"/ui/runs/srm_checkpoints/{run}?task=P_to_B", follow_redirects=False)
-    neither = client.get(f"/ui/runs/srm_metrics_aggregation/{run}", follow_redirects=False)
-
-    assert move.headers["Location"] == f"/ui/moves/{MOVING}"
-    assert flow.headers["Location"] == "/ui/flows/P/B"
-    assert neither.headers["Location"] == "/ui"
-
-
-def test_the_form_of_a_move_is_filled_in(client: TestClient) -> None:
-    page = client.get("/ui/moves/new?flow=P->B&group=billing&topic=orders").text
-
-    assert 'value="billing" checked' in page
-    assert 'value="orders" checked' in page
-    assert 'name="dry_run" checked' in page
-    assert 'data-dag="srm_failover.B.P"' in page, "the pair, in the order of the file"
 
 
 def test_who_has_the_page_already_gets_none_though_time_goes_on(client: TestClient) -> None:
@@ -334,6 +329,60 @@ def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
         told = words(client.get(f"/ui/flows/P/B{path}").text)
         assert "The latest look failed, this is what was seen" in told, path
         assert told.count("cluster B: timed out") == 1, path
+        assert told.count("To do: look at the brokers of B") == 1, path
+
+
+def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would_go_on() -> None:
+    """It could "go on at B now", was the answer for the application that ran on B."""
+    views = site(is_moving=False)
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    look = watch.look.flows[P_B]
+    assert look.view is not None
+    assert look.view.salvage is not None
+    went = {"group:billing": Route(1, "B", "go"), "group:fraud": Route(2, "P", "go")}
+    salvage = replace(look.view.salvage, routing=RoutingTables(went, None))
+    look = replace(look, view=replace(look.view, salvage=salvage))
+    watch.look = replace(watch.look, flows={P_B: look})  # type: ignore[misc]
+    client = TestClient(create_app(views))
+
+    page = client.get("/ui/flows/P/B/groups/billing").text
+    rows = client.get("/v2/flows/P/B/groups").json()["items"]
+
+    assert [row["group"] for row in rows if row["works_there"]] == ["billing"]
+    assert "It works on B already: see flow B → P" in words(page)
+    assert "could go on at B now" not in words(page)
+    assert "would wait for" not in words(page)
+    assert "/ui/flows/B/P/groups" in Outline(page).links, "that flow has no checkpoint of it yet"
+    assert "billing works on B already see flow B → P" in words(
+        client.get("/ui/flows/P/B/groups").text
+    )
+    assert "of 3 could not go on at B 1 works there already" in words(
+        client.get("/ui/flows/P/B/groups").text
+    )
+
+
+def test_nothing_is_green_or_forecast_of_a_target_that_is_away() -> None:
+    """All groups could go on there, it said in green, and what P's death would cost "now"."""
+    views = site(is_moving=False)
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    look = replace(watch.look.flows[P_B], error="cluster B: timed out")
+    watch.look = replace(watch.look, flows={P_B: look})  # type: ignore[misc]
+    client = TestClient(create_app(views))
+
+    overview = words(client.get("/ui").text)
+    ready = overview[overview.index("Could groups go on") : overview.index("Last move")]
+    assert "P → B 4 of 4 not known cannot be seen now: cluster B: timed out" in ready
+    assert "read again" not in ready
+    for path in ("", "/topics/payments", "/groups", "/groups/billing"):
+        page = client.get(f"/ui/flows/P/B{path}").text
+        told = words(page)
+        assert "state-running" not in page, path
+        assert "could go on at B now" not in told, path
+        assert "would wait for" not in told, path
+        assert "If P died now" not in told, path
+        assert "2/2" not in told, path
+    assert "was running" in words(client.get("/ui/flows/P/B").text)
+    assert "If P died now" not in client.get("/ui/moves/new?flow=P->B").text
 
 
 def test_a_group_of_a_source_that_is_away_is_not_told_to_wait_for_nothing() -> None:
@@ -351,38 +400,6 @@ def test_a_group_of_a_source_that_is_away_is_not_told_to_wait_for_nothing() -> N
     assert "would wait for" not in told
 
 
-def test_the_last_move_is_the_last_that_has_a_report_though_nobody_had_an_rto() -> None:
-    views = site(is_moving=False)
-    [watch] = [one for one in views._watches.values() if one.alias == "B"]
-    [newest] = [
-        move
-        for move in watch.look.moves
-        if move.plan.move_id.startswith("failback-manual__2026-10-15")
-    ]
-    assert newest.report is not None
-    report = replace(newest.report.report, rto_seconds=None, rpo_records=77)
-    idle = replace(newest, report=KeptReport.made(report, None))
-    watch.look = replace(watch.look, moves=(idle,))  # type: ignore[misc]
-
-    told = words(TestClient(create_app(views)).get("/ui").text)
-
-    assert "Lost (RPO) 77 Without service (RTO)" in told
-
-
-def test_a_move_stands_among_what_happened_under_the_flow_that_it_follows() -> None:
-    moves = [event for event in site().events(P_B) if event.kind == "move"]
-
-    assert {event.flow for event in moves} == {"P->B", "B->P"}
-    assert all(f" {event.flow} of " in event.text for event in moves)
-
-
-def test_a_drill_that_could_not_prove_everything_has_no_tick(client: TestClient) -> None:
-    page = client.get("/ui").text
-    red = page[: page.index("drill-2 done: 1 of 2 groups proven")]
-
-    assert "icon-ok" not in red[red.rindex("<li") :]
-
-
 def test_all_flows_of_the_site_have_a_page(client: TestClient) -> None:
     for flow in (P_B, B_P, P_C, C_P):
         assert client.get(f"/ui/flows/{flow.source}/{flow.target}").status_code == 200
@@ -395,3 +412,34 @@ def test_links_stay_below_the_path_that_a_proxy_shows_the_service_under() -> Non
     assert links.api("why", "group", "a/b", flow="P->B") == (
         "/ui/tools/v2/why/group/a%2Fb?flow=P-%3EB"
     )
+
+
+def late_site() -> Views:
+    """Two flows that run, one of which has lagged for the last twenty minutes."""
+    now = now_ms()
+    status = degraded(now).view.status  # type: ignore[union-attr]
+    copying = replace(status, topics=(status.topics[1],))
+    view = FlowView(copying, flow_health(copying))
+    views = still_views(FlowLook(P_B, flow_config(P_B), view, now), well(now))
+    for alias in ("P", "B"):
+        watch: Any = views._watch(alias)
+        watch.add(*(one for one in windows(now) if one.target == alias))
+    return views
+
+
+def test_a_flow_that_is_behind_is_drawn_like_the_headline_and_says_what_to_look_at() -> None:
+    page = TestClient(create_app(late_site())).get("/ui").text
+    drawing = page[page.index("<defs>") : page.index('class="flow-list"')]
+
+    assert "P \N{RIGHTWARDS ARROW} B is behind" in words(page)
+    assert 'class="arrow degraded"' in drawing
+    assert "url(#tip-degraded)" in drawing
+    assert "P \N{RIGHTWARDS ARROW} B · Behind" in drawing
+    assert 'class="arrow running"' in drawing, "the other one"
+    assert "srm capacity --flow 'P->B'" in Outline(page).copied
+
+
+def test_names_of_partitions_can_be_copied_and_found(client: TestClient) -> None:
+    for path in ("/ui", "/ui/flows/P/B", "/ui/flows/P/B/groups/billing"):
+        assert not {"\N{NON-BREAKING HYPHEN}", "&#8209;"} & set(client.get(path).text.split())
+        assert "&#8209;" not in client.get(path).text

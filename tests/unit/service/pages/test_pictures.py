@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service_site import moving, past_moves
 
+from srm.domain.move.progress import MoveProgress, MoveStep
+from srm.domain.move.revisions import KeptReport
 from srm.service.documents import FlowSummary
+from srm.service.looks import MoveLook
 from srm.service.move_rows import move_row
 from srm.service.pages.move_picture import bars, stages
 from srm.service.pages.sparkline import HEIGHT, WIDTH, sparkline
@@ -73,6 +76,20 @@ def test_boxes_do_not_overlap_and_all_is_within_the_picture(count: int) -> None:
             assert 0 <= y <= found.height
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_figures_beside_arrows_cover_neither_each_other_nor_a_box(count: int) -> None:
+    """Their frame is 172 by 46, as overview.html has it."""
+    found = topology(flows(count), {}, set())
+
+    for one, other in permutations(found.arrows, 2):
+        assert abs(one.x - other.x) > 172 + 8 or abs(one.y - other.y) > 46 + 8
+    for arrow in found.arrows:
+        assert 86 <= arrow.x <= found.width - 86
+        for box in found.boxes:
+            beside, above = abs(arrow.x - box.x), abs(arrow.y - box.y)
+            assert beside > (172 + BOX[0]) / 2 or above > (46 + BOX[1]) / 2
+
+
 def test_a_flow_and_its_reverse_are_apart() -> None:
     there, back = topology(flows(2), {}, set()).arrows
 
@@ -97,6 +114,52 @@ def test_a_move_under_way_shows_what_it_does_now() -> None:
 
     assert [stage.state for stage in found] == ["done", "done", "now", *["next"] * 4]
     assert found[1].seconds == 21
+    assert (found[2].name, found[2].time_ms) == ("Wait", None)
+    assert found[2].reasons == ("replication of payments from P is 1,204 records behind",)
+    assert found[2].reasons_ms == 1_799_999_998_000, "whoever looked may be gone"
+
+
+def at_step(step: MoveStep, **times_ms: int) -> MoveLook:
+    """Return the move under way at another step, reached so many milliseconds after its hold."""
+    look = moving(1_800_000_000_000)
+    held = look.progress.times_ms["held"]
+    times = {**look.progress.times_ms, **{name: held + ms for name, ms in times_ms.items()}}
+    return replace(look, progress=replace(look.progress, step=step, times_ms=times), waits=())
+
+
+def test_clients_that_are_just_being_told_are_no_wait_yet() -> None:
+    found = stages(at_step("holding"))
+
+    assert [stage.name for stage in found if stage.state == "now"] == ["Hold"]
+
+
+def test_the_wait_has_its_time_and_applying_its_own() -> None:
+    waited = stages(at_step("held", ready=9_000))
+    applied = stages(at_step("applied", ready=9_000, applied=9_400))
+
+    assert [stage.name for stage in waited if stage.state == "now"] == ["Apply"]
+    assert [(stage.name, stage.seconds) for stage in applied[2:4]] == [("Wait", 9), ("Apply", 0.4)]
+
+
+def test_a_move_that_waits_again_after_it_was_ready_is_shown_to_wait() -> None:
+    look = replace(at_step("held", ready=9_000), waits=("a slow writer",))
+
+    [now] = [stage for stage in stages(look) if stage.state == "now"]
+    assert (now.name, now.reasons) == ("Wait", ("a slow writer",))
+
+
+def test_a_move_of_before_the_end_of_a_wait_was_kept_claims_no_time_for_it() -> None:
+    """Such moves showed a wait of 0.0 s, and all of it as applying."""
+    assert stages(at_step("applied", applied=9_400))[2].seconds is None
+
+
+def test_an_unplanned_move_waits_for_nothing() -> None:
+    look = at_step("held")
+    unplanned = replace(look.plan, request=replace(look.plan.request, mode="unplanned"))
+
+    found = stages(replace(look, plan=unplanned))
+    assert [stage.name for stage in found][:3] == ["Planned", "Hold", "Apply"]
+    assert found[2].state == "now"
 
 
 def test_a_move_that_was_given_up_shows_how_far_it_came() -> None:
@@ -105,7 +168,34 @@ def test_a_move_that_was_given_up_shows_how_far_it_came() -> None:
     found = stages(released)
 
     assert [stage.state for stage in found] == ["done", "done", *["undone"] * 5, "done"]
-    assert found[-1].name == "Released"
+    assert (found[-1].name, found[-1].seconds) == ("Released", 44.8)
+
+
+def test_a_move_that_was_reported_before_its_groups_came_back_has_no_tick_for_that() -> None:
+    look = next(past_moves(1_800_000_000_000))
+    assert look.report is not None
+    times = {step: at for step, at in look.progress.times_ms.items() if step != "verified"}
+    look = replace(look, progress=replace(look.progress, times_ms=times))
+    why = ("group audit has not resumed on B",)
+    absent = replace(look.report.report, ok=False, problems=why)
+
+    missed = stages(replace(look, report=KeptReport.made(absent, None)))
+    late = stages(look)
+
+    assert [stage.state for stage in missed] == [*["done"] * 5, "undone", "done"]
+    assert (missed[5].text, missed[5].reasons) == ("not verified", why)
+    assert {stage.state for stage in late} == {"done"}, "they came back while it was watched"
+
+
+def test_a_move_that_its_plan_keeps_from_beginning_is_not_about_to_hold_anybody() -> None:
+    look = moving(1_800_000_000_000)
+    planned = MoveProgress(look.plan.move_id)
+    plan = replace(look.plan, blocking=("group audit is active on B",))
+
+    found = stages(MoveLook(plan, planned))
+
+    assert [stage.state for stage in found] == ["done", *["undone"] * 6]
+    assert [stage.reasons for stage in found[:3]] == [(), plan.blocking, ()]
 
 
 def test_moves_are_drawn_by_time_and_none_higher_than_the_picture() -> None:
@@ -114,7 +204,7 @@ def test_moves_are_drawn_by_time_and_none_higher_than_the_picture() -> None:
     found = bars(rows[::-1])
 
     assert found is not None
-    assert [bar.move.rto_seconds for bar in found.bars] == [4.2, 6.8, 3.9, 18.4, 5.1, 4.4]
-    assert (found.top_seconds, found.top_records) == (20, 312)
-    assert max(bar.rto_percent for bar in found.bars) == pytest.approx(92)
+    assert [bar.move.rto_seconds for bar in found.bars] == [4.2, 6.8, 3.9, 18.4, 5.1, 4.4, 45]
+    assert (found.longest_s, found.top_records) == (45, 312), "no round figure above it"
+    assert max(bar.rto_percent for bar in found.bars) == pytest.approx(90)
     assert bars(rows[:1]) is None

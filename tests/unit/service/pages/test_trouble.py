@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.service_site import degraded, paused, well, without_replicator
+from tests.service_site import MOVING, degraded, paused, well, without_replicator
 from tests.service_views import still_views
 from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import window
@@ -129,6 +129,19 @@ def test_a_flow_is_behind_since_its_lag_was_last_small() -> None:
     assert found.seconds == 500
 
 
+@pytest.mark.parametrize("before", [0, 5_000])
+def test_a_topic_that_had_nothing_to_copy_for_a_while_is_behind_only_since_then(
+    before: float,
+) -> None:
+    """A partition that lags is measured: without windows, there was no lag."""
+    idle = lagging(before, *[before] * 22, 4_000, 5_000)
+
+    found = behind(5_000, [idle[0], *idle[-2:]])
+
+    assert found is not None
+    assert (found.since_ms, found.is_longer) == (23 * MIN, False)
+
+
 def test_a_flow_that_was_behind_in_all_that_is_kept_is_so_since_then_at_least() -> None:
     found = behind(5_000, lagging(4_000, 5_000))
 
@@ -170,7 +183,7 @@ def test_a_run_and_its_move_are_found_from_each_other() -> None:
 
     failover, failback = move_ids(run)
 
-    assert failover == "failover-manual__2026-11-23T03-00-00-00-00"
+    assert failover == MOVING
     assert failback.startswith("failback-")
     assert run_pattern(failover) == "manual__2026_11_23T03_00_00_00_00%"
 

@@ -12,7 +12,7 @@ from tests.unit.service.prometheus.moves import released_move, reported_move, ru
 
 from srm.domain.drill import Drill, DrillGroup
 from srm.domain.proof_records import FlowProof
-from srm.engine.status import DriverStatus
+from srm.engine.copiers import DriverStatus
 from srm.service.series import Figures, Measured
 from srm.service.views import Views
 

@@ -46,11 +46,11 @@ def test_a_flow_tells_its_lag_its_state_and_what_a_disaster_would_cost(views: Vi
     assert values["srm_replicator_slots", "P", "B", "true"] == 1
 
 
-def test_a_group_tells_what_it_would_read_again_and_whether_it_can_move(views: Views) -> None:
+def test_a_group_tells_what_it_would_read_again_and_whether_it_can_go_on(views: Views) -> None:
     values = told(views)
 
     assert values["srm_group_read_again_records", "P", "B", "audit"] == 2
-    assert values["srm_group_movable", "P", "B", "audit"] == 1
+    assert values["srm_group_can_go_on", "P", "B", "audit"] == 1
     assert values["srm_flow_groups", "P", "B", "yes"] == 1
 
 
@@ -164,5 +164,6 @@ def test_a_released_move_was_not_clean(everything: Views) -> None:
     values = told(everything)
 
     assert values["srm_move_last_ok", "P", "B", "failback", "planned"] == 0
+    assert values["srm_move_last_rto_seconds", "P", "B", "failback", "planned"] == 39
     assert values["srm_drill_last_ok", "P", "B"] == 1
     assert values["srm_drill_last_rto_seconds", "P", "B"] == 3.5

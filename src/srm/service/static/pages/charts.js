@@ -5,6 +5,9 @@ import { now } from "./times.js";
 
 const every = 10000;
 const formats = { rate, count, millis };
+// Steps of an axis of durations, in milliseconds: of minutes and hours no thirds.
+const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
+steps.push(...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1440, 2880, 7200, 14400].map((minutes) => minutes * 60000));
 const drawn = new Map();
 
 export function startCharts() {
@@ -123,11 +126,12 @@ function draw(figure, one) {
   if (isEmpty) return;
   const format = formats[figure.dataset.unit];
   const stat = place.dataset.stat;
-  const options = optionsOf(plot, format, stat, from / 1000, end / 1000);
+  const incrs = figure.dataset.unit === "millis" ? { incrs: steps } : {};
+  const options = optionsOf(plot, format, incrs, stat, from / 1000, end / 1000);
   one.plot = new window.uPlot(options, data, plot);
 }
 
-function optionsOf(plot, format, stat, from, end) {
+function optionsOf(plot, format, incrs, stat, from, end) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = {
@@ -152,7 +156,7 @@ function optionsOf(plot, format, stat, from, end) {
     bands: [{ series: [3, 2], fill: colour("--series-band") }],
     axes: [
       { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(clock) },
-      { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((one) => format(one)) },
+      { ...axis, ...incrs, size: 62, space: 34, values: (_, ticks) => ticks.map((one) => format(one)) },
     ],
     series,
     plugins: [tip(format)],

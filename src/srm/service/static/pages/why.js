@@ -21,20 +21,32 @@ export function startWhy() {
 async function ask(place) {
   const hint = place.querySelector(".command")?.cloneNode(true) || place.hint;
   place.hint = hint;
+  place.other = null;
   place.setAttribute("aria-busy", "true");
   place.replaceChildren(element("div", "loading", element("i"), element("i"), element("i")));
   try {
     const answer = await fetch(place.dataset.why, { cache: "no-store" });
     const found = await answer.json();
+    if (answer.status === 404) await offerOther(place, found);
     if (!answer.ok) throw new Error(found.detail || `the service answered ${answer.status}`);
     if (!Array.isArray(found)) throw new Error("it is not understood here");
     place.replaceChildren(...found.map(one));
   } catch (error) {
     const told = text("p", "pad soft", `No answer: ${error.message}. The same on a command line:`);
-    place.replaceChildren(told, element("p", "pad", hint));
+    place.replaceChildren(...(place.other ? [place.other] : [told, element("p", "pad", hint)]));
   } finally {
     place.setAttribute("aria-busy", "false");
   }
+}
+
+// A name that nobody knows as a topic may be that of a group, and the other way round.
+async function offerOther(place, found) {
+  const { whyOther, whyKind, whyPage, whyName } = place.dataset;
+  const answer = await fetch(whyOther, { cache: "no-store" });
+  if (!answer.ok) return;
+  const link = text("a", "", `${whyKind} ${whyName}`);
+  link.href = whyPage;
+  place.other = element("p", "pad", text("span", "", `${found.detail}. Did you mean the `), link, "?");
 }
 
 function one(why) {
@@ -44,7 +56,7 @@ function one(why) {
   const head = element("div", "why-head", verdict);
   const flow = typeof why.flow === "string" ? why.flow.replace("->", " → ") : `${why.flow.source} → ${why.flow.target}`;
   head.append(text("span", "why-flow", `${flow}, ${why.kind} ${why.subject}`));
-  if (why.action) head.append(command(why.action));
+  if (why.action) head.append(todo(why.action));
   if (why.similar?.length) head.append(text("p", "soft", `Did you mean ${why.similar.join(", ")}?`));
   const chain = element("ol", "chain");
   const wrong = why.steps.findIndex((step) => step.ok === false);
@@ -55,7 +67,7 @@ function one(why) {
 function stepOf(step, isAfter) {
   const mark = nameOf(step.ok);
   const told = element("div", "", text("span", "q", `${step.question} `), text("span", "a", step.answer));
-  if (step.action) told.append(element("div", "", command(step.action)));
+  if (step.action) told.append(element("div", "", todo(step.action)));
   return element("li", `${mark}${isAfter && step.ok !== false ? " after" : ""}`, icon(mark, words[mark]), told);
 }
 
@@ -86,6 +98,11 @@ function icon(name, label = "") {
   } else made.setAttribute("aria-hidden", "true");
   made.innerHTML = marks[name];
   return made;
+}
+
+// A command is copied as it stands; anything else are words, see srm.domain.reason.is_command.
+function todo(action) {
+  return /^srm(-control|-service)? /.test(action) ? command(action) : text("span", "todo", action);
 }
 
 function command(content) {

@@ -1,0 +1,50 @@
+"""The figure of now, and those of a time."""
+
+from __future__ import annotations
+
+from fastapi.testclient import TestClient
+from tests.unit.service.pages.reading import words
+from tests.unit.service.test_series import filled, window
+
+from srm.domain.topics import Flow
+from srm.service.pages.measures import Measures, Wish, newest, over
+from srm.service.series import METRICS, Measured, Series
+
+MIN = 60_000
+LATENCY = "replication-latency-ms"
+
+
+def windows(*latencies: int) -> tuple[Measured, ...]:
+    """One window a minute, each with a latency of so much at least and twice that on average."""
+    series: Series = filled(*(window(n * 60, "", size) for n, size in enumerate(latencies)))
+    return tuple(series.between(Flow("P", "B"), "", 0, 1_000_000))
+
+
+def measured(of: tuple[Measured, ...], end_ms: int, stat: str = "avg") -> Measures:
+    figures = {metric: over(of, metric) for metric in METRICS}
+    return Measures(stat, end_ms - 15 * MIN, end_ms, of, figures)  # type: ignore[arg-type]
+
+
+def test_how_it_is_now_says_the_newest_window_and_the_title_the_whole_time() -> None:
+    found = measured(windows(30_000, 20_000, 10), 3 * MIN)
+
+    assert found.latest(LATENCY) == 20.0
+    assert found.value(LATENCY) == 2 * (30_000 + 20_000 + 10) / 3
+    assert found.title(LATENCY) == "in 15 min: avg 33,340.0, min 10.0, max 90,000.0"
+    assert measured(windows(5, 7), 2 * MIN, "max").latest(LATENCY) == 21.0
+
+
+def test_an_old_window_and_one_without_a_value_say_nothing_of_now() -> None:
+    assert measured(windows(10), 8 * MIN).latest(LATENCY) is None
+    assert measured((), MIN).latest(LATENCY) is None
+    assert measured(windows(10), MIN).latest("checkpoint-latency-ms") is None
+    assert newest(None, Wish("15m", "avg")).title(LATENCY) == "not measured in 15 min"
+
+
+def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:
+    overview = words(client.get("/ui").text)
+    flow = words(client.get("/ui/flows/P/B?stat=max").text)
+
+    assert "Replication latency, latest Checkpoint latency, latest" in overview
+    assert "Throughput, latest max" in flow
+    assert "Replication latency, max of 15 min" in flow

@@ -1,0 +1,188 @@
+"""Whoever writes an announcement gets neither credentials nor a way into the network."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.certificates import Authority
+from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.service.sites import (
+    Site,
+    announced,
+    flows,
+    site_rows,
+    three_services,
+)
+
+from srm.config.secrets import Secret
+from srm.config.service import AccessSettings
+from srm.errors import ConfigError
+from srm.service.remote import Remote
+
+
+@pytest.fixture
+def site(world: CopiedTopic) -> Site:
+    return three_services(world)
+
+
+class TestTrust:
+    """Whoever writes an announcement gets neither credentials nor a way into the network."""
+
+    def ask(self, site: Site, **headers: str) -> httpx.Response:
+        with site.gateway() as gateway:
+            return gateway.get("/v2/flows/P/B", headers=headers)
+
+    def test_a_host_that_is_not_named_is_not_asked(self, site: Site) -> None:
+        site.known.by_target["B"] = (announced("169.254.169.254", "B"),)
+
+        told = self.ask(site)
+
+        assert told.status_code == 503
+        assert "none of service.remote.hosts" in told.json()["detail"]
+        assert not site.network.requests
+
+    def test_without_named_hosts_only_certificates_count(self, site: Site) -> None:
+        site.service = replace(site.service, remote=replace(site.service.remote, hosts=()))
+
+        with pytest.raises(ConfigError, match=r"service\.remote\.hosts"):
+            Remote(site.service)
+
+    def test_with_authorities_nobody_is_asked_without_tls_named_or_not(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        (tmp_path / "ca.pem").write_text(Authority().own.pem)
+        remote = replace(site.service.remote, ca_location=tmp_path / "ca.pem", username="gate")
+        for hosts in (remote.hosts, ()):
+            site.service = replace(site.service, remote=replace(remote, hosts=hosts))
+
+            told = self.ask(site)
+
+            assert told.status_code == 503
+            assert "shows no certificate" in told.json()["detail"]
+        assert not site.network.requests
+
+    def test_the_services_own_credentials_are_sent(self, site: Site) -> None:
+        remote = replace(site.service.remote, username="gate", password=Secret("s3cret"))
+        site.service = replace(site.service, remote=remote)
+
+        assert self.ask(site, Authorization="Bearer mine").status_code == 200
+
+        [request] = site.network.requests
+        assert request.headers["Authorization"] == "Basic Z2F0ZTpzM2NyZXQ="
+
+    @pytest.mark.parametrize(("auth", "passed"), [("bearer", "Bearer mine"), ("basic", None)])
+    def test_a_callers_token_is_passed_on_a_password_never(
+        self, site: Site, auth: Any, passed: str | None
+    ) -> None:
+        site.service = replace(site.service, access=AccessSettings(auth=auth))
+
+        self.ask(site, Authorization="Bearer mine", Cookie="session=1")
+
+        [request] = site.network.requests
+        assert request.headers.get("Authorization") == passed
+        assert "Cookie" not in request.headers
+
+    @pytest.mark.parametrize(
+        ("response", "why"),
+        [
+            (httpx.Response(302, headers={"Location": "http://srm-c:6670/"}), "answers 302"),
+            (httpx.Response(200, html="<script>"), "text/html"),
+            (httpx.Response(200), "with nothing"),
+            (httpx.Response(401, json={}), "lets nobody in"),
+            (httpx.Response(500, json={"detail": "broken"}), "broken"),
+            (httpx.Response(200, json={"items": 5}), "another form"),
+        ],
+    )
+    def test_what_is_no_answer_of_a_service_is_no_answer(
+        self, site: Site, response: httpx.Response, why: str
+    ) -> None:
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return response
+
+        site.network.hosts["srm-b"] = answer
+
+        with site.gateway() as gateway:
+            told = gateway.get("/v2/flows").json()
+
+        assert why in told["missing"]["B"]
+        assert len(told["items"]) == 3
+        assert site.network.asked("srm-c") == ["/internal/v2/flows"]
+
+    def test_who_may_not_ask_there_keeps_nobody_else_from_it(self, site: Site) -> None:
+        """Tokens are passed on: what one of them may not see, another one may."""
+        site.service = replace(site.service, access=AccessSettings(auth="bearer"))
+        there = site.network.hosts["srm-b"]
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            if request.headers.get("Authorization") != "Bearer ann":
+                return httpx.Response(403, json={})
+            return await there(request)
+
+        site.network.hosts["srm-b"] = answer
+
+        with site.gateway() as gateway:
+            codes = [
+                gateway.get("/v2/flows/P/B", headers={"Authorization": f"Bearer {who}"}).status_code
+                for who in ("bob", "ann")
+            ]
+
+        assert codes == [503, 200]
+
+    def test_a_compressed_answer_is_not_opened(self, site: Site) -> None:
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                200,
+                headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
+                stream=httpx.ByteStream(gzip.compress(b" " * (1 << 20))),
+            )
+
+        site.network.hosts["srm-b"] = answer
+
+        assert "content encoding" in self.ask(site).text
+        [request] = site.network.requests
+        assert request.headers["Accept-Encoding"] == "identity"
+
+    def test_a_list_that_claims_to_go_on_for_ever_is_not_read_row_by_row(self, site: Site) -> None:
+        with site.gateway() as gateway:
+            [row] = site_rows(site)
+            page = {"items": [row], "total": 10**9, "offset": 0, "missing": {}}
+
+            async def answer(_: httpx.Request) -> httpx.Response:
+                return httpx.Response(200, json=page)
+
+            site.network.hosts["srm-b"] = answer
+            assert "P->B" in flows(gateway, "?limit=100")
+
+        assert len(site.network.asked("srm-b")) == 1
+
+    def test_a_problem_that_nobody_can_read_is_told_by_its_status(self, site: Site) -> None:
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                500,
+                headers={"Content-Type": "application/problem+json"},
+                content=b"[" * 200_000,
+            )
+
+        site.network.hosts["srm-b"] = answer
+
+        assert "500" in self.ask(site).json()["detail"]
+
+    def test_an_answer_without_end_is_cut_off(self, site: Site) -> None:
+        class Endless(httpx.AsyncByteStream):
+            async def __aiter__(self) -> Any:
+                while True:
+                    yield b" " * (1 << 22)
+
+        async def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                200, headers={"Content-Type": "application/json"}, stream=Endless()
+            )
+
+        site.network.hosts["srm-b"] = answer
+
+        assert "more than 64 MiB" in self.ask(site).text
