@@ -354,3 +354,24 @@ def test_what_is_written_in_place_of_a_truncated_end_may_be_refused_too() -> Non
     settled.begin_refusals(0, 1000, 3)
 
     assert [h.refusals[0][-1].first for h in (told_late, told, settled)] == [1, 1, 3]
+
+
+def test_the_first_of_equal_copies_may_stand_for_the_originals_that_are_left() -> None:
+    records = dict.fromkeys(range(6), record("same", b"key"))
+    compacted = life(records, compacted={0: {2, 3, 4}})
+    target = log(list(records.values()), 1)
+    preferred = mapped(Run(0, 1, 2), Run(5, 3, 1))
+
+    assert problems(history(compacted, interrupted=True), target, preferred) == []
+    two_left = life(records, compacted={0: {2, 3}})
+    their_map = mapped(Run(0, 1, 2), Run(4, 3, 2))
+    assert problems(history(two_left, interrupted=True), target, their_map) == []
+    assert problems(history(compacted), target, preferred), "every append was answered"
+    fewer = log([record("same", b"key")] * 5, 1)
+    assert problems(history(compacted, interrupted=True), fewer, preferred) == []
+    kept = history(life(records), interrupted=True)
+    assert problems(kept, target, preferred), "the source still has what the map leaves out"
+    twice = log([*records.values(), record("same", b"key")], 1)
+    assert problems(history(compacted, interrupted=True), twice, preferred), "one too many"
+    others = log([*list(records.values())[:5], record("other", b"key")], 1)
+    assert problems(history(compacted, interrupted=True), others, preferred)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from tests.faults.campaign.history import Item, TopicHistory
 
@@ -158,6 +159,8 @@ class Aligner:
             return
         candidates = [i for i in range(after + 1, before) if self._may_be_unmapped(i)]
         placed = self._embed(run, candidates)
+        if placed is None and after >= 0:
+            placed = self._behind_stand_ins(run, after)
         if placed is None and first and self._history.remote_recreated:
             placed = self._strays(run, candidates)
         if placed is None and self._is_unclear(run):
@@ -204,9 +207,11 @@ class Aligner:
             )
         )
 
-    def _embed(self, run: Log, candidates: list[int]) -> list[Pair] | None:
+    def _embed(
+        self, run: Log, candidates: list[int], directions: Sequence[int] = (1, -1)
+    ) -> list[Pair] | None:
         """Find a run of records among the candidates, in order, as close together as possible."""
-        for direction in (1, -1):
+        for direction in directions:
             placed, left = [], iter(candidates[::direction])
             for offset, record in run[::direction]:
                 index = next((i for i in left if self.same(self.found.items[i], record)), None)
@@ -215,6 +220,29 @@ class Aligner:
                 placed.append((index, offset))
             else:
                 return placed
+        return None
+
+    def _behind_stand_ins(self, run: Log, after: int) -> list[Pair] | None:
+        """The first of several equal copies may stand for the originals that are left.
+
+        Of records that the source has compacted away nothing tells which copies were theirs: they
+        are told as gone, and their copies stand behind those that the map has.
+        """
+        records = dict(self._target)
+        known = sorted((i for i in self.found.places if i <= after), reverse=True)
+        stand_ins: list[int] = []
+        for index, before in pairwise([*known, -1]):
+            if not any(self.same(self.found.items[index], record) for _, record in run):
+                return None
+            stand_ins.append(index)
+            places = [self.found.places[i] for i in reversed(stand_ins)]
+            copies = [(place, records[place]) for place in places]
+            gone = [i for i in range(before + 1, after) if self._may_be_unmapped(i)]
+            placed = self._embed([*copies, *run], sorted([*stand_ins, *gone]), (-1,))
+            originals = [index for index, _ in placed or ()]
+            if placed and set(stand_ins) <= set(originals):
+                left = sorted(set(originals) - set(stand_ins))
+                return [(index, offset) for index, (offset, _) in zip(left, run, strict=True)]
         return None
 
     def _strays(self, run: Log, candidates: list[int]) -> list[Pair] | None:

@@ -72,15 +72,15 @@ class Director:
             "kill slot": self._kill_slot,
             "start slot": lambda step: slots.start(str(step.slot)),
             "stop slot": self._stop_slot,
-            "kill target": lambda step: pair.target[step.node].kill(),
+            "kill target": self._kill_target,
             "start target": lambda step: pair.target[step.node].start(),
-            "stop target": lambda step: signal_broker(pair.target[step.node], signal.SIGSTOP),
+            "stop target": self._stop_target,
             "wake target": lambda step: signal_broker(pair.target[step.node], signal.SIGCONT),
             "kill source": lambda step: pair.source[step.node].kill(),
             "start source": lambda step: pair.source[step.node].start(),
             "stop source": lambda step: signal_broker(pair.source[step.node], signal.SIGSTOP),
             "wake source": lambda step: signal_broker(pair.source[step.node], signal.SIGCONT),
-            "drop packets": lambda _: self._with_proxy(Proxy.drop),
+            "drop packets": self._drop_packets,
             "forward packets": lambda step: self._with_proxy(
                 partial(Proxy.forward, hang_up=step.how == "hang up")
             ),
@@ -92,7 +92,7 @@ class Director:
             "wake slot": self._wake_slot,
             "give away untold": self._give_away_untold,
             "tell": self._tell,
-            "shut target": lambda step: pair.target[step.node].stop(),
+            "shut target": self._shut_target,
             "shut source": lambda step: pair.source[step.node].stop(),
             "expect progress": self._expect_progress,
             "want replicas": self._want_replicas,
@@ -156,6 +156,22 @@ class Director:
     def _stop_slot(self, step: Step) -> None:
         self._interrupted()
         self._slots.signal(str(step.slot), signal.SIGSTOP)
+
+    def _kill_target(self, step: Step) -> None:
+        self._interrupted()
+        self._pair.target[step.node].kill()
+
+    def _stop_target(self, step: Step) -> None:
+        self._interrupted()
+        signal_broker(self._pair.target[step.node], signal.SIGSTOP)
+
+    def _shut_target(self, step: Step) -> None:
+        self._interrupted()
+        self._pair.target[step.node].stop()
+
+    def _drop_packets(self, _step: Step) -> None:
+        self._interrupted()
+        self._with_proxy(Proxy.drop)
 
     def _with_proxy(self, work: Callable[[Proxy], None]) -> None:
         if self._pair.proxy is not None:

@@ -118,8 +118,9 @@ class TopicHistory:
     """The lives of one source topic since its remote topic was created.
 
     ``trimmed`` is the target offset below which the target has lost its records, and ``kept`` what
-    they were. ``interrupted``: an owner came to its end without a last report, or two were at work,
-    so what was copied after the last report is known from the logs alone.
+    they were. ``interrupted``: an owner came to its end without a last report, two were at work, or
+    the target left appends without an answer, so what was copied since the last report is known
+    from the logs alone.
     """
 
     name: str
