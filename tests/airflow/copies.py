@@ -34,6 +34,7 @@ from srm.wiring import open_cluster
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 COPIED = 100
+_REPORTED_EVERY_S = 1.0
 CONFIG = """\
 clusters = {x}, {y}
 {x}.bootstrap.servers = {x_bootstrap}
@@ -62,6 +63,8 @@ class Site:
     run_id: str = ""
     dag_id: str = ""
     notes: list[str] = field(default_factory=list)
+    copied: PartitionPosition | None = None
+    reporting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def remote(self) -> str:
@@ -158,10 +161,35 @@ class Site:
         position = PartitionPosition(
             source_id, 0, target_id, Position(count, count, count), 0, 1, 0
         )
-        now_ms = time.time_ns() // 1_000_000
-        report = SlotReport("0", 1, now_ms, (position,), source_heard_ms=now_ms)
         blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
+        with self.reporting:
+            self.copied = position
+            self._report()
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Have a slot that is alive say so, again and again, whatever it still has to copy."""
+        over = threading.Event()
+
+        def report() -> None:
+            while not over.wait(_REPORTED_EVERY_S):
+                with self.reporting:
+                    self._report()
+
+        slot = threading.Thread(target=report)
+        slot.start()
+        try:
+            yield
+        finally:
+            over.set()
+            slot.join()
+
+    def _report(self) -> None:
+        assert self.copied is not None
+        now_ms = time.time_ns() // 1_000_000
+        report = SlotReport("0", 1, now_ms, (self.copied,), source_heard_ms=now_ms)
+        state_topic = internal_topics.replication(self.x.alias)
         self.y.compacted(state_topic, REPORTS).write(records_of(report))
 
 

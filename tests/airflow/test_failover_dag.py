@@ -80,7 +80,8 @@ def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(
     site.produce(30)
     site.commit(120)
 
-    states = move(site, mark_success_pattern="wait")
+    with site.copying():
+        states = move(site, mark_success_pattern="wait")
 
     assert states["wait"] == "success"
     assert states["apply_and_go"] == "failed"
@@ -97,7 +98,8 @@ def test_a_group_that_is_not_synchronised_in_time_stays_where_it_is(site: Site) 
     site.produce(30)
     site.commit(120)
 
-    states = move(site, {"wait_seconds": 3})
+    with site.copying():
+        states = move(site, {"wait_seconds": 3})
 
     assert (states["wait"], states["apply_and_go"]) == ("failed", "upstream_failed")
     assert (states["release"], states["run"]) == ("success", "failed")
@@ -120,7 +122,8 @@ def test_a_wait_that_is_over_when_the_copy_catches_up_goes_on_by_itself(
     polls: list[int] = []
     caught_up_at(monkeypatch, polls, 3, lambda: site.record_copy(COPIED + 30))
 
-    states = move(site, dag=dag)
+    with site.copying():
+        states = move(site, dag=dag)
 
     assert len(polls) >= 3
     assert states["run"] == "success"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
@@ -124,9 +125,9 @@ class TargetWatch:
                 self._wake.clear()
 
     def _looks(self, target: KafkaCluster, flows: list[_Flow]) -> TargetLook:
-        looked_ms = now_ms()
+        looked_ms, former = now_ms(), self._look.flows
         for flow in flows:
-            self._looking = _Looking(looked_ms, time.monotonic())
+            self._looking = _Looking(former, time.monotonic())
             # Shown at once: a cluster that hangs takes its time for each of them.
             before, found = self._look.flows[flow.flow], flow.next_look(self.series)
             look = {flow.flow: with_change(before, found, now_ms())}
@@ -147,9 +148,9 @@ class TargetWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """A look that is not over: when its round began, and since when (monotonic) it waits."""
+    """A look that is not over: what its round began with, and since when (monotonic) it waits."""
 
-    round_ms: int
+    former: Mapping[Flow, FlowLook]
     since: float
 
 
@@ -161,7 +162,7 @@ def _late(look: TargetLook, looking: _Looking) -> TargetLook:
             error=f"a look takes more than {_SLOW_S:g} s: "
             f"{flow.source} or {flow.target} hangs, or does not answer",
         )
-        if found.looked_ms < looking.round_ms and not found.error
+        if found is looking.former[flow] and not found.error
         else found
         for flow, found in look.flows.items()
     }

@@ -117,6 +117,7 @@ def test_a_look_that_hangs_makes_its_flow_unknown_and_not_what_it_was(
 ) -> None:
     """Until the call to a broker that hangs has failed: many seconds in which all looks well."""
     monkeypatch.setattr(watching, "_SLOW_S", 0.0)
+    monkeypatch.setattr(watching, "now_ms", lambda: 1_000)  # as in two looks of one millisecond
     watch.start()
     eventually(lambda: watch.look.flows[FLOW].view is not None, "a first look")
     goes_on = threading.Event()
