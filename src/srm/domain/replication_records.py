@@ -373,10 +373,14 @@ class PartitionStatus:
     action: str = ""
 
     @property
+    def why(self) -> str:
+        """The reason without the partition, where that stands beside it."""
+        return self.reason.removeprefix(f"{self.topic}-{self.partition}: ")
+
+    @property
     def what(self) -> str:
         """The reason without the partition and what is to be done, where those stand beside it."""
-        reason = self.reason.removeprefix(f"{self.topic}-{self.partition}: ")
-        return reason.removesuffix(told("", self.action)) if self.action else reason
+        return self.why.removesuffix(told("", self.action)) if self.action else self.why
 
     def key(self) -> bytes:
         """Encode the record key."""

@@ -117,7 +117,7 @@ def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
         partitions=len(positions),
         remaining=sum(max(0, p.source_end - p.source_next) for p in positions),
         stopped=tuple(
-            Reason(status.reason, status.action).within(f"{status.topic}-{status.partition}")
+            Reason(status.why, status.action).within(f"{status.topic}-{status.partition}")
             for status in state.statuses
             if status.state == "stopped"
         ),

@@ -82,13 +82,13 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
         _row(
             topics,
             *(topic.topic, number(topic.not_copied), number(topic.at_most)),
-            *(seconds(topic.seconds), _ago(topic.age_ms)),
+            *(seconds(topic.seconds), ago(topic.age_ms)),
         )
     groups = _table("group", "re-read at most", "skipped", "checkpoint written")
     for group in sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]:
         _row(
             groups,
-            *(group.group, number(group.re_read), number(group.skipped), _ago(group.age_ms)),
+            *(group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)),
         )
     unknown = [line for topic in forecast.topics for line in topic.unknown]
     return Group(
@@ -296,7 +296,8 @@ def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _ago(age_ms: int | None) -> str:
+def ago(age_ms: int | None) -> str:
+    """Render how long ago something was."""
     return "not known" if age_ms is None else f"{duration(age_ms / 1000)} ago"
 
 

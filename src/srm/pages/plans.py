@@ -13,7 +13,7 @@ from srm.domain.move.forecast import Forecast
 from srm.domain.move.plan import MovePlan
 from srm.pages.html import render_page
 from srm.pages.markdown import bullets, escaped, table
-from srm.pages.moves import as_text, number, plan_view, seconds
+from srm.pages.moves import ago, as_text, number, plan_view, seconds
 
 SHOWN_ROWS: Final = 30
 
@@ -76,7 +76,7 @@ def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
             (
                 topic.topic,
                 *(number(topic.not_copied), number(topic.at_most), seconds(topic.seconds)),
-                _ago(topic.age_ms),
+                ago(topic.age_ms),
             )
             for topic in forecast.topics
         ),
@@ -85,7 +85,7 @@ def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
     yield from table(
         ("group", "read again at most", "skipped", "checkpoint written"),
         (
-            (group.group, number(group.re_read), number(group.skipped), _ago(group.age_ms))
+            (group.group, number(group.re_read), number(group.skipped), ago(group.age_ms))
             for group in forecast.groups
         ),
         SHOWN_ROWS,
@@ -101,7 +101,3 @@ def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
 def _groups(plan: MovePlan) -> str:
     names = plan.group_names
     return f"group {names[0]}" if len(names) == 1 else amount(len(names), "group")
-
-
-def _ago(age_ms: int | None) -> str:
-    return "not known" if age_ms is None else f"{age_ms / 1000:.1f} s ago"

@@ -89,7 +89,7 @@ def report(slot: str, time_ms: int, source_next: int, source_end: int) -> SlotRe
 def test_signs_sum_up_current_slots_and_leave_out_those_of_an_earlier_application() -> None:
     current, old = report("0", BEAT.time_ms - 900, 90, 100), report("9", 0, 0, 1_000_000)
     stopped = PartitionStatus(
-        "T", 3, "stopped", "data loss", action="set data.loss.policy=continue"
+        "T", 3, "stopped", "T-3: data loss", action="set data.loss.policy=continue"
     )
     copying = PartitionStatus("T", 4, "copying")
 

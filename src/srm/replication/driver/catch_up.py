@@ -76,7 +76,7 @@ class CatchUp:
         names = [TopicPartition(p.topic, p.partition) for p in behind]
         if not all(name in stopped for name in names):
             return ""
-        return "; ".join(f"{name}: {stopped[name].reason}" for name in names)
+        return "; ".join(f"{name}: {stopped[name].why}" for name in names)
 
     def _check_stuck(self, reasons: str) -> None:
         if not reasons:

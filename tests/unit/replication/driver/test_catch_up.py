@@ -131,14 +131,14 @@ def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_fr
     driver, clock = Driver(), Clock()
     driver.finds(2)
     goal = CatchUp(driver, source, clock)
-    status = PartitionStatus("orders", 0, "stopped", "target refused it", lost_from, lost_from)
+    status = PartitionStatus("orders", 0, "stopped", "orders-0: too large", lost_from, lost_from)
     driver.progress.status(status)
 
     first = goal.done()
     clock.now = catch_up.STUCK_S + 1
 
     assert not first
-    with pytest.raises(error, match="orders-0: target refused it"):
+    with pytest.raises(error, match="cannot catch up: orders-0: too large"):
         goal.done()
 
 
