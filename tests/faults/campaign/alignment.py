@@ -9,7 +9,7 @@ just been killed. Everything else that is on the target, or is not, is a fault.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -228,6 +228,9 @@ class Aligner:
         Of records that the source has compacted away nothing tells which copies were theirs: they
         are told as gone, and their copies stand behind those that the map has.
         """
+        every = [i for i in range(after) if self._may_be_unmapped(i)]
+        if len(every) < len(run):
+            return None
         records = dict(self._target)
         known = sorted((i for i in self.found.places if i <= after), reverse=True)
         stand_ins: list[int] = []
@@ -237,7 +240,7 @@ class Aligner:
             stand_ins.append(index)
             places = [self.found.places[i] for i in reversed(stand_ins)]
             copies = [(place, records[place]) for place in places]
-            gone = [i for i in range(before + 1, after) if self._may_be_unmapped(i)]
+            gone = every[bisect_right(every, before) :]
             placed = self._embed([*copies, *run], sorted([*stand_ins, *gone]), (-1,))
             originals = [index for index, _ in placed or ()]
             if placed and set(stand_ins) <= set(originals):
