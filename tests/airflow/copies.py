@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -100,14 +100,8 @@ class Site:
         Who it is, is not known here: there is no login.
         """
         shown: dict[str, str] = {}
-        over = threading.Event()
-        person = threading.Thread(target=_answer, args=(choice, shown, over))
-        person.start()
-        try:
+        with _beside(lambda over: _answer(choice, shown, over)):
             yield shown
-        finally:
-            over.set()
-            person.join()
 
     def note(self) -> str:
         """Return the last note that the run's tasks have written."""
@@ -170,20 +164,14 @@ class Site:
     @contextmanager
     def copying(self) -> Iterator[None]:
         """Have a slot that is alive say so, again and again, whatever it still has to copy."""
-        over = threading.Event()
 
-        def report() -> None:
+        def report(over: threading.Event) -> None:
             while not over.wait(_REPORTED_EVERY_S):
                 with self.reporting:
                     self._report()
 
-        slot = threading.Thread(target=report)
-        slot.start()
-        try:
+        with _beside(report):
             yield
-        finally:
-            over.set()
-            slot.join()
 
     def _report(self) -> None:
         assert self.copied is not None
@@ -209,6 +197,19 @@ def copied_site(clusters: Mapping[str, KafkaBroker], file: Path, more: str = "")
         site.produce(COPIED)
         site.record_copy(COPIED)
         yield site
+
+
+@contextmanager
+def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Let somebody be at work until all is over."""
+    over = threading.Event()
+    worker = threading.Thread(target=work, args=(over,))
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
 
 
 def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:

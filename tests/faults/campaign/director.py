@@ -38,6 +38,13 @@ from srm.testing.logs import read_log
 logger = logging.getLogger(__name__)
 
 STRANGER: Final = b"stranger "
+_INTERRUPTING: Final = frozenset(
+    {
+        *("kill slot", "stop slot", "give away untold", "damage map"),
+        *("kill target", "stop target", "shut target", "drop packets"),
+    }
+)
+"""Steps after which what was copied since the last report may be known from the logs alone."""
 _TAKEOVER_S: Final = 3.0
 _REQUEST_S: Final = 12.0
 _FREEZE_S: Final = 40.0
@@ -69,18 +76,18 @@ class Director:
         self._strangers = 0
         self.problems: list[str] = []
         self.at_once: dict[str, Callable[[Step], None]] = {
-            "kill slot": self._kill_slot,
+            "kill slot": lambda step: slots.kill(str(step.slot)),
             "start slot": lambda step: slots.start(str(step.slot)),
-            "stop slot": self._stop_slot,
-            "kill target": self._kill_target,
+            "stop slot": lambda step: slots.signal(str(step.slot), signal.SIGSTOP),
+            "kill target": lambda step: pair.target[step.node].kill(),
             "start target": lambda step: pair.target[step.node].start(),
-            "stop target": self._stop_target,
+            "stop target": lambda step: signal_broker(pair.target[step.node], signal.SIGSTOP),
             "wake target": lambda step: signal_broker(pair.target[step.node], signal.SIGCONT),
             "kill source": lambda step: pair.source[step.node].kill(),
             "start source": lambda step: pair.source[step.node].start(),
             "stop source": lambda step: signal_broker(pair.source[step.node], signal.SIGSTOP),
             "wake source": lambda step: signal_broker(pair.source[step.node], signal.SIGCONT),
-            "drop packets": self._drop_packets,
+            "drop packets": lambda _: self._with_proxy(Proxy.drop),
             "forward packets": lambda step: self._with_proxy(
                 partial(Proxy.forward, hang_up=step.how == "hang up")
             ),
@@ -92,7 +99,7 @@ class Director:
             "wake slot": self._wake_slot,
             "give away untold": self._give_away_untold,
             "tell": self._tell,
-            "shut target": self._shut_target,
+            "shut target": lambda step: pair.target[step.node].stop(),
             "shut source": lambda step: pair.source[step.node].stop(),
             "expect progress": self._expect_progress,
             "want replicas": self._want_replicas,
@@ -122,6 +129,8 @@ class Director:
         for step in self._plan.steps:
             time.sleep(max(0.0, began + step.at - time.monotonic()))
             logger.info("step %s", step)
+            if step.do in _INTERRUPTING:
+                self._interrupted()
             if step.do in self.at_once:
                 self.at_once[step.do](step)
             else:
@@ -148,30 +157,6 @@ class Director:
     def _interrupted(self) -> None:
         for topic in self._topics:
             topic.interrupted = True
-
-    def _kill_slot(self, step: Step) -> None:
-        self._interrupted()
-        self._slots.kill(str(step.slot))
-
-    def _stop_slot(self, step: Step) -> None:
-        self._interrupted()
-        self._slots.signal(str(step.slot), signal.SIGSTOP)
-
-    def _kill_target(self, step: Step) -> None:
-        self._interrupted()
-        self._pair.target[step.node].kill()
-
-    def _stop_target(self, step: Step) -> None:
-        self._interrupted()
-        signal_broker(self._pair.target[step.node], signal.SIGSTOP)
-
-    def _shut_target(self, step: Step) -> None:
-        self._interrupted()
-        self._pair.target[step.node].stop()
-
-    def _drop_packets(self, _step: Step) -> None:
-        self._interrupted()
-        self._with_proxy(Proxy.drop)
 
     def _with_proxy(self, work: Callable[[Proxy], None]) -> None:
         if self._pair.proxy is not None:
@@ -240,7 +225,6 @@ class Director:
         )
 
     def _give_away_untold(self, step: Step) -> None:
-        self._interrupted()
         self._slots.keep_untold(str(step.slot))
         self._move_away(step)
 
@@ -417,7 +401,6 @@ class Director:
     # ----- the map and the remote topics
 
     def _damage_map(self, step: Step) -> None:
-        self._interrupted()
         for name in self._slots.names:
             self._slots.kill(name)
         try:

@@ -36,6 +36,7 @@ from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
 from srm.domain.move.routes import Route
+from srm.domain.topics import Flow
 from srm.engine.health import flow_health
 from srm.engine.move.routes import RoutingTables
 from srm.engine.observing import FlowView
@@ -302,14 +303,19 @@ def test_who_is_not_allowed_sees_nothing_and_is_told_how_to_sign_in(status: int)
         assert not any(name in answer.text for name in ("orders", "billing", "P-&gt;B", "P → B"))
 
 
-def test_a_source_that_is_away_is_told_at_its_box() -> None:
+def site_without_source(flow: Flow) -> Views:
     views = site()
-    [watch] = [one for one in views._watches.values() if one.alias == "C"]
-    look = watch.look.flows[P_C]
+    [watch] = [one for one in views._watches.values() if one.alias == flow.target]
+    look = watch.look.flows[flow]
     assert look.view is not None
     status = replace(look.view.status, source_error="cluster P: timed out")
     gone = replace(look, view=replace(look.view, status=status))
-    watch.look = replace(watch.look, flows={P_C: gone})  # type: ignore[misc]
+    watch.look = replace(watch.look, flows={flow: gone})  # type: ignore[misc]
+    return views
+
+
+def test_a_source_that_is_away_is_told_at_its_box() -> None:
+    views = site_without_source(P_C)
 
     page = TestClient(create_app(views)).get("/ui").text
 
@@ -386,13 +392,7 @@ def test_nothing_is_green_or_forecast_of_a_target_that_is_away() -> None:
 
 
 def test_a_group_of_a_source_that_is_away_is_not_told_to_wait_for_nothing() -> None:
-    views = site()
-    [watch] = [one for one in views._watches.values() if one.alias == "B"]
-    look = watch.look.flows[P_B]
-    assert look.view is not None
-    status = replace(look.view.status, source_error="cluster P: timed out")
-    gone = replace(look, view=replace(look.view, status=status))
-    watch.look = replace(watch.look, flows={P_B: gone})  # type: ignore[misc]
+    views = site_without_source(P_B)
 
     told = words(TestClient(create_app(views)).get("/ui/flows/P/B/groups/billing").text)
 
