@@ -60,6 +60,19 @@ def test_equal_copies_with_their_map_are_right() -> None:
         assert problems(history(life(records)), target, mapped(Run(0, 3, 9))) == []
 
 
+def test_records_of_aborted_transactions_may_be_copied_and_need_not_be() -> None:
+    """Where a broker gives them as committed, whoever reads it has them."""
+    records = numbered(0, 5)
+    aborted = life(records, aborted={0: {1, 2}})
+    without = log([records[0], records[3], records[4]])
+
+    assert problems(history(aborted), log(list(records.values())), mapped(Run(0, 0, 5))) == []
+    assert problems(history(aborted), without, mapped(Run(0, 0, 1), Run(3, 1, 2))) == []
+    [found] = problems(history(life(records)), without, mapped(Run(0, 0, 1), Run(3, 1, 2)))
+
+    assert "2 records are missing" in found
+
+
 def test_a_jump_among_equal_records_is_a_loss() -> None:
     records = dict.fromkeys(range(9), record("same"))
     target = log([record("same")] * 6)

@@ -76,7 +76,7 @@ class Judgement:
         for index in indexes:
             item = items[index]
             lacks = not aligned.has(index)
-            if lacks and self._history.is_filtered(item.record):
+            if lacks and not self._is_wanted(item):
                 continue
             if not lacks and stop is not None and not item.gone:
                 self._problem(
@@ -118,7 +118,12 @@ class Judgement:
         """
         items, aligned = self._aligned.items, self._aligned
         deleted = self._history.lives[number].deleted.get(self._partition, 0)
-        before = max((items[index].offset for index in indexes if index < missing), default=-1)
+        held = (
+            items[index].offset
+            for index in indexes
+            if index < missing and (aligned.has(index) or self._is_wanted(items[index]))
+        )
+        before = max(held, default=-1)
         return (
             self._policy == "stop"
             and before + 1 < deleted <= items[missing].offset
@@ -140,7 +145,7 @@ class Judgement:
             item = items[index]
             if not first < index < last or self._is_compacted(item):
                 continue
-            if self._history.is_filtered(item.record):
+            if not aligned.has(index) and not self._is_wanted(item):
                 continue
             if not aligned.has(index) and not item.gone and self._was_destroyed(item):
                 stretch.append(item.offset)
@@ -160,6 +165,11 @@ class Judgement:
             if copied and max(i for i in indexes if aligned.has(i)) < last:
                 found.append(Loss(number, truncation.at, max(copied) + 1))
         self.losses += found[:1] if self._policy == "stop" else found
+
+    def _is_wanted(self, item: Item) -> bool:
+        """Whether the record is to arrive: no filter leaves it out, and nobody has aborted it."""
+        aborted = self._history.lives[item.life].aborted.get(self._partition, ())
+        return item.offset not in aborted and not self._history.is_filtered(item.record)
 
     def _was_destroyed(self, item: Item) -> bool:
         """Whether the scenario took the record, or had it refused, so that it may be missing."""

@@ -7,11 +7,14 @@ and what has to be told, follows from this and from the two logs alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+from tests.faults.campaign.aborted import replicated_aborts
 
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition
+from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord, read_logs
 
 Records = dict[int, LoggedRecord]
@@ -48,7 +51,8 @@ class Life:
     """One topic id of a source topic, as long as it existed. Keys are partition numbers.
 
     ``deleted`` is the offset below which DeleteRecords has taken everything away, ``compacted``
-    are the offsets of records that the source has compacted away.
+    are the offsets of records that the source has compacted away. ``aborted`` are those of records
+    of aborted transactions, which the source's brokers may give to readers as if they were not.
     """
 
     topic_id: str
@@ -57,6 +61,7 @@ class Life:
     deleted: dict[int, int] = field(default_factory=dict)
     truncations: dict[int, list[Truncation]] = field(default_factory=dict)
     compacted: dict[int, set[int]] = field(default_factory=dict)
+    aborted: dict[int, set[int]] = field(default_factory=dict)
     _generations: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def take(self, partition: int, records: Iterable[tuple[int, LoggedRecord]]) -> None:
@@ -66,6 +71,11 @@ class Life:
         for offset, record in records:
             known[offset] = record
             generations.setdefault(offset, len(self.truncations.get(partition, [])))
+
+    def take_aborted(self, partition: int, records: Mapping[int, LoggedRecord]) -> None:
+        """Remember records that may have been copied, and need not have been."""
+        self.take(partition, records.items())
+        self.aborted.setdefault(partition, set()).update(records)
 
     def truncate(self, partition: int, at: int, reported: int) -> int:
         """Note that everything from an offset on is gone; return how many records that were."""
@@ -186,11 +196,13 @@ class TopicHistory:
             for name, _ in record.headers
         )
 
-    def snapshot(self, source: str) -> None:
-        """Read everything the source holds now."""
+    def snapshot(self, source: Sequence[KafkaBroker]) -> None:
+        """Read everything the source's brokers hold now."""
+        bootstrap = ",".join(broker.bootstrap for broker in source)
         places = [(self.name, partition.partition) for partition in self.partitions]
-        for (_, number), records in read_logs(source, places).items():
+        for (_, number), records in read_logs(bootstrap, places).items():
             self.life.take(number, records)
+            self.life.take_aborted(number, replicated_aborts(source, self.name, number))
 
     def begin_life(self, partitions: list[AssignedPartition], *, same_target: bool) -> None:
         """Note that the topic exists under a new id, on the source or on the target."""
