@@ -31,7 +31,7 @@ def replicated_aborts(
     for broker in brokers if len(brokers) > 1 else ():
         folder = broker.home / "data" / f"{topic}-{partition}"
         for segment in sorted(folder.glob("*.log")):
-            found |= aborted_records(batches(memoryview(bytearray(segment.read_bytes()))))
+            found |= aborted_records(batches(memoryview(segment.read_bytes())))
     return found
 
 
