@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import ElectionType, Producer
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.conftest import DEADLINE_S
 from tests.faults.campaign.aborted import replicated_aborts
+from tests.leaders import partition
 from tests.waiting import eventually
 
 from srm.stack.kafka import KafkaBroker
@@ -42,10 +43,10 @@ def test_markers_tell_aborted_records_that_a_leader_gives_as_committed(
     other.flush(DEADLINE_S)
     follows.start()
     follows.wait_ready()
-    eventually(lambda: len(_partition(admin).isrs) == 2, "it has all in one fetch")
+    eventually(lambda: len(partition(leads, "T").isrs) == 2, "it has all in one fetch")
     other.commit_transaction(DEADLINE_S)
     admin.elect_leaders(ElectionType.PREFERRED).result(DEADLINE_S)
-    eventually(lambda: _partition(admin).leader == 2, "the follower leads")
+    eventually(lambda: partition(leads, "T").leader == 2, "the follower leads")
 
     aborted = replicated_aborts(brokers, "T", 0)
     small_fetches = {"bootstrap.servers": servers, "max.partition.fetch.bytes": "10000"}
@@ -64,7 +65,3 @@ def _transactional(servers: str, name: str) -> Producer:
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
     producer.init_transactions(DEADLINE_S)
     return producer
-
-
-def _partition(admin: AdminClient) -> PartitionMetadata:
-    return admin.list_topics("T").topics["T"].partitions[0]

@@ -11,7 +11,8 @@ import javaproperties
 import psutil
 import pytest
 from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.leaders import partition
 from tests.waiting import eventually
 
 from srm.domain.topics import TopicPartition
@@ -83,13 +84,6 @@ def test_the_two_clusters_of_a_session_are_different_and_both_ready(
 
     assert len(ids) == 2
     eventually(lambda: all(broker.ready for broker in clusters.values()), "both are ready")
-
-
-def partition(broker: KafkaBroker, topic: str) -> PartitionMetadata:
-    """Return what the cluster says of partition 0; nothing while a broker has not heard of it."""
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    found = client.list_topics(topic, timeout=60).topics[topic].partitions
-    return found.get(0, PartitionMetadata())
 
 
 @pytest.mark.faults

@@ -9,15 +9,15 @@ in a transaction where the fetch ends (docs/faults.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from srm.replication.batches.aborted import is_abort_marker
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.rebuild import decode
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord
-
-_CREATE_TIME, _LOG_APPEND_TIME = 1, 2
 
 
 def replicated_aborts(
@@ -29,29 +29,32 @@ def replicated_aborts(
     """
     found: dict[int, LoggedRecord] = {}
     for broker in brokers if len(brokers) > 1 else ():
-        folder = broker.home / "data" / f"{topic}-{partition}"
-        for segment in sorted(folder.glob("*.log")):
-            found |= aborted_records(batches(memoryview(segment.read_bytes())))
+        for aborted in _aborted(_log(broker, topic, partition)):
+            found.update(_records(aborted))
     return found
 
 
-def aborted_records(log: Iterable[BatchHeader]) -> dict[int, LoggedRecord]:
-    """Return the records of transactions that end with an abort marker, by offset."""
-    found: dict[int, LoggedRecord] = {}
+def _log(broker: KafkaBroker, topic: str, partition: int) -> Iterator[BatchHeader]:
+    folder = broker.home / "data" / f"{topic}-{partition}"
+    for segment in sorted(folder.glob("*.log")):
+        yield from batches(memoryview(segment.read_bytes()))
+
+
+def _aborted(log: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
+    """Yield the batches of transactions that end with an abort marker."""
     under_way: dict[int, list[BatchHeader]] = {}
     for batch in log:
         if batch.is_control:
             ended = under_way.pop(batch.producer_id, [])
-            for aborted in ended if is_abort_marker(batch) else ():
-                found.update(_records(aborted))
+            if is_abort_marker(batch):
+                yield from ended
         elif batch.is_transactional:
             under_way.setdefault(batch.producer_id, []).append(batch)
-    return found
 
 
-def _records(batch: BatchHeader) -> Iterable[tuple[int, LoggedRecord]]:
-    kind = _LOG_APPEND_TIME if batch.has_log_append_time else _CREATE_TIME
+def _records(batch: BatchHeader) -> Iterator[tuple[int, LoggedRecord]]:
+    kind = TIMESTAMP_LOG_APPEND_TIME if batch.has_log_append_time else TIMESTAMP_CREATE_TIME
     for record in decode(batch):
         headers = tuple((name, value) for name, value in record.headers)
-        at = kind, record.timestamp
-        yield record.offset, LoggedRecord(record.key, record.value, headers, at)
+        time = kind, record.timestamp
+        yield record.offset, LoggedRecord(record.key, record.value, headers, time)

@@ -145,9 +145,10 @@ class Judgement:
             item = items[index]
             if not first < index < last or self._is_compacted(item):
                 continue
-            if not aligned.has(index) and not self._is_wanted(item):
+            lacks = not aligned.has(index)
+            if lacks and not self._is_wanted(item):
                 continue
-            if not aligned.has(index) and not item.gone and self._was_destroyed(item):
+            if lacks and not item.gone and self._was_destroyed(item):
                 stretch.append(item.offset)
                 self.lost += 1
             else:

@@ -251,7 +251,7 @@ class Director:
     def _recreate(self, step: Step) -> None:
         topic = self._topics[step.topic]
         with self._workload.silent(topic.name):
-            topic.snapshot(self._pair.source)
+            topic.snapshot(self._pair)
             delete_topics(self._pair.source_bootstrap, [topic.name])
             self._lab.source.create_topics([TopicSpec(topic.name, len(topic.partitions), 1, {})])
         self._reassign(topic, same_target=True)
@@ -287,7 +287,7 @@ class Director:
                 _wait(lambda: self._end(source) > copied + 50, 3, "more records")
             end = self._end(source)
             before = copied + int(step.share * (end - copied))
-            topic.snapshot(self._pair.source)
+            topic.snapshot(self._pair)
             place = TopicPartition(topic.name, number, before)
             [deleted] = self._admin.delete_records([place], request_timeout=10).values()
             deleted.result()
@@ -320,7 +320,7 @@ class Director:
         topic, number = self._topics[step.topic], step.partition
         [broker, *_] = self._pair.source
         with self._workload.silent(topic.name):
-            topic.snapshot(self._pair.source)
+            topic.snapshot(self._pair)
             lowest = topic.life.deleted.get(number, 0)
             copied = self._copied(topic.partitions[number])
             at = truncation.cut(broker, topic.name, number, step.share, lowest)

@@ -7,14 +7,14 @@ and what has to be told, follows from this and from the two logs alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.faults.campaign.aborted import replicated_aborts
+from tests.faults.campaign.brokers import Pair
 
 from srm.domain.record_headers import RecordSettings
 from srm.domain.replication_records import AssignedPartition
-from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord, read_logs
 
 Records = dict[int, LoggedRecord]
@@ -196,13 +196,13 @@ class TopicHistory:
             for name, _ in record.headers
         )
 
-    def snapshot(self, source: Sequence[KafkaBroker]) -> None:
-        """Read everything the source's brokers hold now."""
-        bootstrap = ",".join(broker.bootstrap for broker in source)
+    def snapshot(self, pair: Pair) -> None:
+        """Read everything the source holds now."""
         places = [(self.name, partition.partition) for partition in self.partitions]
-        for (_, number), records in read_logs(bootstrap, places).items():
+        for (_, number), records in read_logs(pair.source_bootstrap, places).items():
             self.life.take(number, records)
-            self.life.take_aborted(number, replicated_aborts(source, self.name, number))
+            aborted = replicated_aborts(pair.source, self.name, number)
+            self.life.take_aborted(number, aborted)
 
     def begin_life(self, partitions: list[AssignedPartition], *, same_target: bool) -> None:
         """Note that the topic exists under a new id, on the source or on the target."""

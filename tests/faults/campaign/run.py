@@ -186,7 +186,7 @@ class Run:
             if topic.compacted:
                 self._take_compacted(topic, workload)
             else:
-                persistently("source", partial(topic.snapshot, self._pair.source))
+                persistently("source", partial(topic.snapshot, self._pair))
             problems += [
                 f"map unusable: {error}" for error in maps[topic.life.topic_id].errors.values()
             ]
