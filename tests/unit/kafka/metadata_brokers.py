@@ -10,17 +10,22 @@ from typing import Any
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.coordination import FindCoordinatorResponse_v1
 from aiokafka.protocol.metadata import MetadataResponse_v5
+from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 
-API_VERSIONS, METADATA, FIND_COORDINATOR = 18, 3, 10
+API_VERSIONS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID = 18, 3, 10, 22
 
 
 class Cluster:
-    """What every broker of a cluster knows; ``leader`` leads partition 0 of every topic."""
+    """What every broker of a cluster knows.
+
+    ``leader`` leads partition 0 of every topic, ``coordinator`` is that of every transaction.
+    """
 
     def __init__(self, cluster_id: str = "one") -> None:
         self.cluster_id = cluster_id
         self.brokers: dict[int, MetadataBroker] = {}
         self.leader = 1
+        self.coordinator = 1
 
     async def broker(self, node: int, *, port: int = 0) -> MetadataBroker:
         """Start a broker, or another in the place of an older one."""
@@ -42,6 +47,7 @@ class MetadataBroker:
         self.cluster = cluster
         self.silent = False
         self.accepted = 0
+        self.claimed = 0
         self.asked: list[list[str]] = []
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -71,10 +77,15 @@ class MetadataBroker:
         key, _, _, name = struct.unpack_from(">hhih", request)
         body = request[10 + name :]
         if key == API_VERSIONS:
-            keys = (API_VERSIONS, METADATA, FIND_COORDINATOR)
+            keys = (API_VERSIONS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID)
             return bytes(ApiVersionResponse_v0(0, [(key, 0, 5) for key in keys]).encode())
         if key == FIND_COORDINATOR:
-            return bytes(FindCoordinatorResponse_v1(0, 0, "", 1, "127.0.0.1", self.port).encode())
+            node = self.cluster.coordinator
+            port = self.cluster.brokers.get(node, self).port
+            return bytes(FindCoordinatorResponse_v1(0, 0, "", node, "127.0.0.1", port).encode())
+        if key == INIT_PRODUCER_ID:
+            self.claimed += 1
+            return bytes(InitProducerIdResponse_v0(0, 0, 7, 0).encode())
         topics = _names(body)
         self.asked.append(topics)
         return bytes(self.cluster.metadata(topics).encode())

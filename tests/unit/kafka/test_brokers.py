@@ -223,3 +223,25 @@ def test_a_question_that_left_before_leaders_changed_does_not_answer_later_ones(
         await wire.close()
 
     play(scenario)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_coordinator_that_came_back_elsewhere_since_the_last_look_is_found(*, moved: bool) -> None:
+    """It was away, or at another address, when the brokers were looked at: nobody else would."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        first = await cluster.broker(1)
+        gone = await cluster.broker(2) if moved else None
+        wire = WireCluster("P", properties(first))
+        await wire.start()
+        if gone is not None:
+            gone.stop()
+        cluster.coordinator = 2
+        back = await cluster.broker(2)
+
+        assert (await wire.init_producer_id("a claim")).id == 7
+        assert back.claimed == 1
+        await wire.close()
+
+    play(scenario)

@@ -312,6 +312,8 @@ class WireCluster:
             return await self._call(node, request, "claims")
         except UnavailableError:
             self._coordinators.pop(transactional_id, None)
+            # It may have come back since the last look, or elsewhere: nothing else looks again.
+            await self._brokers.look()
             raise
 
     def _check_coordinator(
