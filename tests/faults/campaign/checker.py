@@ -40,11 +40,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Source offsets [first, end) of one life: lost to the copy, so they have to be told."""
+    """Source offsets [first, end) of one life: lost to the copy, so they have to be told.
+
+    ``records`` is how many of them the ledger knows records at; the others may be of markers.
+    """
 
     life: int
     first: int
     end: int
+    records: int
 
 
 class Judgement:
@@ -138,7 +142,7 @@ class Judgement:
 
         def close() -> None:
             if stretch:
-                found.append(Loss(number, stretch[0], stretch[-1] + 1))
+                found.append(Loss(number, stretch[0], stretch[-1] + 1, len(stretch)))
                 stretch.clear()
 
         for index in indexes:
@@ -164,7 +168,7 @@ class Judgement:
                 # What a killed owner had not reported, nobody else knows the offsets of.
                 copied = [offset for offset in copied if offset < truncation.reported]
             if copied and max(i for i in indexes if aligned.has(i)) < last:
-                found.append(Loss(number, truncation.at, max(copied) + 1))
+                found.append(Loss(number, truncation.at, max(copied) + 1, len(copied)))
         self.losses += found[:1] if self._policy == "stop" else found
 
     def _is_wanted(self, item: Item) -> bool:
@@ -229,7 +233,7 @@ class Judgement:
         ranges = [(s.lost_from, s.lost_to or 0) for s in told if s.lost_from is not None]
         if self._stopped_at is not None and self._stopped_at not in {end for _, end in ranges}:
             self._problem(f"nothing is copied from {self._stopped_at} on: not told")
-        everything = sum(loss.end - loss.first for loss in self.losses)
+        everything = sum(loss.records for loss in self.losses)
         for loss in self.losses:
             if counted < everything and not covers(ranges, loss.first, loss.end):
                 self._problem(

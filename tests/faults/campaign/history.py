@@ -169,12 +169,11 @@ class TopicHistory:
         Args:
             partition: of the topic.
             limit: bytes of a record.
-            copied: up to where the source is copied by what its owner has told, who may not know
-                yet that the source has lost its end.
+            copied: up to where the source is copied by what its owner has told. That may be of
+                before the source lost its end, even where it was told afterwards: what was written
+                in its place is yet to be copied then.
         """
-        cuts = [
-            cut.at for cut in self.life.truncations.get(partition, []) if copied <= cut.reported
-        ]
+        cuts = [cut.at for cut in self.life.truncations.get(partition, [])]
         refusals = Refusals(limit, min([copied, *cuts]))
         self.refusals.setdefault(partition, []).append(refusals)
 
