@@ -226,8 +226,8 @@ def test_a_question_that_left_before_leaders_changed_does_not_answer_later_ones(
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_coordinator_that_came_back_elsewhere_since_the_last_look_is_found(*, moved: bool) -> None:
-    """It was away, or at another address, when the brokers were looked at: nobody else would."""
+def test_a_coordinator_that_has_come_back_is_found(*, moved: bool) -> None:
+    """It was away, or at another address, when the brokers were looked at last."""
 
     async def scenario() -> None:
         cluster = Cluster()
