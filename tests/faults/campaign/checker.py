@@ -237,7 +237,8 @@ class Judgement:
         for loss in self.losses:
             if counted < everything and not covers(ranges, loss.first, loss.end):
                 self._problem(
-                    f"records {loss.first} to {loss.end} are lost, told: {sorted(set(ranges))}"
+                    f"records {loss.first} to {loss.end} are lost, told: {sorted(set(ranges))}, "
+                    f"and {counted} of {everything} in numbers"
                 )
         number = len(self._history.lives) - 1
         cuts = [t.at for t in self._history.life.truncations.get(self._partition, [])]
