@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.service_views import config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
+from tests.waiting import DEADLINE_S
 
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.domain.topics import Flow
@@ -26,7 +27,8 @@ from srm.service.views import Views
 from srm.testing.flows import flow_config
 
 FLOWS = tuple(Flow(*pair) for pair in ("PB", "PC", "BP", "CP"))
-LIMIT = timedelta(seconds=0.5)
+PATIENT = timedelta(seconds=DEADLINE_S)
+"""Where nobody hangs; on a busy machine an answer may take seconds."""
 Answering = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 
@@ -81,16 +83,18 @@ class Announced:
 
 @dataclass
 class Site:
-    """A gateway that watches P; others watch B and C."""
+    """A gateway that watches P; others watch B and C, and have ``limit`` for an answer."""
 
     looks: dict[str, FlowLook]
+    limit: timedelta = PATIENT
     network: Network = field(default_factory=Network)
     known: Announced = field(default_factory=Announced)
-    service: ServiceSettings = field(
-        default_factory=lambda: ServiceSettings(
-            remote=RemoteSettings(enabled=True, hosts=("srm-?",), timeout=LIMIT)
+    service: ServiceSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.service = ServiceSettings(
+            remote=RemoteSettings(enabled=True, hosts=("srm-?",), timeout=self.limit)
         )
-    )
 
     def views(self, *flows: str) -> Views:
         config = replace(config_of(*FLOWS), service=self.service)
@@ -105,20 +109,20 @@ class Site:
         views = self.views(*(flows or ("BP", "CP")))
         remote = Remote(self.service, self.network)
         federation = Federation(
-            views.watched, ("B", "C", "P"), self.known, remote, LIMIT.total_seconds()
+            views.watched, ("B", "C", "P"), self.known, remote, self.limit.total_seconds()
         )
         app = create_app(views, joining=Joining(None, remote, federation))
         return TestClient(app, raise_server_exceptions=False)
 
 
-def three_services(world: CopiedTopic) -> Site:
+def three_services(world: CopiedTopic, limit: timedelta = PATIENT) -> Site:
     """Return a site where each of P, B and C has a service of its own."""
     look = look_at(world.forward)
     looks = {
         f"{flow.source}{flow.target}": replace(look, flow=flow, config=flow_config(flow))
         for flow in FLOWS
     }
-    made = Site(looks)
+    made = Site(looks, limit)
     made.serve("srm-b", "PB")
     made.serve("srm-c", "PC")
     made.known.by_target = {"B": (announced("srm-b", "B"),), "C": (announced("srm-c", "C"),)}
