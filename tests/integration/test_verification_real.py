@@ -23,6 +23,7 @@ from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
+from srm.domain.proven import Proven
 from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import Difference, PartitionVerification
@@ -314,8 +315,12 @@ def test_a_full_verification_finds_what_was_changed_where_it_was_proven(
     replicate(clusters, context, topic, [DAMAGES["none"], DAMAGES["value"]])
     request = VerificationRequest((topic,))
     equal, different = verify(spark, context, properties(config), request).partitions
-    # As if the record had been changed on the broker's disk after it was proven.
-    engine.record(context, [replace(different, outcome="equal", proven=equal.proven)])
+    # As if the record had been changed on the broker's disk after it was proven. What is proven of
+    # the other partition is of other pairs, where a marker stands elsewhere in its log.
+    (proof,) = equal.proven
+    whole = engine.plan(context, request).partitions[1].whole
+    proven = Proven.of(whole, proof.source_mark, proof.target_mark, proof.time_ms)
+    engine.record(context, [replace(different, outcome="equal", proven=(proven,))])
 
     believed = verify(spark, context, properties(config), request)
     found = verify(spark, context, properties(config), replace(request, full=True))
