@@ -45,6 +45,7 @@ def test_markers_tell_aborted_records_that_a_leader_gives_as_committed(
     follows.wait_ready()
     eventually(lambda: len(partition(leads, "T").isrs) == 2, "it has all in one fetch")
     other.commit_transaction(DEADLINE_S)
+    eventually(lambda: len(read_log(servers, "T", 0)) == 31, "its marker is written")
     admin.elect_leaders(ElectionType.PREFERRED).result(DEADLINE_S)
     eventually(lambda: partition(leads, "T").leader == 2, "the follower leads")
 

@@ -176,8 +176,16 @@ class Pair:
 
 
 def pause(context: FlowContext, move_id: str = "m1") -> None:
+    """Pause a flow whose slots run, and wait until they copy nothing any more."""
     assert context.switch is not None
     context.switch.pause(Pause("", "test", "the source is gone", 1, move_id))
+
+    def is_heard() -> bool:
+        state = decode_state(StateTopic(context.target, context.config.flow.source).read())
+        applied = {report.slot: report.generation for report in state.reports}
+        return all(applied.get(a.slot, -1) >= a.generation for a in state.assignments)
+
+    eventually(is_heard, "the slots have heard of the pause")
 
 
 @contextmanager

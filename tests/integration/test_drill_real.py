@@ -30,6 +30,7 @@ import sys, time
 from srm.cli.main import app
 from srm.kafka import group_member
 
+group_member._SESSION_MS = 12_000  # it is a member for long enough to be looked at
 take = group_member._take
 
 def hang(message, *others):

@@ -24,6 +24,7 @@ from srm.stack.java import find_java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
+LEASE_S = 6  # long enough that it is seen to hold
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "FollowRoute.java"
 NEEDED = ("kafka-clients", "slf4j-api", "zstd-jni", "lz4-java", "snappy-java")
 """The client and what Maven brings with it: records may be compressed in any of these ways."""
@@ -89,9 +90,9 @@ def states(site: Site, alias: str, subject: str) -> list[tuple[str, int]]:
 
 
 def hold_shortly(site: Site, subject: str, generation: int) -> None:
-    """Write a hold that nobody renews, as of a move whose runner dies."""
+    """Write a hold that nobody renews, as of a move whose runner dies; it stands for LEASE_S."""
     with site.context(site.p, site.b) as context, Registers(context) as registers:
-        route = Route(generation, site.b, "hold", "dying", lease_ms=1_500, beat=1)
+        route = Route(generation, site.b, "hold", "dying", lease_ms=LEASE_S * 1000, beat=1)
 
         def write() -> None:
             for side in SIDES:
@@ -124,7 +125,7 @@ def test_the_example_reads_where_the_records_say_and_says_so(site: Site, tmp_pat
         eventually(lambda: states(site, site.b, subject) == [("held", 3)], "held")
         load(site, site.b, "c")
         eventually(lambda: states(site, site.b, subject) == [("resumed", 3)], "the lease is over")
-        assert time.monotonic() - began >= 1.5
+        assert time.monotonic() - began >= LEASE_S
         eventually(lambda: len(example.printed) == 15, "it reads on")
         assert example.printed == [f"{site.p} p{n}" for n in range(5)] + [
             f"{site.b} {name}{n}" for name in "bc" for n in range(5)

@@ -286,7 +286,7 @@ def _restore_twice(site: Site) -> None:
     """Kill the first one when a part of it is copied."""
     place, p = TopicPartition("Payments", 0), site.clusters["P"]
     # Enough for some seconds.
-    site.configure("B->P.replicator.max.bytes.per.second = 15000")
+    site.configure("B->P.replicator.max.bytes.per.second = 5000")
     first = site.restore()
     try:
         eventually(
