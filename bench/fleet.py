@@ -37,6 +37,7 @@ _IDLE_S: Final = 3.0
 _QUIET_S: Final = 3.0
 _REST_S: Final = 60.0
 _SHORTEST_S: Final = 1.0
+_SHORTEST_COPY_S: Final = 4.0
 _COPIED_S: Final = 300.0
 _LOOK_S: Final = 0.25
 
@@ -60,10 +61,8 @@ class Sizes:
         """Return that fraction of everything, but enough to try it out."""
         return cls(
             list(dict.fromkeys(max(1, int(partitions * fraction)) for partitions in PARTITIONS)),
-            *(
-                max(_SHORTEST_S, s * fraction)
-                for s in (_SECONDS, _LEAD_IN_S, _IDLE_S, _QUIET_S, _REST_S)
-            ),
+            max(_SHORTEST_COPY_S, _SECONDS * fraction),
+            *(max(_SHORTEST_S, s * fraction) for s in (_LEAD_IN_S, _IDLE_S, _QUIET_S, _REST_S)),
         )
 
 

@@ -35,6 +35,8 @@ refresh.topics.interval.seconds = 5
 ENVIRONMENT = airflow_environment(HOME / "airflow", PROJECT, 1, CONFIG)
 os.environ.update({k: v for k, v in ENVIRONMENT.items() if k.startswith("AIRFLOW")})
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+# The first file of DAGs imports half of Airflow, on a busy machine for longer than 30 s.
+os.environ["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "300"
 # As Airflow does in its own processes.
 sys.path.append(str(PROJECT / "plugins"))
 

@@ -20,7 +20,7 @@ _SANDBOX = "can escape its sandboxing"  # so Chromium says of each frame as Airf
 _HEIGHT = {WIDE: 800, NARROW: 844}
 
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=120_000)
 
 
 # Not for the session: as long as Playwright is there, its event loop runs in this thread, and no
@@ -56,7 +56,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
             locale="en-GB",
             timezone_id="Europe/Berlin",
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

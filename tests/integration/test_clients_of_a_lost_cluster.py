@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.conftest import BrokerFactory
+from tests.faults.campaign.slowness import slowness
 from tests.integration.moving import PARTITIONS, Application, Site, Source
 from tests.integration.proxy import Proxy
 from tests.integration.test_clients import values_on
@@ -31,7 +32,8 @@ from srm.wiring import open_move
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 SOON_S = 40.0
-"""librdkafka alone waits 45 s for a coordinator that is gone, then 38 s to close."""
+"""On a busy machine up to twice that: librdkafka alone waits 45 s for a coordinator that is gone,
+then 38 s to close."""
 
 
 class Lost:
@@ -153,15 +155,15 @@ def test_clients_work_on_the_target_at_once_when_their_cluster_is_given_up(
         transfer.producer.close()
         closing = time.monotonic()
 
-    assert worked - gone_at < SOON_S
-    assert time.monotonic() - closing < SOON_S
+    assert worked - gone_at < SOON_S * slowness(2.0)
+    assert time.monotonic() - closing < SOON_S * slowness(2.0)
     assert report.groups[lost.group].members_at_hold == 1
     assert application.failures == []
     assert application.clusters == {site.p, site.b}
     [refused] = transfer.refused
     assert refused.args[0].txn_requires_abort()
     assert "not known" in str(refused)
-    assert transfer.abort_s < SOON_S
+    assert transfer.abort_s < SOON_S * slowness(2.0)
     assert values_on(site, site.b)[b"after"] == 1
     assert all("not known" in str(error) for error in source.failures)
     assert set(source.acknowledged[until_go:]) <= set(values_on(site, site.b))

@@ -113,7 +113,10 @@ def test_a_renewed_certificate_counts_for_the_next_connection(
 
         (tmp_path / "server.pem").write_text("damaged")
         assert httpx.get(
-            f"https://{where}/v2/flows", verify=trusting(tmp_path, authority), trust_env=False
+            f"https://{where}/v2/flows",
+            verify=trusting(tmp_path, authority),
+            timeout=60,
+            trust_env=False,
         ).is_success
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -99,7 +100,14 @@ def test_offsets_and_groups_are_those_of_kafkas_own_tools(
     assert {row["partition"]: row["source_end"] for row in rows} == ends(site, site.p, site.topic)
     copies = ends(site, site.b, f"{site.p}.{site.topic}")
     assert {row["partition"]: row["target_next"] for row in rows} == copies
-    positions = service.get(f"{path}/groups/{group}").json()["positions"]
+    answers: list[dict[str, Any]] = []
+
+    def is_known() -> bool:
+        answers.append(service.get(f"{path}/groups/{group}").json())
+        return not answers[-1]["unread"]
+
+    eventually(is_known, "both clusters say what the group has committed")
+    positions = answers[-1]["positions"]
     assert {row["partition"]: row["committed"] for row in positions} == described(
         site, site.p, group
     )
@@ -127,8 +135,11 @@ def test_what_is_written_is_seen_within_seconds(site: Site, service: httpx.Clien
 def test_a_service_whose_flow_was_never_copied_says_what_to_do(
     site: Site, service: httpx.Client
 ) -> None:
-    flow = service.get(f"/v2/flows/{site.p}/{site.b}").json()
+    def told() -> dict[str, Any]:
+        found: dict[str, Any] = service.get(f"/v2/flows/{site.p}/{site.b}").json()
+        return found
 
-    assert flow["state"] == "STOPPED"
+    eventually(lambda: told()["state"] == "STOPPED" and told()["reasons"], "a look has succeeded")
+    flow = told()
     assert flow["reasons"][0]["text"] == "no replicator was ever seen"
     assert "srm replicate" in flow["reasons"][0]["action"]

@@ -16,11 +16,12 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.waiting import eventually
 
 from srm.errors import StackError
 from srm.stack.ports import LOOPBACK
 from srm.stack.process import HOME_MARK, end_processes, marked_processes
-from srm.stack.stack import Stack, StackOptions
+from srm.stack.stack import Stack, StackOptions, StackStatus
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -60,25 +61,43 @@ def stack_json(command: str, home: Path, *options: str) -> Any:
     return json.loads(result.stdout)
 
 
+def ready(stack: Stack) -> StackStatus:
+    """Wait until all is seen to be ready."""
+    found: list[StackStatus] = []
+
+    def is_ready() -> bool:
+        found.append(stack.status())
+        return found[-1].ready
+
+    eventually(is_ready, "all is ready")
+    return found[-1]
+
+
 @pytest.mark.faults
 def test_a_stack_is_found_repaired_and_stopped_by_later_commands(home: Path) -> None:
     first = stack_json("up", home, "--kafka-only")
-    assert first["ready"]
     assert not first["already_running"]
     assert first["airflow_url"] is None
     assert "P->B.enabled = true" in Path(first["config"]).read_text()
 
-    assert stack_json("up", home, "--kafka-only")["already_running"]
+    # A busy broker may not answer in the time that a look has.
+    eventually(lambda: stack_json("status", home)["ready"], "both brokers are ready")
+    eventually(lambda: stack_json("up", home, "--kafka-only")["already_running"], "it is found")
 
     victim, survivor = first["components"]
-    os.kill(victim["pid"], signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(victim["pid"])], timeout=60)
-    broken = stack_json("status", home)
-    assert not broken["ready"]
-    assert [part["state"] for part in broken["components"]] == ["stopped", "ready"]
+    process = psutil.Process(victim["pid"])
+    process.kill()
+    process.wait(60)
+
+    def is_told() -> bool:
+        broken = stack_json("status", home)
+        assert not broken["ready"]
+        return [part["state"] for part in broken["components"]] == ["stopped", "ready"]
+
+    eventually(is_told, "the broker that lives is ready")
 
     repaired = stack_json("up", home, "--kafka-only")
-    assert repaired["ready"]
+    eventually(lambda: stack_json("status", home)["ready"], "both brokers are ready again")
     assert repaired["bootstrap"] == first["bootstrap"]
     assert repaired["components"][0]["pid"] != victim["pid"]
     assert repaired["components"][1]["pid"] == survivor["pid"]
@@ -134,8 +153,8 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
     stack = Stack(StackOptions(home=home, project=project))
     reported: list[tuple[str, str]] = []
 
-    status = stack.up(lambda component, state: reported.append((component, state)))
-    assert status.ready
+    stack.up(lambda component, state: reported.append((component, state)))
+    status = ready(stack)
     assert ("Airflow DAGs", "ready") in reported
     assert {part.name for part in status.components if part.state == "ready"} == {
         "Kafka P",
@@ -147,7 +166,8 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
         "Airflow triggerer",
         "SRM service",
     }
-    assert httpx.get(f"{status.service_url}/v2/flows").json()["total"] == 2
+    flows = httpx.get(f"{status.service_url}/v2/flows", timeout=60, trust_env=False)
+    assert flows.json()["total"] == 2
 
     # As the replicator does: started from a task, in a session of its own.
     detached = subprocess.Popen(
@@ -167,8 +187,9 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
     assert stack.airflow.processes["api-server"].running
 
     (project / "dags" / "broken.py").unlink()
-    again = Stack(StackOptions(home=home, project=project)).up()
-    assert again.ready
+    stack = Stack(StackOptions(home=home, project=project))
+    stack.up()
+    again = ready(stack)
     assert again.airflow_url == status.airflow_url
     assert again.components[4].pid != killed
     assert detached.poll() is None

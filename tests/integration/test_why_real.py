@@ -12,7 +12,7 @@ from tests.integration.rights import Right, documented
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_checkpoints_real import Copied, _application, copied, sites
 from tests.integration.test_rights import Srm, srm_with
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -28,6 +28,12 @@ from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 __all__ = ["copied", "sites"]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy broker is slow, not away."""
+    monkeypatch.setattr("srm.cli.why.PATIENCE_S", DEADLINE_S)
 
 
 def run(copied: Copied, *command: str) -> Result:

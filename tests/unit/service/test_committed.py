@@ -193,15 +193,15 @@ def _both(found: GroupCommits) -> tuple[str, str]:
 
 def test_of_two_clusters_that_hang_nobody_waits_for_one_after_the_other() -> None:
     hanging = Hanging("P", "B")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=0.5)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=2)
 
     with hanging.let():
         began = time.monotonic()
         found = asyncio.run(offsets.of(FLOW, "pay"))
 
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
-    assert _both(found) == tuple(f"cluster {a} has not answered within 0.5 s" for a in "PB")
-    assert time.monotonic() - began >= 0.5
+    assert _both(found) == tuple(f"cluster {a} has not answered within 2 s" for a in "PB")
+    assert time.monotonic() - began >= 2
 
 
 def test_whoever_comes_while_a_group_is_asked_for_waits_for_the_same_answer() -> None:
@@ -224,7 +224,7 @@ def test_whoever_comes_while_a_group_is_asked_for_waits_for_the_same_answer() ->
 
 def test_after_one_has_waited_in_vain_nobody_waits_for_that_cluster_and_the_other_answers() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=0.2)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
 
     async def many() -> list[GroupCommits]:
         await offsets.of(FLOW, "first")
@@ -234,14 +234,14 @@ def test_after_one_has_waited_in_vain_nobody_waits_for_that_cluster_and_the_othe
     with hanging.let():
         found = asyncio.run(many())
 
-    assert [_both(one) for one in found] == [("cluster P has not answered within 0.2 s", "")] * 20
+    assert [_both(one) for one in found] == [("cluster P has not answered within 5 s", "")] * 20
     assert [one for one in hanging.asked if one[0] == "P"] == ["P:first"]
     assert all(one.target.offsets for one in found)
 
 
 def test_a_late_answer_serves_the_next_who_asks() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=0.2)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=2)
 
     async def again() -> GroupCommits:
         await offsets.of(FLOW, "pay")
@@ -256,7 +256,7 @@ def test_a_late_answer_serves_the_next_who_asks() -> None:
 
 def test_a_burst_on_a_cluster_that_hangs_waits_once_and_leaves_the_other_alone() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=0.5)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
 
     async def burst() -> list[GroupCommits]:
         return await asyncio.gather(*(offsets.of(FLOW, f"g{number}") for number in range(12)))
@@ -273,7 +273,7 @@ def test_a_cluster_that_stays_silent_is_asked_again_by_one_who_hardly_waits_unti
 ) -> None:
     monkeypatch.setattr(committed, "_SERVES_S", 0.0)
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=2)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
 
     async def waited(group: str) -> float:
         began = time.monotonic()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetWatch]:
     monkeypatch.setattr(watching, "following_cluster", opened)
     monkeypatch.setattr(watching, "kafka_cluster", opened)
     monkeypatch.setattr(watching, "_AGAIN_S", 0.0)
-    made = TargetWatch(config_of(FLOW), "B", (FLOW,))
+    # It looks again when it is told to.
+    config = config_of(FLOW)
+    config = replace(config, service=replace(config.service, refresh=timedelta(minutes=10)))
+    made = TargetWatch(config, "B", (FLOW,))
     yield made
     end_all([made])
 
