@@ -60,15 +60,15 @@ def ends(site: Site, alias: str, topic: str) -> dict[int, int]:
     return {int(number): int(end) for _, number, end in rows}
 
 
-def described(site: Site, alias: str, group: str) -> dict[int, int]:
-    """Ask Kafka's own tool for the committed offsets of a group."""
+def described(site: Site, alias: str, group: str) -> dict[int, tuple[int, int]]:
+    """Ask Kafka's own tool for the committed offsets of a group, and its lag."""
     servers = site.config.client(alias, "admin")["bootstrap.servers"]
     printed = run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", servers, "--describe", "--group", group, "--offsets"),
     ).stdout
     rows = [line.split() for line in printed.splitlines() if group in line]
-    return {int(row[2]): int(row[3]) for row in rows if row[2].isdigit()}
+    return {int(row[2]): (int(row[3]), int(row[5])) for row in rows if row[2].isdigit()}
 
 
 def test_offsets_and_groups_are_those_of_kafkas_own_tools(
@@ -108,9 +108,8 @@ def test_offsets_and_groups_are_those_of_kafkas_own_tools(
 
     eventually(is_known, "both clusters say what the group has committed")
     positions = answers[-1]["positions"]
-    assert {row["partition"]: row["committed"] for row in positions} == described(
-        site, site.p, group
-    )
+    told_of = {row["partition"]: (row["committed"], row["lag"]) for row in positions}
+    assert told_of == described(site, site.p, group)
     # Nobody runs the group, and it has committed nothing since its checkpoint.
     assert [row["records_read_again"] for row in positions] == [0, 0, 0]
 

@@ -166,7 +166,9 @@ class PositionRow:
     it stood on the source by its checkpoint (None: the target alone was written since), ``resume``
     where it would go on. ``records_read_again`` are the offsets from ``checkpointed`` to
     ``committed`` where both are known, and what it has read since its last commit comes on top;
-    else all that the target held behind the checkpoint, at most.
+    else all that the target held behind the checkpoint, at most. ``lag`` are the offsets from
+    ``committed`` to the end of the source's log, ``to_read`` those from ``resume`` to the end of
+    the target's, both as that log was at the last look (None: not known).
     """
 
     topic: str
@@ -181,6 +183,8 @@ class PositionRow:
     records_skipped: int
     state: str
     reason: str
+    lag: int | None = None
+    to_read: int | None = None
 
     @property
     def by_commits(self) -> bool:
@@ -200,6 +204,12 @@ class GroupDetail:
     def by_commits(self) -> bool:
         """Whether what is read again is known by what the group has committed on the source."""
         return bool(self.positions) and all(one.by_commits for one in self.positions)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that it has not committed yet on the source; None: not known of a partition."""
+        found = [one.lag for one in self.positions if one.lag is not None]
+        return sum(found) if found and len(found) == len(self.positions) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from srm.domain.move.positions import PartitionMove
 from srm.domain.proof_records import FlowProof
 from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
+from srm.domain.translation import UNKNOWN_LOG
 from srm.engine.health import topic_health
 from srm.engine.move.salvage import Salvage
 from srm.engine.observing import GOING_ON, FlowView, PartitionView
@@ -227,11 +228,15 @@ def _proof(group: str, proof: FlowProof | None) -> str:
 
 
 def group_detail(
-    look: FlowLook, group: str, commits: GroupCommits | None = None
+    look: FlowLook,
+    group: str,
+    commits: GroupCommits | None = None,
+    opposite: FlowLook | None = None,
 ) -> GroupDetail | None:
     """Describe one group with its partitions, None where no checkpoint names it.
 
-    ``commits`` are its offsets on both sides, where they were asked for.
+    ``commits`` are its offsets on both sides, where they were asked for. ``opposite`` is the flow
+    that copies to the source, where it is watched: it has seen the ends of those copies.
     """
     commits = commits or GroupCommits()
     view = look.view
@@ -241,7 +246,12 @@ def group_detail(
         if plan.group == group:
             salvage = view.salvage
             positions = tuple(
-                _position_row(one, commits, salvage.read_again_of(group, one))
+                _position_row(
+                    one,
+                    commits,
+                    salvage.read_again_of(group, one),
+                    ends=(_source_end(view, opposite, one), _end(salvage, one.target)),
+                )
                 for one in plan.positions
             )
             sides = {look.flow.source: commits.source, look.flow.target: commits.target}
@@ -252,7 +262,32 @@ def group_detail(
     return None
 
 
-def _position_row(one: PartitionMove, commits: GroupCommits, read_again: int) -> PositionRow:
+def _source_end(view: FlowView, opposite: FlowLook | None, one: PartitionMove) -> int | None:
+    for partition in view.partitions.get(one.topic, ()):
+        if partition.partition == one.partition:
+            return partition.source_end
+    if opposite is None or opposite.view is None or opposite.view.salvage is None:
+        return None
+    return _end(opposite.view.salvage, TopicPartition(one.topic, one.partition))
+
+
+def _end(salvage: Salvage, place: TopicPartition) -> int | None:
+    log = salvage.target.logs.get(place, UNKNOWN_LOG)
+    return None if log is UNKNOWN_LOG else log.end
+
+
+def _left(offset: int | None, end: int | None) -> int | None:
+    # Who was asked for its offset later than a log for its end may be past it.
+    return None if offset is None or end is None else max(0, end - offset)
+
+
+def _position_row(
+    one: PartitionMove,
+    commits: GroupCommits,
+    read_again: int,
+    ends: tuple[int | None, int | None],
+) -> PositionRow:
+    source_end, target_end = ends
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
     if committed is not None and one.committed is not None:
         # By what is shown beside it: what the copy held at the last look is of another moment.
@@ -270,6 +305,8 @@ def _position_row(one: PartitionMove, commits: GroupCommits, read_again: int) ->
         one.skipped,
         one.state,
         one.reason,
+        _left(committed, source_end),
+        _left(one.resume, target_end),
     )
 
 

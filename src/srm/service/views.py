@@ -124,6 +124,10 @@ class Views:
         found = [look for target in self.targets for look in target.flows.values()]
         yield from sorted(found, key=lambda look: look.flow)
 
+    def opposite(self, flow: Flow) -> FlowLook | None:
+        """Return the latest look at the flow that copies back, None where it is not watched."""
+        return next((look for look in self.looks() if look.flow == flow.reversed), None)
+
     def flows(self) -> tuple[FlowSummary, ...]:
         """Sum up all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())

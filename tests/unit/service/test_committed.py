@@ -85,6 +85,44 @@ def test_what_is_read_again_is_by_the_commits_that_stand_beside_it(
 
 
 @pytest.mark.usefixtures("clusters")
+def test_the_lag_of_a_group_is_to_the_end_of_the_source_and_what_is_to_read_to_that_of_the_target(
+    client: TestClient, world: CopiedTopic
+) -> None:
+    world.p.commit("audit", {TopicPartition("Topic", 0): 9})
+
+    group = client.get("/v2/flows/P/B/groups/audit").json()
+    page = client.get("/ui/flows/P/B/groups/audit").text
+
+    assert [(one["lag"], one["to_read"]) for one in group["positions"]] == [(13 - 9, 10 - 8)]
+    assert "lag 4" in page
+    assert "2 to read" in page
+
+
+def test_where_its_commits_are_not_known_neither_is_its_lag(
+    client: TestClient, clusters: Clusters
+) -> None:
+    clusters.away = "P"
+
+    [position] = client.get("/v2/flows/P/B/groups/audit").json()["positions"]
+    page = client.get("/ui/flows/P/B/groups/audit").text
+
+    assert (position["lag"], position["to_read"]) == (None, 2)
+    assert "lag " not in page
+
+
+@pytest.mark.usefixtures("clusters")
+def test_a_group_that_has_gone_past_what_the_last_look_saw_has_no_lag_below_zero(
+    client: TestClient, world: CopiedTopic
+) -> None:
+    world.write(b"13", b"14")
+    world.p.commit("audit", {TopicPartition("Topic", 0): 15})
+
+    [position] = client.get("/v2/flows/P/B/groups/audit").json()["positions"]
+
+    assert position["lag"] == 0
+
+
+@pytest.mark.usefixtures("clusters")
 def test_of_a_group_that_has_committed_nothing_since_its_checkpoint_nothing_is_read_again(
     client: TestClient,
 ) -> None:

@@ -87,10 +87,10 @@ def group_page(
 ) -> Response:
     """Show a group by partition."""
     look = views.seen(flow)[0]
-    detail = flow_rows.group_detail(look, group, commits)
+    opposite = views.opposite(flow)
+    detail = flow_rows.group_detail(look, group, commits, opposite)
     if detail is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}: {flow} never saw it")
-    opposite = next((one for one in views.looks() if one.flow == flow.reversed), None)
     back = None if opposite is None else flow_rows.group_detail(opposite, group)
     return page(
         request,

@@ -132,7 +132,7 @@ async def group(
 
     Both clusters are asked for its offsets, a few seconds at most.
     """
-    found = flow_rows.group_detail(views.seen(flow)[0], group, commits)
+    found = flow_rows.group_detail(views.seen(flow)[0], group, commits, views.opposite(flow))
     if found is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
     return answer(request, found)
