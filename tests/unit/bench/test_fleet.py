@@ -57,7 +57,7 @@ def test_topics_fill_up_to_the_partitions_that_are_wanted_and_none_is_too_large(
 def test_a_fraction_makes_cells_smaller_but_not_too_short() -> None:
     assert Sizes.of(1.0) == replace(Sizes(), followed=list(PARTITIONS))
     small = Sizes.of(0.01)
-    assert (small.followed, small.seconds) == ([1, 10, 100], 1.0)
+    assert (small.followed, small.seconds) == ([1, 10, 100], 4.0)
 
 
 def test_traffic_goes_to_all_partitions_and_to_each_once_at_a_time() -> None:
