@@ -166,7 +166,8 @@ class PositionRow:
     it stood on the source by its checkpoint (None: the target alone was written since), ``resume``
     where it would go on. ``records_read_again`` are the offsets from ``checkpointed`` to
     ``committed`` where both are known, and what it has read since its last commit comes on top;
-    else all that the target held behind the checkpoint, at most. ``lag`` are the offsets from
+    else all that the target held behind the checkpoint at the last look, and what was read
+    since, at most. ``lag`` are the offsets from
     ``committed`` to the end of the source's log, ``to_read`` those from ``resume`` to the end of
     the target's, both as that log was at the last look (None: not known).
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.positions import PartitionMove
@@ -250,7 +250,7 @@ def group_detail(
                     one,
                     commits,
                     salvage.read_again_of(group, one),
-                    ends=(_source_end(view, opposite, one), _end(salvage, one.target)),
+                    _ends(view, salvage, opposite, one),
                 )
                 for one in plan.positions
             )
@@ -262,13 +262,26 @@ def group_detail(
     return None
 
 
-def _source_end(view: FlowView, opposite: FlowLook | None, one: PartitionMove) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The ends of both logs of a place at the last looks, None where not known.
+
+    ``copied`` is the source offset up to which the target's log had all.
+    """
+
+    source: int | None
+    target: int | None
+    copied: int | None
+
+
+def _ends(view: FlowView, salvage: Salvage, opposite: FlowLook | None, one: PartitionMove) -> _Ends:
+    target = _end(salvage, one.target)
     for partition in view.partitions.get(one.topic, ()):
         if partition.partition == one.partition:
-            return partition.source_end
-    if opposite is None or opposite.view is None or opposite.view.salvage is None:
-        return None
-    return _end(opposite.view.salvage, TopicPartition(one.topic, one.partition))
+            return _Ends(partition.source_end, target, partition.source_next)
+    back = None if opposite is None or opposite.view is None else opposite.view.salvage
+    copy = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
+    return _Ends(copy, target, copied=copy)  # of a copy the target has the original
 
 
 def _end(salvage: Salvage, place: TopicPartition) -> int | None:
@@ -276,22 +289,21 @@ def _end(salvage: Salvage, place: TopicPartition) -> int | None:
     return None if log is UNKNOWN_LOG else log.end
 
 
-def _left(offset: int | None, end: int | None) -> int | None:
-    # Who was asked for its offset later than a log for its end may be past it.
+def _from(offset: int | None, end: int | None) -> int | None:
+    """Count the offsets to an end that was seen earlier: whoever is past it has none left."""
     return None if offset is None or end is None else max(0, end - offset)
 
 
 def _position_row(
-    one: PartitionMove,
-    commits: GroupCommits,
-    read_again: int,
-    ends: tuple[int | None, int | None],
+    one: PartitionMove, commits: GroupCommits, read_again: int, ends: _Ends
 ) -> PositionRow:
-    source_end, target_end = ends
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
     if committed is not None and one.committed is not None:
         # By what is shown beside it: what the copy held at the last look is of another moment.
         read_again = max(0, committed - one.committed)
+    elif ends.copied is not None:
+        # What the group has read since that look was copied since.
+        read_again += _from(ends.copied, committed) or 0
     return PositionRow(
         one.topic,
         one.partition,
@@ -305,8 +317,8 @@ def _position_row(
         one.skipped,
         one.state,
         one.reason,
-        _left(committed, source_end),
-        _left(one.resume, target_end),
+        _from(committed, ends.source),
+        _from(one.resume, ends.target),
     )
 
 

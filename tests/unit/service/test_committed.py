@@ -8,10 +8,11 @@ import time
 from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.service_views import config_of
+from tests.service_views import config_of, look_at
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.waiting import eventually
 
@@ -20,6 +21,7 @@ from srm.domain.topics import Flow, TopicPartition
 from srm.errors import SrmError
 from srm.service import committed
 from srm.service.committed import CommittedOffsets
+from srm.service.flow_rows import group_detail
 from srm.service.looks import Committed, GroupCommits
 from srm.service.views import Views
 
@@ -130,6 +132,27 @@ def test_of_a_group_that_has_committed_nothing_since_its_checkpoint_nothing_is_r
 
     assert group["positions"][0]["committed"] == group["positions"][0]["checkpointed"] == 8
     assert group["row"]["records_read_again"] == 0
+
+
+def test_where_its_place_by_the_checkpoint_is_not_known_what_it_read_since_the_look_comes_on_top(
+    world: CopiedTopic,
+) -> None:
+    """The target alone was written last: B holds four records from there on, of ten on P."""
+    seen = look_at(world.forward)
+    assert seen.view is not None
+    assert seen.view.salvage is not None
+    [place] = seen.view.salvage.seen["audit"]
+    place = replace(place, upstream_offset=None, downstream_offset=6)
+    salvage = replace(seen.view.salvage, seen={"audit": (place,)})
+    look = replace(seen, view=replace(seen.view, salvage=salvage))
+    since = GroupCommits(Committed({TopicPartition("Topic", 0): 12}))
+
+    detail = group_detail(look, "audit", since)
+
+    assert detail is not None
+    [position] = detail.positions
+    assert (position.checkpointed, position.resume, position.committed) == (None, 6, 12)
+    assert position.records_read_again == 12 - 6
 
 
 def test_where_its_commits_are_not_known_all_behind_the_checkpoint_is_read_again_at_most(
