@@ -207,7 +207,8 @@ def _moved(name: str, begun: int, rto: float, rpo: int, re_read: int, *, there: 
     after = {"holding": 20.0, "held": 20 + rto * 0.5, "applied": 20 + rto * 0.65,
              "gone": 20 + rto * 0.7, "verified": 20 + rto, "reported": 22 + rto}  # fmt: skip
     times = {step: begun + int(seconds * _S) for step, seconds in after.items()}
-    progress = MoveProgress(move_id, step="reported", times_ms=times)
+    members = {name: group.members_at_hold for name, group in groups.items()}
+    progress = MoveProgress(move_id, step="reported", times_ms=times, members_at_hold=members)
     return MoveLook(plan, progress, KeptReport.made(report, None))
 
 

@@ -73,9 +73,9 @@ class MoveReport:
     move, those of the ``forecast`` in an unplanned one, beside which ``outcome`` stands once the
     source has returned. ``rto_seconds`` is the time from the hold until the last group that had
     members worked on the target (or until go, where no group had members), ``assigned_seconds``
-    until the last one was assigned partitions; None while one of them does not. Both are
-    differences of timestamps by the target's broker, so clocks of clients and operators play no
-    part.
+    until the last one was assigned partitions (None where no group had members); None while one of
+    them does not. Both are differences of timestamps by the target's broker, so clocks of clients
+    and operators play no part.
 
     ``residue`` are records written to the source after go, by topic: watched until
     ``residue_until_ms``, or until another move begins (``residue_over``); ``residue_seen_ms`` is
@@ -194,7 +194,9 @@ def build_report(
         groups=groups,
         residue=dict(progress.residue),
         problems=problems,
-        assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds),
+        assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds)
+        if any(progress.members_at_hold.values())
+        else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.decided else None,
         residue_seen_ms=progress.residue_seen_ms,
         residue_over=progress.residue_over,
@@ -315,6 +317,8 @@ def _notes(
     if forecast is not None:
         yield forecast.line(plan.request.source)
         yield from forecast.notes
+    elif progress.decided and not any(progress.members_at_hold.values()):
+        yield "no group had members at the hold: the RTO is the time until go"
     for name, group in groups.items():
         if plan.request.unplanned:
             yield from _costs(name, group)

@@ -35,11 +35,17 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
     Raises:
         NotFoundError: there is no such move.
+        ConflictError: it was released: nobody is held for it any more.
     """
     store = MoveStore(context)
     plan, progress = store.load(move_id)
     if progress.decided:
         return passed(plan)
+    if progress.step == "released":
+        raise ConflictError(
+            f"move {move_id} was released meanwhile, clients stay on {plan.request.source}: "
+            "hold it again, or plan another one"
+        )
     if plan.request.unplanned:
         return unplanned.status(context, plan, progress)
     seen = look(context, store, plan, progress)

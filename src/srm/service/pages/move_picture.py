@@ -68,13 +68,16 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
             reasons = look.plan.blocking
         elif state == "now":
             reasons, looked_ms = look.waits, look.waits_ms
+        elif released and number == at + 1 and "held" in times:
+            time_ms, text = times.get("released"), f"given up here: {does}"
+        elif name == "verified" and state == "done" and not any(progress.members_at_hold.values()):
+            text = "no group had members that could come back"
         seconds = _seconds(previous, time_ms)
         found.append(Stage(title, text, state, time_ms, seconds, reasons, looked_ms))
         previous = previous if time_ms is None else time_ms
     if released:
-        time_ms = times.get("released")
-        text = "clients went on where they were"
-        found.append(Stage("Released", text, "done", time_ms, _seconds(previous, time_ms)))
+        text = "clients are told to go on where they were"
+        found.append(Stage("Released", text, "done", times.get("released")))
     return tuple(found)
 
 

@@ -100,6 +100,13 @@ def test_the_report_counts_service_time_from_the_hold_to_the_last_group():
     assert report.residue_until_ms == 313_000
 
 
+def test_where_nobody_had_members_nobody_was_assigned_anything():
+    report = build_report(PLAN, moved(members_at_hold={}, resumed={}))
+
+    assert (report.ok, report.rto_seconds, report.assigned_seconds) == (True, 3.0, None)
+    assert report.notes == ("no group had members at the hold: the RTO is the time until go",)
+
+
 def test_service_time_is_counted_by_the_clock_that_stamped_the_hold():
     """Whoever ran the steps has a clock that is an hour late."""
     hour = 3_600_000

@@ -13,6 +13,7 @@ from tests.unit.engine.move.moving import REQUEST, World, held
 from srm.cli.failover_view import MoveView
 from srm.engine import move
 from srm.engine.move import MoveReport, RunEvent
+from srm.engine.move.store import MoveStore
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 
@@ -55,6 +56,24 @@ def test_a_move_runs_from_hold_to_report(world: World) -> None:
     assert report.ok, report.problems
     assert clients.steps == ["hold", "wait", "apply", "go", "verify", "report"]
     assert states(world) == {("B", "go")}
+
+
+def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: World) -> None:
+    clients = Clients(world)
+    clients.obedient = False
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "wait":
+            move.release(world.context(), "m1", "somebody changed his mind")
+
+    move.plan(world.context(), REQUEST, "m1")
+    with pytest.raises(ConflictError, match="m1 was released meanwhile, clients stay on P"):
+        move.carry_out(world.context(), "m1", show, poll_seconds=0.001)
+
+    found = MoveStore(world.context()).progress("m1")
+    assert (found.step, found.reason) == ("released", "somebody changed his mind")
+    assert [event.step for event in clients.seen].count("wait") == 1
 
 
 def test_each_step_is_done_inside_of_what_the_caller_puts_around_it(world: World) -> None:

@@ -123,7 +123,7 @@ def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: T
     assert "until all is copied and translated replication of payments from P is 1,204" in listed
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in listed
     assert "given up" in page
-    assert "Clients were without service for 45 s, then went on on P" in page
+    assert "Clients that follow were held for 45 s, then told to go on on P" in page
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in page
 
 
