@@ -217,8 +217,8 @@ REMOTE_KEYS: Final = (
         "list",
         "",
         "Hosts that announced services are asked on, and get the credentials; `*` stands for any "
-        "part of a name. Default: those that show a certificate of "
-        "`service.remote.ssl.ca.location`.",
+        "part of a name between two dots, behind the last one for a number. Default: those that "
+        "show a certificate of `service.remote.ssl.ca.location`.",
         "remote.hosts",
     ),
     _key(
