@@ -106,7 +106,8 @@ ACCESS_KEYS: Final = (
         "string",
         "roles",
         "For `bearer`: the claim with the user's groups, which `service.readers` and "
-        "`service.operators` name; dots go into objects: `realm_access.roles`.",
+        "`service.operators` name; where no claim has that name, dots go into objects: "
+        "`realm_access.roles`.",
         "access.oidc_roles_claim",
     ),
     _key(
