@@ -106,7 +106,8 @@ ACCESS_KEYS: Final = (
         "string",
         "roles",
         "For `bearer`: the claim with the user's groups, which `service.readers` and "
-        "`service.operators` name; dots go into objects: `realm_access.roles`.",
+        "`service.operators` name; where no claim has that name, dots go into objects: "
+        "`realm_access.roles`.",
         "access.oidc_roles_claim",
     ),
     _key(
@@ -217,8 +218,8 @@ REMOTE_KEYS: Final = (
         "list",
         "",
         "Hosts that announced services are asked on, and get the credentials; `*` stands for any "
-        "part of a name. Default: those that show a certificate of "
-        "`service.remote.ssl.ca.location`.",
+        "part of a name between two dots, behind the last one for a number. Default: those that "
+        "show a certificate of `service.remote.ssl.ca.location`.",
         "remote.hosts",
     ),
     _key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,10 +11,16 @@ from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
 from srm.config.hierarchy import Level, Setting
 from srm.config.keys import KEYS, find_key
 from srm.config.properties import Property
+from srm.config.secrets import shown
 from srm.errors import ConfigError
 
 _PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
 _SHOWN: Final = 3
+_ALIAS: Final = r"[\w-]{1,60}"
+_FLOW: Final = re.compile(rf"{_ALIAS}->{_ALIAS}\.")
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*")
+_NEAR_NAME: Final = re.compile(r"[\w.-]+")
+_LONGEST: Final = 120
 
 
 def check_settings(
@@ -52,7 +59,7 @@ def _problem(
     line: Property, setting: Setting | None, clusters: Sequence[str], path: str
 ) -> str | None:
     if setting is None:
-        return f"{line.at(path)}: unknown key {line.key}{_hint(line, clusters)}"
+        return f"{line.at(path)}: {_unknown(line, clusters)}"
     if setting.level is Level.FLOW:
         source, _, target = setting.scope.partition("->")
         missing = [alias for alias in (source, target) if alias not in clusters]
@@ -64,18 +71,44 @@ def _problem(
     return None
 
 
-def _hint(line: Property, clusters: Sequence[str]) -> str:
+def _unknown(line: Property, clusters: Sequence[str]) -> str:
+    """Say what is wrong with a line whose key is unknown, and what to do.
+
+    Where a backslash at the end of a line is forgotten, the next one is read as a key: a part of a
+    private key, or a password. So only what looks like a key is named.
+    """
     if line.value.startswith("->"):
-        return f"; write a flow without blanks: {line.key}{line.value.replace('-> ', '->', 1)}"
+        text = f"{line.key}{line.value.replace('-> ', '->', 1)}"
+        key, value = (part.strip() for part in text.partition("=")[::2])
+        if _may_be_named(Property(key, value), clusters, near=""):
+            written = f"{key} = {shown(key, value)}"
+            return f"unknown key {line.key}; write a flow without blanks: {written}"
     prefix, rest = _split_prefixes(line.key, clusters)
     head, dot, tail = rest.partition(".")
-    if dot and not prefix and _is_known(tail):
-        return f"; {head} is not among the clusters {', '.join(clusters)}"
-    names = [*KEYS, *CLIENT_KEYS]
-    near = difflib.get_close_matches(rest, names, n=1, cutoff=0.6)
+    if dot and not prefix and _is_known(tail) and re.fullmatch(_ALIAS, head):
+        missing = f"{head} is not among the clusters {', '.join(clusters)}"
+        return f"unknown key {line.key}; {missing}"
+    near = "".join(difflib.get_close_matches(rest, [*KEYS, *CLIENT_KEYS], n=1, cutoff=0.6))
+    if not _may_be_named(line, clusters, near):
+        return (
+            "it begins with no key, and is not shown; where it goes on from the line before, "
+            "that one has to end with \\"
+        )
     if near:
-        return f"; did you mean {prefix}{near[0]}?"
-    return "; docs/configuration.md lists all keys"
+        return f"unknown key {line.key}; did you mean {prefix}{near}?"
+    return f"unknown key {line.key}; docs/configuration.md lists all keys"
+
+
+def _may_be_named(line: Property, clusters: Sequence[str], near: str) -> bool:
+    """Whether a line's unknown key looks like one; ``near``: the known key that it resembles."""
+    prefix, rest = _split_prefixes(line.key, clusters)
+    if len(line.key) > _LONGEST or ("->" in prefix and not _FLOW.match(prefix)):
+        return False
+    if near:
+        return _NEAR_NAME.fullmatch(rest) is not None
+    # A word alone on its line may be a password, one with = behind it the end of Base64.
+    has_value = bool(line.value.strip("="))
+    return _NAME.fullmatch(rest) is not None and (has_value or "." in rest)
 
 
 def _is_known(name: str) -> bool:

@@ -32,7 +32,7 @@ from srm.config.move_keys import MOVE_KEYS
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import resolve_references
 from srm.config.report_key import ReportKey
-from srm.config.secrets import ClientProperties, Secret, shown
+from srm.config.secrets import ClientProperties, Secret, shown, without_login
 from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
 from srm.config.service_keys import SERVICE_KEYS
@@ -414,7 +414,8 @@ def _check_addresses(
 ) -> None:
     addresses: dict[str, frozenset[str]] = {}
     for alias in file.clusters:
-        servers = split_patterns(clients[alias, "admin"].get("bootstrap.servers", ""))
+        written = clients[alias, "admin"].get("bootstrap.servers", "")
+        servers = split_patterns(written)
         if not servers:
             raise ConfigError(
                 f"{file.path}: cluster {alias} has no address; add {alias}.bootstrap.servers = "
@@ -422,9 +423,10 @@ def _check_addresses(
             )
         for server in servers:
             if not _SERVER.fullmatch(server):
+                # A password may have commas, too.
+                told = without_login(written) if "@" in written else server
                 raise ConfigError(
-                    f"{file.path}: {alias}.bootstrap.servers: {server!r} is not of the form "
-                    "host:port"
+                    f"{file.path}: {alias}.bootstrap.servers: {told!r} is not of the form host:port"
                 )
         addresses[alias] = frozenset(server.rpartition("//")[2].lower() for server in servers)
     for one, other in combinations(file.clusters, 2):
@@ -432,5 +434,5 @@ def _check_addresses(
         if common:
             raise ConfigError(
                 f"{file.path}: {one} and {other} are the same cluster: both name "
-                f"{min(common)}; give each its own bootstrap.servers"
+                f"{without_login(min(common))}; give each its own bootstrap.servers"
             )

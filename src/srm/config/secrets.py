@@ -31,6 +31,12 @@ def shown(key: str, value: str) -> str:
     return HIDDEN if is_secret(key) else value
 
 
+def without_login(address: str) -> str:
+    """Return an address as it may be shown: without the ``user:password@`` that URLs have."""
+    _, at, rest = address.rpartition("@")
+    return f"{HIDDEN}@{rest}" if at else address
+
+
 class Secret:
     """A text that no log, error, report or JSON shows; whoever needs it asks :meth:`reveal`."""
 

@@ -15,8 +15,21 @@ from srm.config.service import AccessSettings
 Role = Literal["reader", "operator"]
 ANONYMOUS: Final = "anonymous"
 LONGEST_NAME: Final = 200
+
+
+def one_line(text: str) -> str:
+    """Return a text of somebody else's as a part of one line of a log, whatever it has in it."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _as_one_line(record: logging.LogRecord) -> bool:
+    record.msg, record.args = one_line(record.getMessage()), ()
+    return True
+
+
 audit = logging.getLogger("srm.service.audit")
-"""What was done, and what was refused, by whom; never with a secret."""
+"""What was done, and what was refused, by whom; a line each, and never with a secret."""
+audit.addFilter(_as_one_line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +40,7 @@ class User:
     roles: frozenset[Role] = frozenset()
 
     def __post_init__(self) -> None:
-        shown = "".join(each if each.isprintable() else "?" for each in self.name[:LONGEST_NAME])
-        object.__setattr__(self, "name", shown)  # one line of a log, whatever a token says
+        object.__setattr__(self, "name", one_line(self.name[:LONGEST_NAME]))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from srm.domain.documents import adapter, encode
 from srm.errors import SrmError
+from srm.service.access import one_line
 from srm.service.documents import Page, Problem
 
 PROBLEM: Final = "application/problem+json"
@@ -122,7 +123,8 @@ def answer_errors(app: FastAPI) -> None:
         return problem(request, 422, "The request cannot be understood", told)
 
     def of_anything(request: Request, error: Exception) -> Response:
-        _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        path = one_line(request.url.path)
+        _logger.error("%s %s failed", request.method, path, exc_info=error)
         return problem(request, 500, "Internal error", f"{type(error).__name__}; see the log")
 
     app.add_exception_handler(SrmError, of_srm)

@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from typing import Final
 
 import httpx
@@ -114,7 +114,9 @@ class Remote:
         else:
             self._resting.pop(service.url, None)
             return reply
-        self._resting[service.url] = self._clock() + _REST_S
+        now = self._clock()
+        self._resting = {url: until for url, until in self._resting.items() if until > now}
+        self._resting[service.url] = now + _REST_S
         raise UnavailableError(f"{service.url}: {why}")
 
     def require_trusted(self, service: Announcement) -> None:
@@ -126,7 +128,7 @@ class Remote:
                 there to read.
         """
         hosts = self._remote.hosts
-        if hosts and not any(fnmatch(service.host.lower(), host.lower()) for host in hosts):
+        if hosts and not any(is_named(service.host, pattern) for pattern in hosts):
             raise UnavailableError(f"{service.host} is none of service.remote.hosts: not asked")
         if self._remote.ca_location is not None and service.protocol != "https":
             raise UnavailableError(
@@ -173,6 +175,17 @@ class Remote:
                 follow_redirects=False,
             )
         return self._client
+
+
+def is_named(host: str, pattern: str) -> bool:
+    """Whether a pattern names a host; ``*`` stands for any part of what is between two dots.
+
+    Behind the last dot it stands for a number: domains that anybody can have end in letters.
+    """
+    names, wanted = host.lower().split("."), pattern.lower().split(".")
+    if len(names) != len(wanted) or not all(map(fnmatchcase, names, wanted)):
+        return False
+    return len(names) == 1 or names[-1] == wanted[-1] or names[-1].isdecimal()
 
 
 def _context(remote: RemoteSettings) -> ssl.SSLContext:

@@ -25,9 +25,12 @@ ALGORITHMS: Final = (
 )
 """Signatures that need a private key: with a shared one, or none, who checks could also forge."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_RSA: Final = tuple(name for name in ALGORITHMS if name[:2] in {"RS", "PS"})
 _KEPT_S: Final = 300.0
+_STALE_S: Final = 600.0
+"""Keys that old may have been withdrawn: it is waited for newer ones, if they can be had."""
 _AGAIN_S: Final = 5.0
-"""An unknown key makes the provider be asked, but not more often than this."""
+"""An unknown key makes the provider be asked, but so long after it was asked before."""
 _TIMEOUT_S: Final = 5.0
 _MOST_BYTES: Final = 1 << 20
 _BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
@@ -40,6 +43,7 @@ class Keys:
         issuer: its address.
         ca: certificates that its own is checked with; None: those of the system.
         clock: monotonic seconds.
+        transport: what carries the requests, instead of the network.
     """
 
     def __init__(
@@ -47,43 +51,53 @@ class Keys:
         issuer: str,
         ca: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._issuer = issuer
         self._verify: ssl.SSLContext | bool = ca if ca is not None else True
         self._clock = clock
+        self._transport = transport
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._asked = self._told = -_KEPT_S
         self._error = ""
-        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
 
     async def key(self, key_id: str) -> jwt.PyJWK | None:
         """Return a key by its id, None where the provider has none of that id.
 
-        Keys are kept for minutes. Where the provider does not answer, those that are known go on.
+        Keys are kept for minutes, then the provider is asked for them again beside the requests.
+        Where it does not answer, those that are known go on, and nobody waits who has one of them.
 
         Raises:
             UnavailableError: the provider does not answer, and the key is not known.
         """
-        if self._is_old(key_id):
-            async with self._lock:
-                if self._is_old(key_id):
-                    await self._ask()
+        is_known, age_s = key_id in self._keys, self._clock() - self._told
+        if not is_known or age_s > _KEPT_S:
+            asking = self._asking()
+            is_wanted = not is_known or (age_s > _STALE_S and not self._error)
+            if asking is not None and is_wanted:
+                await asyncio.shield(asking)  # others wait for it, too
         found = self._keys.get(key_id)
         if found is None and self._error:
             raise UnavailableError(self._error)
         return found
 
-    def _is_old(self, key_id: str) -> bool:
-        now = self._clock()
-        wanted = key_id not in self._keys or now - self._told > _KEPT_S
-        return wanted and now - self._asked > _AGAIN_S
+    def _asking(self) -> asyncio.Task[None] | None:
+        """Return what asks the provider now; it is begun where that was not done just before."""
+        if self._task is not None and not self._task.done():
+            return self._task
+        if self._clock() - self._asked <= _AGAIN_S:
+            return None
+        self._task = asyncio.create_task(self._ask())
+        return self._task
 
     async def _ask(self) -> None:
-        self._asked = self._clock()
         try:
             async with (
                 asyncio.timeout(_TIMEOUT_S),
-                httpx.AsyncClient(verify=self._verify, trust_env=False) as client,
+                httpx.AsyncClient(
+                    verify=self._verify, transport=self._transport, trust_env=False
+                ) as client,
             ):
                 where = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
                 told = await _json(client, where)
@@ -95,6 +109,8 @@ class Keys:
         except (httpx.HTTPError, OSError, TimeoutError, ValueError, ConfigError) as error:
             why = str(error) or f"no answer within {_TIMEOUT_S:g} s"
             self._error = f"the OpenID provider {self._issuer} cannot be asked for its keys: {why}"
+        finally:
+            self._asked = self._clock()  # after all: one that hangs would be asked without a break
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -114,15 +130,31 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
 
 def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
     """Read a key set; keys of kinds that are not known here are passed over."""
+    listed = told.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError("it tells no list of keys")  # noqa: TRY004 -- a damaged answer
     found: dict[str, jwt.PyJWK] = {}
-    for each in told.get("keys", ()):
-        if each.get("kty") == "oct" or each.get("use", "sig") != "sig":
+    for each in listed:
+        if (
+            not isinstance(each, dict)
+            or each.get("kty") == "oct"
+            or each.get("use", "sig") != "sig"
+        ):
             continue
+        open_to_all = each.get("kty") == "RSA" and not each.get("alg")
         try:
-            found[str(each.get("kid", ""))] = jwt.PyJWK(each)
-        except jwt.PyJWTError:
+            found[str(each.get("kid", ""))] = (_RsaKey if open_to_all else jwt.PyJWK)(each)
+        except (jwt.PyJWTError, TypeError):
             continue
     return found
+
+
+class _RsaKey(jwt.PyJWK):
+    """An RSA key of which the provider does not say for which signatures of that kind it is."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told)
+        self.by_algorithm = {name: jwt.PyJWK(told, name) for name in _RSA}
 
 
 def require_secure(url: str) -> str:
@@ -180,6 +212,8 @@ async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str,
     key = await keys.key(str(head.get("kid", "")))
     if key is None:
         raise jwt.InvalidKeyError("the provider has no such key")
+    if isinstance(key, _RsaKey):
+        key = key.by_algorithm.get(head["alg"], key)
     if key.algorithm_name != head["alg"]:
         raise jwt.InvalidAlgorithmError("the key is for another algorithm")
     found: dict[str, Any] = jwt.decode(
@@ -195,9 +229,14 @@ async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str,
 
 
 def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
-    """Return the values of a claim; a text is read as names between blanks, as ``scope`` is."""
+    """Return the values of a claim; a text is read as names between blanks, as ``scope`` is.
+
+    Args:
+        claims: of a token.
+        path: a claim's name, which may have dots; else names of objects in objects between dots.
+    """
     found: Any = claims
-    for part in path.split("."):
+    for part in (path,) if path in claims else path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
     if isinstance(found, str):
         return frozenset(found.split())

@@ -27,8 +27,12 @@ _KEY_BYTES: Final = 32
 _HASH: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/=]+)\$([\w+/=]+)")
 _MOST_LOG_N: Final = 20
 _NAME: Final = re.compile(r"[^:\s#][^:\n]*")
+_MOST_KNOWN: Final = 10_000
 _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
 _logger = logging.getLogger(__name__)
+
+Who = tuple[str, str]
+"""An address, and the name that somebody gives there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,23 +172,31 @@ class UsersFile:
 
 
 class Known:
-    """Passwords that were right lately, so that each is hashed slowly only once.
+    """Passwords that were right lately, so that each is hashed slowly only once per address.
 
-    Kept as keyed digests with a key of this process; a changed entry makes them worthless.
+    Kept as keyed digests with a key of this process; a changed entry makes them worthless. They
+    are known from where they came only: elsewhere their quick answer would be one for guesses.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(_KEY_BYTES)
-        self._digests: dict[str, bytes] = {}
+        self._digests: dict[Who, bytes] = {}
 
-    def has(self, name: str, password: str, entry: Entry) -> bool:
+    def has(self, who: Who, password: str, entry: Entry) -> bool:
         """Whether this password of this entry was right; in constant time."""
-        known = self._digests.get(name, b"")
+        known = self._digests.get(who, b"")
         return hmac.compare_digest(known, self._digest(password, entry))
 
-    def add(self, name: str, password: str, entry: Entry) -> None:
-        """Remember that it was right."""
-        self._digests[name] = self._digest(password, entry)
+    def add(self, who: Who, password: str, entry: Entry) -> None:
+        """Remember that it was right, and forget the oldest of very many."""
+        self.forget(who)
+        self._digests[who] = self._digest(password, entry)
+        if len(self._digests) > _MOST_KNOWN:
+            del self._digests[next(iter(self._digests))]
+
+    def forget(self, who: Who) -> None:
+        """Forget what was right of somebody."""
+        self._digests.pop(who, None)
 
     def _digest(self, password: str, entry: Entry) -> bytes:
         return hmac.digest(self._key, entry.password.key + password.encode(), "sha256")

@@ -229,6 +229,12 @@ class TestOurKeys:
         ("X.bootstrap.servers = x:1", "X is not among the clusters P, B"),
         ("P->X.enabled = true", "P->X.enabled is no flow between two of the clusters P, B"),
         ("B -> P.enabled = true", "write a flow without blanks: B->P.enabled = true"),
+        (
+            "P.bootstrapServers = p:1",
+            r"did you mean P\.bootstrap\.servers\?",
+        ),
+        ("no.such.thing", r"unknown key no\.such\.thing; docs/configuration"),
+        ("MIIEvQIBADANBgkq", r"line 5: it begins with no key, .* that one has to end with \\"),
         ("colour = blue", r"unknown key colour; docs/configuration\.md lists all keys"),
         ("tasks.max = many", r"line 5: tasks\.max: 'many' is not a whole number above 0"),
         ("tasks.max = 0", "'0' is not a whole number above 0"),

@@ -189,3 +189,36 @@ def test_no_command_prints_a_secret(file, command, form):
 
     assert result.exception is None
     assert PLANTED not in result.output
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "ssl.keystore.key = -----BEGIN PRIVATE KEY-----\nMIIEvQIBADANhunter2w0BAQEFAASC\nhunter2=",
+        "ssl.keystore.key = -----BEGIN PRIVATE KEY----- \\\nMIIEvQhunter2\nhunter2==\n-----END",
+        "service.remote.password =\n  hunter2",
+        "sasl.oauthbearer.config = a\neyJhbGciOiJI.eyJzdWIi.hunter2",
+        'sasl.jaas.config = a.PlainLoginModule\n  password="hunter2";',
+        "P -> B.consumer.sasl.password = hunter2",
+        "P.bootstrap.servers = https://me:hunter2@p:9092",
+        "P.bootstrap.servers = https://me:hunter2,or@p:9092",
+        "P.bootstrap.servers = hunter2@b:9092\nB.bootstrap.servers = hunter2@b:9092",
+    ],
+)
+def test_what_is_wrong_with_a_line_is_told_without_what_may_be_a_secret(
+    tmp_path: Path, lines: str
+) -> None:
+    """A forgotten backslash makes keys of what goes on from the line before."""
+    path = tmp_path / "srm.properties"
+    path.write_text(f"clusters = P, B\nP.bootstrap.servers = p:1\n{lines}\n", "utf-8")
+
+    with pytest.raises(ConfigError) as refused:
+        read_and_build(path)
+
+    assert PLANTED not in str(refused.value)
+    assert "MII" not in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def read_and_build(path: Path) -> Config:
+    return build_config(read_settings(path))

@@ -189,6 +189,24 @@ def test_what_somebody_was_refused_is_told_to_the_log_in_one_line(
     )
 
 
+@pytest.mark.parametrize(
+    ("role", "refused"), [("reader", "no operator"), ("operator", "asked by http://e")]
+)
+def test_a_path_cannot_write_lines_of_its_own_into_the_log(
+    views: Views, acting: Actions, caplog: pytest.LogCaptureFixture, role: Role, refused: str
+) -> None:
+    client = opened(views, acting, known("eve", role))
+    path = "/v2/flows/P/B%1b[2JFAKE%e2%80%a8line%c2%85X/replicator"
+
+    with caplog.at_level(logging.WARNING, "srm.service.audit"):
+        client.post(path, json={"action": "stop"}, headers={"Origin": "http://e"})
+
+    [record] = caplog.records
+    assert record.getMessage().isprintable()
+    assert "/v2/flows/P/B?[2JFAKE?line?X/replicator" in record.getMessage()
+    assert record.getMessage().endswith(refused)
+
+
 def test_an_access_may_ask_for_what_fastapi_gives_it(views: Views, acting: Actions) -> None:
     async def identify(request: Request) -> User:
         return User(request.headers["X-User"], frozenset({"reader", "operator"}))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import sys
+import threading
 from io import StringIO
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UsageError
 from srm.service.acting import Actions
 from srm.service.app import create_app
-from srm.service.logins import password_access
+from srm.service.passwords import password_access
 from srm.service.users import PasswordHash, UsersFile, line, parse_users
 from srm.service.views import Views
 
@@ -162,6 +163,117 @@ def test_who_came_in_before_is_not_locked_out_by_somebody_elses_guesses(client: 
     assert come_in(client, "guess").status_code == 429
 
     assert come_in(client).status_code == 200
+
+
+def elsewhere(client: TestClient) -> TestClient:
+    """A client of the same service that asks from another address."""
+    return TestClient(client.app, raise_server_exceptions=False, client=("10.6.6.6", 50000))
+
+
+def test_who_guesses_elsewhere_has_to_wait_even_with_the_password_of_somebody_who_is_in(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert come_in(client).status_code == 200
+    stranger = elsewhere(client)
+    assert come_in(stranger, "guess").status_code == 401
+
+    with caplog.at_level(logging.INFO, "srm.service.audit"):
+        guesses = [come_in(stranger, password).status_code for password in ("guess 2", PASSWORD)]
+
+    assert guesses == [429, 429]
+    told = "login of 'alice' from 10.6.6.6 refused: it has to wait"
+    assert [record.getMessage() for record in caplog.records[-2:]] == [told] * 2
+    assert come_in(client).status_code == 200
+
+
+def test_a_password_that_is_known_from_one_address_is_hashed_slowly_at_another(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = []
+    matches = PasswordHash.matches
+
+    def counted(own: PasswordHash, password: str) -> bool:
+        hashed.append(password)
+        return matches(own, password)
+
+    monkeypatch.setattr(PasswordHash, "matches", counted)
+    for one in (client, client, elsewhere(client), elsewhere(client)):
+        assert come_in(one).status_code == 200
+
+    assert hashed == [PASSWORD] * 2
+
+
+def test_guesses_during_a_wait_make_the_next_one_longer_and_not_this_one(
+    client: TestClient, ticks: Ticks
+) -> None:
+    for _ in range(6):
+        come_in(client, "guess")
+
+    assert come_in(client).headers["Retry-After"] == "1"
+    ticks.now += 1
+    assert come_in(client, "guess").status_code == 401
+    assert come_in(client).headers["Retry-After"] == "31"
+
+
+def test_many_guesses_from_where_a_user_came_in_make_him_wait_with_them(
+    client: TestClient, ticks: Ticks
+) -> None:
+    """Else who shares his address, as behind a proxy, could guess as fast as he is answered."""
+    assert come_in(client).status_code == 200
+    for number in range(9):
+        come_in(client, f"guess {number}")
+    assert come_in(client).status_code == 200
+
+    come_in(client, "guess")
+
+    assert come_in(client).status_code == 429
+    ticks.now += 1
+    assert [come_in(client).status_code for _ in range(2)] == [200, 200]
+
+
+def test_many_guesses_from_one_address_are_one_ahead_of_who_comes_from_elsewhere(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, begun = threading.Event(), threading.Event()
+    hashed = []
+
+    def gated(_: PasswordHash, password: str) -> bool:
+        hashed.append(password)
+        begun.set()
+        assert opened.wait(60)
+        return password == PASSWORD
+
+    monkeypatch.setattr(PasswordHash, "matches", gated)
+
+    assert asyncio.run(beside_a_flood(client, begun, opened)) == (200, [401] * 17 + [429] * 13)
+    assert hashed.index(PASSWORD) <= 2
+
+
+async def beside_a_flood(
+    client: TestClient, begun: threading.Event, opened: threading.Event
+) -> tuple[int, list[int]]:
+    """Come in while thirty names are guessed at from elsewhere; return the statuses of both."""
+
+    def asking(host: str) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(client.app, client=(host, 50000))
+        return httpx.AsyncClient(transport=transport, base_url="http://testserver")
+
+    async with asking("10.6.6.6") as flood, asking("10.0.0.1") as own:
+
+        def guess(number: int) -> asyncio.Task[httpx.Response]:
+            return asyncio.create_task(flood.get("/v2/flows", auth=(f"name{number}", "guess")))
+
+        guesses = [guess(0)]
+        assert await asyncio.to_thread(begun.wait, 60)
+        auth = (b"alice", PASSWORD.encode())
+        coming_in = asyncio.create_task(own.get("/v2/flows", auth=auth))
+        guesses += [guess(number) for number in range(1, 30)]
+        answered = asyncio.as_completed(guesses)
+        refused = [await next(answered) for _ in range(13)]
+        assert [each.headers["Retry-After"] for each in refused] == ["1"] * 13
+        opened.set()
+        statuses = sorted([answer.status_code for answer in await asyncio.gather(*guesses)])
+        return (await coming_in).status_code, statuses
 
 
 def test_guesses_at_one_name_hold_up_no_other(client: TestClient) -> None:

@@ -171,6 +171,13 @@ def test_groups_are_found_inside_objects_and_between_blanks() -> None:
     assert groups(claims, "n") == groups(claims, "nothing.here") == set()
 
 
+def test_a_claim_whose_name_has_dots_is_found_by_it_before_objects_in_objects_are() -> None:
+    claims = {"https://acme.example/roles": ["a"], "realm.roles": ["b"], "realm": {"roles": ["c"]}}
+
+    assert groups(claims, "https://acme.example/roles") == {"a"}
+    assert groups(claims, "realm.roles") == {"b"}
+
+
 def test_keys_are_told_only_by_who_cannot_be_impersonated() -> None:
     for url in ("https://id.example.org", "http://localhost:8080", "http://127.0.0.1/x"):
         assert require_secure(url) == url

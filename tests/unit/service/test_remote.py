@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +22,32 @@ from tests.unit.service.sites import (
 
 from srm.config.secrets import Secret
 from srm.config.service import AccessSettings
-from srm.errors import ConfigError
-from srm.service.remote import Remote
+from srm.errors import ConfigError, UnavailableError
+from srm.service.remote import Remote, is_named
 
 
 @pytest.fixture
 def site(world: CopiedTopic) -> Site:
     return three_services(world)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named", "others"),
+    [
+        ("srm-*", "SRM-1", "srm-1.evil.example"),
+        ("srm-*.example.org", "srm-1.example.org", "srm-1.evil.example.org"),
+        ("*.example.org", "srm.example.org", "a.srm.example.org"),
+        ("10.0.0.*", "10.0.0.5", "10.0.0.5.evil.example"),
+        ("10.0.0.*", "10.0.0.255", "10.0.0.evil"),
+        ("srm.*", "srm.1", "srm.evil"),
+        ("srm-?", "srm-b", "srm-b.c"),
+        ("*", "srm", "evil.example"),
+        ("srm.example.org", "srm.example.org", "srm.example.org."),
+    ],
+)
+def test_a_pattern_names_hosts_of_one_domain_alone(pattern: str, named: str, others: str) -> None:
+    assert is_named(named, pattern)
+    assert not is_named(others, pattern)
 
 
 class TestTrust:
@@ -186,3 +206,23 @@ class TestTrust:
         site.network.hosts["srm-b"] = answer
 
         assert "more than 64 MiB" in self.ask(site).text
+
+    def test_who_did_not_answer_is_forgotten_when_it_may_be_asked_again(self, site: Site) -> None:
+        """Whoever announces new addresses without end would fill the memory with them."""
+        now = 0.0
+
+        def away(request: httpx.Request) -> httpx.Response:
+            raise httpx.ConnectError("away", request=request)
+
+        remote = Remote(site.service, httpx.MockTransport(away), lambda: now)
+
+        async def ask(port: int) -> None:
+            service = replace(announced("srm-b", "B"), port=port)
+            with pytest.raises(UnavailableError, match="away"):
+                await remote.get(service, "B", "/v2/flows", {})
+
+        for port in range(1, 100):
+            now = port * 6.0
+            asyncio.run(ask(port))
+
+        assert len(remote._resting) == 2
