@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi.testclient import TestClient
 from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import filled, window
 
+from srm.domain.metrics import Statistics
 from srm.domain.topics import Flow
 from srm.service.pages.measures import Measures, Wish, newest, over
 from srm.service.series import METRICS, Measured, Series
@@ -39,6 +42,15 @@ def test_an_old_window_and_one_without_a_value_say_nothing_of_now() -> None:
     assert measured((), MIN).latest(LATENCY) is None
     assert measured(windows(10), MIN).latest("checkpoint-latency-ms") is None
     assert newest(None, Wish("15m", "avg")).title(LATENCY) == "not measured in 15 min"
+
+
+def test_the_mean_throughput_of_a_time_times_that_time_is_what_was_copied() -> None:
+    whole = replace(window(0, ""), bytes=120_000, byte_rate=Statistics(2000, 2000, 12_000, 6))
+    burst = replace(window(60, ""), bytes=60_000, byte_rate=Statistics(6000, 6000, 6000, 1))
+    found = over(filled(whole, burst).between(Flow("P", "B"), "", 0, 1_000_000), "byte-rate")
+
+    assert found is not None
+    assert (found.min, found.avg, found.max) == (0, 1500, 6000)
 
 
 def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:
