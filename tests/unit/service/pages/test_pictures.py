@@ -241,6 +241,15 @@ def test_a_move_that_its_plan_keeps_from_beginning_is_not_about_to_hold_anybody(
     assert [stage.reasons for stage in found[:3]] == [(), plan.blocking, ()]
 
 
+def test_a_plan_with_a_reason_for_each_of_many_partitions_shows_the_first_of_them() -> None:
+    look = moving(1_800_000_000_000)
+    plan = replace(look.plan, blocking=tuple(f"orders-{number}" for number in range(100)))
+
+    found = stages(MoveLook(plan, MoveProgress(look.plan.move_id)))
+
+    assert found[1].reasons == (*plan.blocking[:5], "and 95 more")
+
+
 def test_moves_are_drawn_by_time_and_none_higher_than_the_picture() -> None:
     rows = [move_row(look) for look in past_moves(1_800_000_000_000)]
 
