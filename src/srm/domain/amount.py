@@ -7,6 +7,8 @@ from typing import Final
 
 _NAMED: Final = 8
 """Names that a sentence holds."""
+_REASONS: Final = 5
+"""Reasons that somebody reads."""
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
@@ -19,6 +21,15 @@ def some(names: Sequence[str]) -> str:
     """Name a few; on a cluster that many teams share thousands of groups may be meant."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} more"
+
+
+def few(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Return the first reasons, and how many more there are: of a move each partition may have one.
+
+    Each may say what to do about it, the same as the one before.
+    """
+    more = len(reasons) - _REASONS
+    return tuple(reasons) if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
 
 
 def duration(seconds: float) -> str:

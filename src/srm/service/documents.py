@@ -231,8 +231,9 @@ class Event:
     """Something that happened to a flow and that people must know of.
 
     ``kind`` is ``loss``, ``strange``, ``re-created``, ``decision``, ``stopped``, ``waiting``,
-    ``paused``, ``replicator``, ``drill``, ``move``, or ``state`` for another state of the flow as
-    the service has seen it since it runs; ``about`` is the id of that drill or move.
+    ``paused``, ``replicator``, ``drill``, ``move``, or ``state`` for another state of the flow, or
+    of a topic that was stopped, as the service has seen it since it runs; ``about`` is the id of
+    that drill or move.
     """
 
     time_ms: int

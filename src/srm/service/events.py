@@ -10,7 +10,7 @@ from srm.domain.partition_notes import PartitionNotes
 from srm.domain.topics import Flow
 from srm.engine.observing import IN_TROUBLE, FlowView
 from srm.service.documents import Event
-from srm.service.looks import Change, FlowLook, MoveLook
+from srm.service.looks import Change, FlowLook, Healed, MoveLook
 from srm.service.move_rows import is_blocked
 
 
@@ -20,6 +20,7 @@ def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -
     found = [
         *(() if look.view is None else _of_view(str(flow), look.view)),
         *(_of_change(str(flow), change) for change in look.changes),
+        *(_of_healed(str(flow), healed) for healed in look.healed),
         *_of_moves(flow, moves),
         *_of_drills(str(flow), drills),
     ]
@@ -43,6 +44,12 @@ def _of_change(flow: str, change: Change) -> Event:
     if change.lasted_ms is not None:
         text += f" (was {change.former} for {duration(change.lasted_ms / 1000)})"
     return Event(change.time_ms, "state", flow, "", None, text)
+
+
+def _of_healed(flow: str, healed: Healed) -> Event:
+    lasted = healed.since_ms and f" for {duration((healed.time_ms - healed.since_ms) / 1000)}"
+    text = f"not stopped any more (was{lasted or ''}: {healed.reason or 'stopped'})"
+    return Event(healed.time_ms, "state", flow, healed.topic, None, text)
 
 
 def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,19 @@ class Change:
     lasted_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """A topic that was stopped and is not any more; ``time_ms`` is that of the first such look.
+
+    ``reason`` is why it was, ``since_ms`` since when, None: not known.
+    """
+
+    time_ms: int
+    topic: str
+    reason: str
+    since_ms: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class FlowLook:
     """One flow as it was last seen.
@@ -38,7 +51,8 @@ class FlowLook:
     ``config`` has the lists of srm-control merged in. ``view`` is what the last look that succeeded
     found, at ``looked_ms`` (epoch milliseconds), None before the first one; ``error`` says why the
     latest look failed, if it did. ``measured`` are the newest windows by topic, the empty name is
-    the flow itself. ``changes`` are those of its state that were seen, the newest last.
+    the flow itself. ``changes`` are those of its state that were seen, ``healed`` its topics that
+    were seen stopped before; the newest last.
     """
 
     flow: Flow
@@ -48,6 +62,7 @@ class FlowLook:
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    healed: tuple[Healed, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

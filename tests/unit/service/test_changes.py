@@ -58,3 +58,38 @@ def test_a_flow_that_comes_and_goes_fills_no_memory(running: FlowLook) -> None:
         look = with_change(look, (stopped, running)[number % 2], number)
 
     assert [change.time_ms for change in look.changes] == list(range(200 - MOST, 200))
+
+
+def stopped(look: FlowLook, since_ms: int) -> FlowLook:
+    assert look.view is not None
+    [topic] = look.view.status.topics
+    topic = replace(topic, state="stopped", reason="0: a gap on P")
+    partitions = {
+        name: tuple(replace(one, state="stopped", since_ms=since_ms) for one in some)
+        for name, some in look.view.partitions.items()
+    }
+    status = replace(look.view.status, topics=(topic,))
+    return replace(look, view=replace(look.view, status=status, partitions=partitions))
+
+
+@pytest.mark.parametrize(("since_ms", "lasted"), [(100_000, " for 4 min"), (0, "")])
+def test_a_topic_that_was_stopped_says_afterwards_why_and_for_how_long(
+    running: FlowLook, since_ms: int, lasted: str
+) -> None:
+    """The flow said that it was DEGRADED by one topic, and the topic's own page nothing."""
+    ill = stopped(running, since_ms)
+    away = with_change(ill, replace(ill, error="B does not answer"), 200_000)
+    healed = with_change(away, running, 340_000)
+    later = with_change(healed, running, 350_000)
+
+    [event] = [one for one in events(later, (), ()) if one.topic and one.kind == "state"]
+    assert (event.time_ms, event.topic) == (340_000, "Topic")
+    assert event.text == f"not stopped any more (was{lasted}: 0: a gap on P)"
+
+
+def test_a_topic_that_stops_again_and_again_fills_no_memory(running: FlowLook) -> None:
+    look, ill = running, stopped(running, 7)
+    for number in range(200):
+        look = with_change(look, (ill, running)[number % 2], number)
+
+    assert [one.time_ms for one in look.healed] == list(range(101, 200, 2))

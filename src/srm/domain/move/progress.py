@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
+from srm.domain.amount import few
 from srm.domain.documents import decode, encode
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.redirects import Call
@@ -20,7 +21,6 @@ _ORDER: Final[Mapping[MoveStep, int]] = {
     step: number for number, step in enumerate(get_args(MoveStep))
 }
 _SAMPLES = 30
-_REASONS = 5
 
 # Steps after the decision for the target: there is no way back but another move. "going" is not
 # one of them: it is the intent, and the target may have decided or not.
@@ -100,9 +100,7 @@ class Observation:
 
     def waiting(self, reasons: Sequence[str]) -> Observation:
         """Return the same with what is waited for; of more than a few reasons their number."""
-        more = len(reasons) - _REASONS
-        told = reasons if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
-        return replace(self, waits=tuple(told))
+        return replace(self, waits=few(reasons))
 
     def next(
         self,

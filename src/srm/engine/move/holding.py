@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from srm.domain.amount import few
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
@@ -146,7 +147,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
     fresh = findings(context, pinned, plan.move_id)
     if fresh.blocking:
-        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(fresh.blocking)}")
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(fresh.blocking))}")
     moved = fresh.facts.original_ends()
     ends, topics = by_name(moved), tuple(sorted({tp.topic for tp in moved}))
     sequences = {writer.name: writer.last_sequence for writer in fresh.facts.writers}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from srm.domain.amount import few
 from srm.domain.move.asks import asks_at_hold
 from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
@@ -211,4 +212,4 @@ def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
         GateClosedError: there are.
     """
     if reasons:
-        raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(reasons)}")
+        raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(few(reasons))}")

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
+from srm.domain.amount import few
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
@@ -159,7 +160,7 @@ class _Run:
                     raise GateClosedError(
                         f"move {plan.move_id} was not synchronised within "
                         f"{plan.request.wait_seconds:g} s, clients stay on "
-                        f"{plan.request.source}: {'; '.join(status.blocking)}"
+                        f"{plan.request.source}: {'; '.join(few(status.blocking))}"
                     )
             self._pause.wait(self._poll_seconds)
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from srm.domain import internal_topics
-from srm.domain.amount import amount, some
+from srm.domain.amount import amount, few, some
 from srm.domain.group_sync import IDLE, SyncDecision
 from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.domain.move.plan import GroupPlan, MovePlan, position_problem
@@ -84,7 +84,7 @@ def give_up(context: MoveContext, plan: MovePlan) -> MoveProgress:
     in_vain = _is_in_vain(plan.request, plan.topics, plan.group_names)
     blocking = plan.blocking if in_vain else tuple(_blocking(found, plan.groups))
     if blocking:
-        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(blocking)}")
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(blocking))}")
     # RTO counts from here, by the clock that stamps all that clients say.
     begun_ms = context.now_ms()
     stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})

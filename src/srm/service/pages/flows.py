@@ -25,6 +25,7 @@ from srm.service.pages.measures import (
     WishDep,
     lately,
     measures,
+    newest,
 )
 from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
@@ -159,6 +160,7 @@ def topic_page(
         flow=flow,
         summary=trouble.as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
+        is_flow_measured=bool(newest(look.measured.get(""), wanted).windows),
         partitions=shown,
         part=Part(offset, len(shown), len(found)),
         every=len(every),

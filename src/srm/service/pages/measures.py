@@ -127,8 +127,15 @@ def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
 
 
 def over(windows: Sequence[Measured], metric: str) -> Figures | None:
-    """Join the figures of windows, None where they hold no value."""
-    found = [figures for window in windows if (figures := window.figures(metric)).count]
+    """Join the figures of windows, None where they hold no value.
+
+    The mean of what was copied is that of the windows' whole time.
+    """
+    found = [
+        window.throughput if metric == "byte-rate" else figures
+        for window in windows
+        if (figures := window.figures(metric)).count
+    ]
     if not found:
         return None
     total, number = sum(f.sum for f in found), sum(f.count for f in found)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from srm.domain.amount import few
 from srm.domain.move.progress import MoveStep
 from srm.service.documents import MoveRow
 from srm.service.looks import MoveLook
@@ -63,9 +64,9 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
         state = _state(number, at, released=released or blocked)
         text, reasons, looked_ms = does, tuple[str, ...](), 0
         if name == "verified" and unverified:
-            state, text, reasons = "undone", "not verified", unverified
+            state, text, reasons = "undone", "not verified", few(unverified)
         elif blocked and number == at + 1:
-            reasons = look.plan.blocking
+            reasons = few(look.plan.blocking)
         elif state == "now":
             reasons, looked_ms = look.waits, look.waits_ms
         elif released and number == at + 1 and "held" in times:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from srm import __version__
-from srm.domain.amount import amount
+from srm.domain.amount import amount, few
 from srm.domain.reason import is_command
 from srm.domain.topics import Flow
 from srm.errors import NotFoundError, SrmError
@@ -187,6 +187,7 @@ def environment() -> Environment:
         millis=units.millis,
         duration=units.duration,
         amount=amount,
+        few=few,
         arrow=trouble.arrow,
         breakable=breakable,
         quoted=shlex.quote,

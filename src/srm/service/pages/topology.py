@@ -1,24 +1,31 @@
 """The clusters and flows as a picture: where each box and arrow stands; pure.
 
-Two clusters stand beside each other, more of them on an ellipse. The arrow of a flow bends to its
-own right-hand side, so that a flow and its reverse never cover each other.
+Two clusters stand beside each other, more of them on an ellipse, which grows with their number. The
+arrow of a flow bends to its own right-hand side, so that a flow and its reverse never cover each
+other. Its figures stand where they cover nothing, or not at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.service.documents import FlowSummary
 
 WIDTH: Final = 760.0
 BOX: Final = (150.0, 64.0)
-_LABEL: Final = 34.0
+LABEL: Final = (172.0, 46.0)
+_ROOM: Final = (190.0, 96.0)
+"""What a box takes with the space around it, which arrows between neighbours need."""
 _BEND: Final = 0.22
 _STEPS: Final = 200
 _GAP: Final = 6.0
+_MARGIN: Final = BOX[0] / 2 + 8
+_EDGE: Final = 10.0
+_SHARES: Final = (0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73)
+"""Where on its arrow a label may stand, the best place first."""
 LABELLED: Final = 8
 """With more flows than this only those in trouble have their figures beside the arrow."""
 
@@ -47,7 +54,7 @@ class Arrow:
     path: str
     x: float
     y: float
-    is_told: bool
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,11 @@ class Topology:
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     width: float = WIDTH
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it needs the width of the page to be read."""
+        return self.width > WIDTH
 
 
 def topology(
@@ -77,29 +89,37 @@ def topology(
     """
     known = {alias for flow in flows for alias in (flow.source, flow.target)}
     aliases = [alias for alias in order if alias in known]
-    places, height = _fitted(_places(aliases + sorted(known.difference(aliases))), flows)
+    wide, high = _axes(len(known))
+    places = _places(aliases + sorted(known.difference(aliases)), wide, high)
+    places, height = _fitted(places, flows)
     boxes = tuple(
         Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
         for alias, (x, y) in places.items()
     )
-    arrows = tuple(
-        _arrow(flow, places, is_told=len(flows) <= LABELLED or flow.state not in {"RUNNING", "OFF"})
-        for flow in flows
-    )
-    return Topology(height, boxes, arrows)
+    found = Topology(height, boxes, (), 2 * (wide + _MARGIN))
+    return replace(found, arrows=_arrows(flows, places, found))
 
 
-def _places(aliases: list[str]) -> dict[str, _Point]:
+def _axes(count: int) -> tuple[float, float]:
+    """Return half the width and half the height of the ellipse on which so many boxes have room."""
+    wide, high = WIDTH / 2 - _MARGIN, min(260.0, 104.0 + 28.0 * count)
+    if count <= 2:
+        return wide, high
+    # Neighbours are apart by this part of the width, or of the height, wherever they stand.
+    apart = math.sqrt(2) * math.sin(math.pi / count)
+    return max(wide, _ROOM[0] / apart), max(high, _ROOM[1] / apart)
+
+
+def _places(aliases: list[str], wide: float, high: float) -> dict[str, _Point]:
     """Place the boxes around the middle of the picture, at height 0."""
-    margin = BOX[0] / 2 + 8
+    middle = wide + _MARGIN
     if len(aliases) <= 2:
-        return {a: (x, 0.0) for a, x in zip(aliases, (margin, WIDTH - margin), strict=False)}
-    wide, high = WIDTH / 2 - margin, min(260.0, 104.0 + 28.0 * len(aliases))
+        return {a: (middle + x, 0.0) for a, x in zip(aliases, (-wide, wide), strict=False)}
     turn = 2 * math.pi / len(aliases)
     start = -math.pi / 2 if len(aliases) % 2 else -math.pi / 2 - turn / 2
     angles = [start + number * turn for number in range(len(aliases))]
     return {
-        alias: (WIDTH / 2 + wide * math.cos(angle), high * math.sin(angle))
+        alias: (middle + wide * math.cos(angle), high * math.sin(angle))
         for alias, angle in zip(aliases, angles, strict=True)
     }
 
@@ -109,8 +129,9 @@ def _fitted(
 ) -> tuple[dict[str, _Point], float]:
     """Move all so far down that nothing is cut off; return how high the picture is then."""
     ends = [(places[flow.source], places[flow.target]) for flow in flows]
-    edges = [y + side * (BOX[1] / 2 + 10) for _, y in places.values() for side in (-1, 1)]
-    edges += [_at(a, _bend(a, b), b, 0.5)[1] + side * _LABEL for a, b in ends for side in (-1, 1)]
+    edges = [y + side * (BOX[1] / 2 + _EDGE) for _, y in places.values() for side in (-1, 1)]
+    label = LABEL[1] / 2 + _EDGE
+    edges += [_at(a, _bend(a, b), b, 0.5)[1] + side * label for a, b in ends for side in (-1, 1)]
     top, bottom = min(edges, default=0.0), max(edges, default=0.0)
     return {alias: (x, y - top) for alias, (x, y) in places.items()}, bottom - top
 
@@ -121,22 +142,69 @@ def _bend(start: _Point, end: _Point) -> _Point:
     return start[0] + dx / 2 + dy * _BEND * 1.2, start[1] + dy / 2 - dx * _BEND
 
 
-def _arrow(flow: FlowSummary, places: dict[str, _Point], *, is_told: bool) -> Arrow:
-    start, end = places[flow.source], places[flow.target]
+def _arrows(
+    flows: Sequence[FlowSummary], places: dict[str, _Point], picture: Topology
+) -> tuple[Arrow, ...]:
+    """Draw the flows; figures have their place first come, first served, those in trouble first."""
+    found = {flow.flow: _arrow(flow, places[flow.source], places[flow.target]) for flow in flows}
+    taken: list[_Point] = []
+    for flow in sorted(flows, key=_is_well):
+        if len(flows) > LABELLED and _is_well(flow):
+            continue
+        free = _free(places[flow.source], places[flow.target], picture, places.values(), taken)
+        if free is not None:
+            taken.append(free)
+            x, y = round(free[0], 1), round(free[1], 1)
+            found[flow.flow] = replace(found[flow.flow], x=x, y=y, is_told=True)
+    return tuple(found[flow.flow] for flow in flows)
+
+
+def _is_well(flow: FlowSummary) -> bool:
+    return flow.state in {"RUNNING", "OFF"}
+
+
+def _free(
+    start: _Point,
+    end: _Point,
+    picture: Topology,
+    boxes: Iterable[_Point],
+    labels: Sequence[_Point],
+) -> _Point | None:
+    """Return where on an arrow a label covers nothing, None where it would wherever it stood."""
+    over_box = ((LABEL[0] + BOX[0]) / 2, (LABEL[1] + BOX[1]) / 2)
+    for share in _SHARES:
+        place = x, y = _at(start, _bend(start, end), end, share)
+        is_in = (
+            LABEL[0] / 2 <= x <= picture.width - LABEL[0] / 2
+            and LABEL[1] / 2 <= y <= picture.height - LABEL[1] / 2
+        )
+        if (
+            is_in
+            and not any(_within(place, box, over_box) for box in boxes)
+            and not any(_within(place, one, (LABEL[0] + 8, LABEL[1] + 8)) for one in labels)
+        ):
+            return place
+    return None
+
+
+def _arrow(flow: FlowSummary, start: _Point, end: _Point) -> Arrow:
     bend = _bend(start, end)
     curve = [_at(start, bend, end, step / _STEPS) for step in range(_STEPS + 1)]
+    reach = (BOX[0] / 2 + _GAP, BOX[1] / 2 + _GAP)
     outside = [
         place
         for place in curve
-        if not _inside(place, start, _GAP) and not _inside(place, end, _GAP)
+        if not _within(place, start, reach) and not _within(place, end, reach)
     ]
-    first, last = outside[0], outside[-1]
+    # Of an arrow that its boxes cover there is nothing to see, and nothing to cut off.
+    shown = outside or curve
+    first, last = shown[0], shown[-1]
     middle = _at(start, bend, end, 0.5)
     # A quadratic curve cut at both ends is one again: its control point follows from the middle.
-    centre = outside[len(outside) // 2]
+    centre = shown[len(shown) // 2]
     control = (2 * centre[0] - (first[0] + last[0]) / 2, 2 * centre[1] - (first[1] + last[1]) / 2)
     path = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*first, *control, *last)
-    return Arrow(flow, path, round(middle[0], 1), round(middle[1], 1), is_told)
+    return Arrow(flow, path, round(middle[0], 1), round(middle[1], 1))
 
 
 def _at(start: _Point, bend: _Point, end: _Point, share: float) -> _Point:
@@ -148,5 +216,5 @@ def _at(start: _Point, bend: _Point, end: _Point, share: float) -> _Point:
     )
 
 
-def _inside(place: _Point, box: _Point, gap: float) -> bool:
-    return abs(place[0] - box[0]) <= BOX[0] / 2 + gap and abs(place[1] - box[1]) <= BOX[1] / 2 + gap
+def _within(place: _Point, other: _Point, reach: tuple[float, float]) -> bool:
+    return abs(place[0] - other[0]) <= reach[0] and abs(place[1] - other[1]) <= reach[1]

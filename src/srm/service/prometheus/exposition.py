@@ -69,7 +69,6 @@ def samples(views: Views) -> Iterator[Sample]:
         if settings.prometheus_groups:
             yield from group_samples(look.flow, groups)
         if settings.prometheus_topics and look.view is not None:
-            newest = look.measured.get("")
-            yield from topic_samples(look.flow, views.topics(look.flow), newest)
+            yield from topic_samples(look, views.topics(look.flow))
     yield from move_samples(views.move_looks())
     yield from drill_samples(drill for look in views.targets for drill in look.drills)

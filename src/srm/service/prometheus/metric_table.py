@@ -59,15 +59,15 @@ PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 def _windowed(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:
     """Declare what is measured over windows, of a flow or of a topic."""
     first = f"srm_{subject}"
-    for name, meaning in (
-        ("min", "Least"),
-        ("avg", "Mean of all"),
-        ("max", "Greatest"),
+    for name, meaning, rate in (
+        ("min", "Least", "The least of any 10 s: bytes per second written to the target"),
+        ("avg", "Mean of all", "Bytes per second written to the target, over all"),
+        ("max", "Greatest", "The most of any 10 s: bytes per second written to the target"),
     ):
         yield Metric(
             f"{first}_rate_{name}_bytes_per_second",
             labels,
-            f"{meaning} bytes per second written to the target in the newest window.",
+            f"{rate} of the newest window.",
             subject,
         )
         for kind, of in (

@@ -14,6 +14,7 @@ from srm.domain.proof_records import FlowProof
 from srm.domain.topics import Flow
 from srm.engine.observing import FlowView
 from srm.engine.status import FlowStatus
+from srm.engine.why import is_fresh
 from srm.service import flow_rows
 from srm.service.documents import FlowSummary, ForecastLine, GroupRow, TopicRow
 from srm.service.looks import FlowLook, MoveLook, TargetLook
@@ -56,7 +57,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     yield from _group_totals(groups, labels)
     if view.status.standing is not None and view.status.standing.proof is not None:
         yield from _proof(view.status.standing.proof, labels)
-    yield from _windowed("flow", labels, look.measured.get(""))
+    yield from _windowed("flow", labels, look.measured.get(""), look, row.lag)
 
 
 def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
@@ -124,17 +125,16 @@ def _proof(proof: FlowProof, labels: Labels) -> Iterator[Sample]:
     yield "srm_checkpoints_unread_groups", labels, len(proof.unread)
 
 
-def topic_samples(
-    flow: Flow, topics: Iterable[TopicRow], newest: Measured | None = None
-) -> Iterator[Sample]:
-    """Tell of the topics of a flow; ``newest`` is the flow's own newest window."""
+def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample]:
+    """Tell of the topics of a flow."""
+    newest = look.measured.get("")
     for row in topics:
-        labels = (flow.source, flow.target, row.topic)
+        labels = (look.flow.source, look.flow.target, row.topic)
         yield from _one_of("srm_topic_state", labels, TOPIC_HEALTH, row.state)
         yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
-        yield from _windowed("topic", labels, row.measured, newest)
+        yield from _windowed("topic", labels, row.measured, look, row.lag, newest)
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
@@ -153,28 +153,46 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
 
 
 def _windowed(
-    subject: str, labels: Labels, window: Measured | None, newest: Measured | None = None
+    subject: str,
+    labels: Labels,
+    window: Measured | None,
+    look: FlowLook,
+    lag: int,
+    newest: Measured | None = None,
 ) -> Iterator[Sample]:
-    """Tell of a window; that a newer one of the flow knows no more of a topic is a rate of 0."""
+    """Tell of a window: when it ended, and what it says of now; ``newest`` is the flow's."""
     if window is None:
         return
     first = f"srm_{subject}"
     yield f"{first}_window_end_timestamp_seconds", labels, window.end_ms / 1000
-    if newest is not None and window.end_ms <= newest.start_ms:
-        window = Measured(
-            newest.start_ms, newest.end_ms, 0, 0, Figures(), Figures(), Figures(), Figures()
-        )
-    seconds = max(1, window.end_ms - window.start_ms) / 1000
-    yield f"{first}_rate_records_per_second", labels, window.records / seconds
-    for name, value in _spread(window.byte_rate):
+    now = _of_now(window, look, lag, newest or window)
+    if now is None:
+        return
+    seconds = max(1, now.end_ms - now.start_ms) / 1000
+    yield f"{first}_rate_records_per_second", labels, now.records / seconds
+    for name, value in _spread(now.throughput):
         yield f"{first}_rate_{name}_bytes_per_second", labels, value
     for kind, figures in (
-        ("replication", window.replication_latency_ms),
-        ("checkpoint", window.checkpoint_latency_ms),
+        ("replication", now.replication_latency_ms),
+        ("checkpoint", now.checkpoint_latency_ms),
     ):
         if figures.count:
             for name, value in _spread(figures):
                 yield f"{first}_{kind}_latency_{name}_seconds", labels, value / 1000
+
+
+def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Measured | None:
+    """Return the window itself, one of nothing where its subject is at rest, None: not known.
+
+    That a newer window of the flow knows no more of a topic is rest. So is a time without windows
+    where nothing lags: whoever looks finds that, and a look that failed has not.
+    """
+    nothing = Measured(
+        *(window.start_ms, window.end_ms, 0, 0), *(Figures(), Figures(), Figures(), Figures())
+    )
+    if is_fresh(newest, look.looked_ms):
+        return nothing if window.end_ms <= newest.start_ms else window
+    return None if lag or look.error else nothing
 
 
 def _spread(figures: Figures) -> tuple[tuple[str, float], ...]:

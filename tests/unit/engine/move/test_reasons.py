@@ -8,10 +8,12 @@ import pytest
 from tests.unit.engine.move.moving import REQUEST, World, held, planned
 from tests.unit.engine.move.test_run import Clients, run
 
+from srm.domain.move.gate import SyncStatus
 from srm.domain.move.progress import MoveProgress, Observation
 from srm.engine import move
-from srm.engine.move import MoveContext, MoveStore
+from srm.engine.move import MoveContext, MoveStore, wait_status
 from srm.engine.move.control import ControlTables, decoded
+from srm.engine.move.look import require
 from srm.errors import GateClosedError
 
 
@@ -71,6 +73,32 @@ def test_when_the_wait_was_over_is_kept_apart_from_when_offsets_were_applied(wor
 
     times = progress(context).times_ms
     assert times["held"] < times["ready"] == ready_ms <= times["applied"]
+
+
+def test_a_time_out_with_a_reason_for_each_of_many_partitions_keeps_the_first_of_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the remedy in each it was a wall on the overview, among the moves and in the events."""
+    many = tuple(f"group far, Topic-{number}: let it catch up" for number in range(100))
+
+    def refused(context: MoveContext, move_id: str) -> SyncStatus:
+        return replace(wait_status(context, move_id), blocking=many)
+
+    monkeypatch.setattr("srm.engine.move.run.wait_status", refused)
+    clients = Clients(world)
+    clients.obedient = False
+    with pytest.raises(GateClosedError):
+        run(world, clients, replace(REQUEST, wait_seconds=5))
+
+    reason = progress(world.context()).reason
+    assert reason.endswith(f"clients stay on P: {'; '.join(many[:5])}; and 95 more")
+
+
+def test_what_keeps_a_step_from_being_done_is_told_as_briefly(world: World) -> None:
+    plan = MoveStore(planned(world)).plan("m1")
+
+    with pytest.raises(GateClosedError, match=r"may not go yet: 0; 1; 2; 3; 4; and 5 more$"):
+        require(tuple("0123456789"), plan, "clients may not go")
 
 
 def test_a_time_out_is_the_reason_that_the_move_was_given_up(world: World) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi.testclient import TestClient
+from tests.service_views import look_at, still_views
+from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import filled, window
 
+from srm.domain.metrics import Statistics
 from srm.domain.topics import Flow
+from srm.service.app import create_app
 from srm.service.pages.measures import Measures, Wish, newest, over
 from srm.service.series import METRICS, Measured, Series
 
@@ -41,6 +47,15 @@ def test_an_old_window_and_one_without_a_value_say_nothing_of_now() -> None:
     assert newest(None, Wish("15m", "avg")).title(LATENCY) == "not measured in 15 min"
 
 
+def test_the_mean_throughput_of_a_time_times_that_time_is_what_was_copied() -> None:
+    whole = replace(window(0, ""), bytes=120_000, byte_rate=Statistics(2000, 2000, 12_000, 6))
+    burst = replace(window(60, ""), bytes=60_000, byte_rate=Statistics(6000, 6000, 6000, 1))
+    found = over(filled(whole, burst).between(Flow("P", "B"), "", 0, 1_000_000), "byte-rate")
+
+    assert found is not None
+    assert (found.min, found.avg, found.max) == (0, 1500, 6000)
+
+
 def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:
     overview = words(client.get("/ui").text)
     flow = words(client.get("/ui/flows/P/B?stat=max").text)
@@ -48,3 +63,23 @@ def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:
     assert "Replication latency, latest Checkpoint latency, latest" in overview
     assert "Throughput, latest max" in flow
     assert "Replication latency, max of 15 min" in flow
+
+
+def test_a_topic_that_was_at_rest_is_not_said_to_lack_an_aggregation(client: TestClient) -> None:
+    rest = words(client.get("/ui/flows/P/B/topics/audit").text)
+    busy = words(client.get("/ui/flows/P/B/topics/orders").text)
+
+    assert "It was at rest: nothing was copied in this time" in rest
+    assert "srm metrics aggregate" not in rest
+    assert "at rest" not in busy
+
+
+def test_where_the_flow_was_not_measured_either_its_topics_say_what_computes_windows(
+    world: CopiedTopic,
+) -> None:
+    client = TestClient(create_app(still_views(look_at(world.forward))))
+
+    told = words(client.get("/ui/flows/P/B/topics/Topic").text)
+
+    assert "Nothing was measured in this time" in told
+    assert "srm metrics aggregate" in told

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -13,12 +14,12 @@ from tests.service_site import moving, past_moves
 
 from srm.domain.move.progress import MoveProgress, MoveStep
 from srm.domain.move.revisions import KeptReport
-from srm.service.documents import FlowSummary
+from srm.service.documents import FlowSummary, State
 from srm.service.looks import MoveLook
 from srm.service.move_rows import move_row
 from srm.service.pages.move_picture import bars, stages
 from srm.service.pages.sparkline import HEIGHT, WIDTH, sparkline
-from srm.service.pages.topology import BOX, topology
+from srm.service.pages.topology import BOX, LABEL, topology
 
 
 def numbers(path: str) -> list[float]:
@@ -44,12 +45,25 @@ def test_a_line_stays_in_its_box_and_has_a_gap_for_each_stretch_without_value(
     assert (drawn.last is None) == (values[-1] is None)
 
 
+def joined(pairs: Iterable[tuple[str, str]], state: State = "RUNNING") -> list[FlowSummary]:
+    return [FlowSummary(f"{a}->{b}", a, b, state, (), 0, 0, 1, 1, 0, 0) for a, b in pairs]
+
+
+def names(count: int) -> list[str]:
+    return [f"C{n}" for n in range(count)]
+
+
 def flows(count: int) -> list[FlowSummary]:
-    names = [f"C{n}" for n in range(count)]
-    return [
-        FlowSummary(f"{a}->{b}", a, b, "RUNNING", (), 0, 0, 1, 1, 0, 0)
-        for a, b in permutations(names, 2)
-    ]
+    return joined(permutations(names(count), 2))
+
+
+def star(count: int) -> list[tuple[str, str]]:
+    hub, *others = names(count)
+    return [(other, hub) for other in others]
+
+
+def ring(count: int) -> list[tuple[str, str]]:
+    return list(pairwise([*names(count), "C0"]))
 
 
 @pytest.mark.parametrize("lag", [0, 9])
@@ -59,9 +73,13 @@ def test_clusters_stand_as_the_file_names_them_whoever_lags(lag: int) -> None:
     assert [box.alias for box in topology(drawn, {}, set(), ["C1", "C0"]).boxes] == ["C1", "C0"]
 
 
-@pytest.mark.parametrize("count", range(2, 9))
-def test_boxes_do_not_overlap_and_all_is_within_the_picture(count: int) -> None:
-    found = topology(flows(count), {}, set())
+@pytest.mark.parametrize("shape", [star, ring, lambda count: permutations(names(count), 2)])
+@pytest.mark.parametrize("count", [*range(2, 14), 20, 40])
+def test_boxes_do_not_overlap_and_all_is_within_the_picture(
+    shape: Callable[[int], Iterable[tuple[str, str]]], count: int
+) -> None:
+    """With twelve clusters boxes covered their arrows, and the overview was an error."""
+    found = topology(joined(shape(count)), {}, set(), names(count))
 
     assert len(found.boxes) == count
     for box in found.boxes:
@@ -79,6 +97,7 @@ def test_boxes_do_not_overlap_and_all_is_within_the_picture(count: int) -> None:
 @pytest.mark.parametrize("count", [2, 3])
 def test_figures_beside_arrows_cover_neither_each_other_nor_a_box(count: int) -> None:
     """Their frame is 172 by 46, as overview.html has it."""
+    assert LABEL == (172, 46)
     found = topology(flows(count), {}, set())
 
     for one, other in permutations(found.arrows, 2):
@@ -88,6 +107,30 @@ def test_figures_beside_arrows_cover_neither_each_other_nor_a_box(count: int) ->
         for box in found.boxes:
             beside, above = abs(arrow.x - box.x), abs(arrow.y - box.y)
             assert beside > (172 + BOX[0]) / 2 or above > (46 + BOX[1]) / 2
+
+
+@pytest.mark.parametrize("shape", [star, ring])
+def test_of_many_flows_in_trouble_those_have_figures_that_cover_nothing(
+    shape: Callable[[int], list[tuple[str, str]]],
+) -> None:
+    found = topology(joined(shape(12), "STOPPED"), {}, set(), names(12))
+    told = [arrow for arrow in found.arrows if arrow.is_told]
+
+    assert found.is_large
+    for one, other in permutations(told, 2):
+        assert abs(one.x - other.x) > LABEL[0] or abs(one.y - other.y) > LABEL[1]
+    for arrow in told:
+        for box in found.boxes:
+            beside, above = abs(arrow.x - box.x), abs(arrow.y - box.y)
+            assert beside > (LABEL[0] + BOX[0]) / 2 or above > (LABEL[1] + BOX[1]) / 2
+    assert len(told) > 5 or shape is ring, "between neighbours is no room"
+
+
+def test_figures_of_a_flow_in_trouble_stand_in_a_picture_of_many_that_are_well() -> None:
+    bad, *well = star(12)[4:] + star(12)[:4]
+    found = topology(joined([bad], "STOPPED") + joined(well), {}, set(), names(12))
+
+    assert [arrow.flow.source for arrow in found.arrows if arrow.is_told] == [bad[0]]
 
 
 def test_a_flow_and_its_reverse_are_apart() -> None:
@@ -206,6 +249,15 @@ def test_a_move_that_its_plan_keeps_from_beginning_is_not_about_to_hold_anybody(
 
     assert [stage.state for stage in found] == ["done", *["undone"] * 6]
     assert [stage.reasons for stage in found[:3]] == [(), plan.blocking, ()]
+
+
+def test_a_plan_with_a_reason_for_each_of_many_partitions_shows_the_first_of_them() -> None:
+    look = moving(1_800_000_000_000)
+    plan = replace(look.plan, blocking=tuple(f"orders-{number}" for number in range(100)))
+
+    found = stages(MoveLook(plan, MoveProgress(look.plan.move_id)))
+
+    assert found[1].reasons == (*plan.blocking[:5], "and 95 more")
 
 
 def test_moves_are_drawn_by_time_and_none_higher_than_the_picture() -> None:

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 from tests.service_site import MOVING, degraded, paused, well, without_replicator
-from tests.service_views import still_views
+from tests.service_views import look_at, still_views
+from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
 from tests.unit.service.test_series import window
 
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.topics import Flow
+from srm.engine.copiers import DriverStatus
 from srm.engine.ports import Stamped
 from srm.service.app import create_app
 from srm.service.documents import FlowSummary, State
@@ -218,3 +220,16 @@ def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
 
     assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen"
     assert since_ms(look) == look.looked_ms
+
+
+def test_that_a_replicator_began_is_no_warning(world: CopiedTopic) -> None:
+    look = look_at(world.forward)
+    assert look.view is not None
+    driver = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True, started_ms=7)
+    look = replace(look, view=replace(look.view, status=replace(look.view.status, driver=driver)))
+
+    page = TestClient(create_app(still_views(look))).get("/ui/flows/P/B").text
+
+    [event] = [part for part in page.split("<li ")[1:] if "host-7 began" in part]
+    assert "icon-event" in event
+    assert "icon-warn" not in event

@@ -48,7 +48,8 @@ def everything(world: CopiedTopic) -> Views:  # noqa: F811 - the fixture
     status = look.view.status
     status = replace(status, standing=replace(status.standing, proof=proof), driver=DRIVER)
     view = replace(look.view, status=status)
-    look = replace(look, view=view, measured={"": MEASURED, "Topic": MEASURED})
+    measured = {"": MEASURED, "Topic": MEASURED}
+    look = replace(look, view=view, looked_ms=MEASURED.end_ms + 20_000, measured=measured)
     moves = [running_move("m1", "held"), released_move("m2"), reported_move("m3")]
     made = still_views(look, moves={"B": moves})
     [watch] = made._watches.values()

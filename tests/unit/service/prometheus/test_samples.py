@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.service import ServiceSettings
+from srm.service.documents import TopicRow
 from srm.service.looks import FlowLook
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, STATES
-from srm.service.prometheus.samples import move_samples
+from srm.service.prometheus.samples import move_samples, topic_samples
+from srm.service.series import Figures, Measured
 from srm.service.views import Views
 from srm.testing.flows import P_TO_B, flow_config
 
@@ -62,6 +65,64 @@ def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
     assert values["srm_flow_checkpoint_latency_avg_seconds", "P", "B"] == 0.025
     assert values["srm_flow_rate_records_per_second", "P", "B"] == 10
     assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
+
+
+HOURS = 3_600_000
+
+
+def at_rest(views: Views, lag: int = 0, error: str = "") -> Values:
+    """Tell of the flow ten hours after its last window."""
+    [watch] = views._watches.values()
+    [look] = watch.look.flows.values()
+    assert look.view is not None
+    [one] = look.view.status.topics
+    status = replace(look.view.status, topics=(replace(one, remaining=lag),), remaining=lag)
+    view = replace(look.view, status=status)
+    look = replace(look, view=view, looked_ms=MEASURED.end_ms + 10 * HOURS, error=error)
+    watch.look = replace(watch.look, flows={look.flow: look})  # type: ignore[misc]
+    return told(views)
+
+
+def of_windows(values: Values) -> dict[str, float]:
+    return {
+        key[0]: value for key, value in values.items() if "_rate_" in key[0] or "_lat" in key[0]
+    }
+
+
+def test_a_flow_at_rest_has_no_rate_and_no_latency_any_more(everything: Views) -> None:
+    """It was said to copy 2 MB/s for as long as nothing was copied."""
+    values = at_rest(everything)
+
+    found = of_windows(values)
+    assert set(found.values()) == {0}
+    assert not [name for name in found if "latency" in name]
+    assert {"srm_flow_rate_avg_bytes_per_second", "srm_topic_rate_records_per_second"} <= set(found)
+    assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
+
+
+@pytest.mark.parametrize(("lag", "error"), [(5, ""), (0, "B does not answer")])
+def test_without_a_window_of_late_the_rate_of_what_lags_or_is_not_seen_is_not_known(
+    everything: Views, lag: int, error: str
+) -> None:
+    values = at_rest(everything, lag, error)
+
+    assert not of_windows(values)
+    assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
+
+
+def topic(measured: Measured) -> TopicRow:
+    return TopicRow("Topic", "P.Topic", "RUNNING", (), 1, 1, (), 9, 0, measured)
+
+
+def test_the_mean_rate_times_the_time_is_what_was_copied() -> None:
+    burst = replace(MEASURED, bytes=60_000, byte_rate=Figures(6000, 6000, 6000, 6000, 1))
+    look = FlowLook(P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": burst})
+
+    values = {name: value for name, _, value in topic_samples(look, [topic(burst)])}
+
+    assert values["srm_topic_rate_avg_bytes_per_second"] == 1000
+    assert values["srm_topic_rate_min_bytes_per_second"] == 0
+    assert values["srm_topic_rate_max_bytes_per_second"] == 6000
 
 
 def test_a_topic_at_rest_has_no_rate_any_more(everything: Views) -> None:
