@@ -113,7 +113,7 @@ def test_the_last_move_is_the_last_that_ended_though_it_was_given_up_and_says_wh
     told = words(TestClient(create_app(views)).get("/ui").text)
     last = told[told.index("Last move") :]
     assert last.index("given up") < last.index("replication of payments-3 is stopped")
-    assert "Without service (RTO) 45 s" in last
+    assert "Held for 45 s" in last
 
 
 def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: TestClient) -> None:

@@ -144,7 +144,7 @@ def test_the_overview_says_who_is_in_trouble_since_when_and_what_to_do(client: T
         "behind (looked " in told
     )
     assert "1 of 4 could not" in told
-    assert "Without service (RTO) 45 s" in told
+    assert "Held for 45 s" in told
 
 
 def test_a_flow_says_which_topic_lags_since_when_and_why(client: TestClient) -> None:
