@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Final
+from urllib.parse import unquote
 
 import httpx
 
 from srm.config.service import RemoteSettings, ServiceSettings
-from srm.errors import ConfigError, UnavailableError
+from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.announcements import Announcement
 from srm.service.tls import load
 
@@ -95,20 +96,22 @@ class Remote:
             headers: of the request that this service was asked with.
 
         Raises:
+            UsageError: the path cannot be asked for at another service.
             UnavailableError: it may not be asked, does not answer in time, or not as a service.
         """
         self.require_trusted(service)
+        url = _address(service, path)
         if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
             raise UnavailableError(f"{service.url} did not answer; asked again in {wait:.0f} s")
         limit_s = self._remote.timeout.total_seconds()
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._ask(f"{service.url}/internal{path}", target, headers)
+                reply = await self._ask(url, target, headers)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             why = str(error) or type(error).__name__
-        except (httpx.InvalidURL, ValueError) as error:
+        except ValueError as error:
             # It does answer, perhaps only this one who asks: others are not to miss it.
             raise UnavailableError(f"{service.url}: {error}") from error
         else:
@@ -133,7 +136,7 @@ class Remote:
                 f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
             )
 
-    async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:
+    async def _ask(self, url: httpx.URL, target: str, headers: Mapping[str, str]) -> Reply:
         client = self._opened()
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
         sent |= self._credentials(headers)
@@ -173,6 +176,26 @@ class Remote:
                 follow_redirects=False,
             )
         return self._client
+
+
+def _address(service: Announcement, path: str) -> httpx.URL:
+    """Return where a path is asked for, which is under ``/internal`` whatever names are in it.
+
+    Names ``.`` and ``..`` would lead out of there, by the client or by a proxy on the way, however
+    they are written.
+    """
+    under = f"{service.url}/internal/"
+    try:
+        asked, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")
+    except httpx.InvalidURL as error:
+        raise UsageError(f"{path[:80]!r} cannot be asked for at another service: {error}") from None
+    is_there = url.copy_with(raw_path=asked.raw_path) == asked
+    names = unquote(path.partition("?")[0]).split("/")
+    if not is_there or not url.raw_path.startswith(asked.raw_path) or {".", ".."} & {*names}:
+        raise UsageError(
+            f"{path[:80]!r} cannot be asked for at another service: a name in it is . or .."
+        )
+    return url
 
 
 def _context(remote: RemoteSettings) -> ssl.SSLContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.unit.service.sites import (
 
 from srm.config.secrets import Secret
 from srm.config.service import AccessSettings
-from srm.errors import ConfigError
+from srm.errors import ConfigError, UsageError
 from srm.service.remote import Remote
 
 
@@ -186,3 +187,41 @@ class TestTrust:
         site.network.hosts["srm-b"] = answer
 
         assert "more than 64 MiB" in self.ask(site).text
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/v2/flows/P/B/groups/..%2F..%2F..%2F..%2F..%2F..%2F..%2Fapi/v2/connections",
+            "/v2/flows/P/B/topics/%2e%2e/partitions",
+            "/v2/flows/P/B/groups/a%2F.%2Fb",
+            "/v2/flows/P/B/groups/%2e%2e",
+            "/topic-metrics/%2e%2e/byte-rate",
+        ],
+    )
+    def test_no_name_leads_out_of_what_services_ask_each_other(self, site: Site, path: str) -> None:
+        """The service's credentials would go to any other application on that host."""
+        with site.gateway() as gateway:
+            told = gateway.get(path)
+
+        assert told.status_code == 400
+        assert "cannot be asked for at another service" in told.json()["detail"]
+        assert not site.network.requests
+
+    def test_a_name_may_have_dots_and_signs_of_paths_in_it(self, site: Site) -> None:
+        with site.gateway() as gateway:
+            for name in ("..a", "a%25..", "a%3F%23", "a%5C..", "a%2Fb"):
+                assert gateway.get(f"/v2/flows/P/B/groups/{name}").status_code == 404
+
+        asked = [request.url.raw_path for request in site.network.requests]
+        assert asked[0] == b"/internal/v2/flows/P/B/groups/..a"
+        assert all(path.startswith(b"/internal/v2/flows/P/B/groups/") for path in asked)
+        assert len(asked) == 5
+
+    @pytest.mark.parametrize("path", ["/../v2/flows", "x/v2/flows", "/v2/./flows", "/v2/%2E%2e/a"])
+    def test_whoever_asks_for_a_path_it_stays_under_internal(self, site: Site, path: str) -> None:
+        remote = Remote(site.service, site.network)
+
+        with pytest.raises(UsageError, match="at another service"):
+            asyncio.run(remote.get(announced("srm-b", "B", root_path="/b"), "B", path, {}))
+
+        assert not site.network.requests
