@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -27,9 +28,10 @@ from srm.service.tls import load
 
 TARGET_HEADER: Final = "X-SRM-Target"
 """Of which target alone another service is to answer."""
-_MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 64 << 20
 _REST_S: Final = 10.0
 """One that did not answer is not waited for again at once."""
+_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,200}"')
 _PASSED_ON: Final = ("If-None-Match",)
 _TYPES: Final = ("application/json", "application/problem+json")
 
@@ -85,7 +87,12 @@ class Remote:
             self._client = None
 
     async def get(
-        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+        self,
+        service: Announcement,
+        target: str,
+        path: str,
+        headers: Mapping[str, str],
+        most_bytes: int = MOST_BYTES,
     ) -> Reply:
         """Ask a service for a path, query included, of one target.
 
@@ -94,6 +101,7 @@ class Remote:
             target: alias; it answers of this one alone.
             path: as this service was asked, such as ``/v2/flows?limit=10``.
             headers: of the request that this service was asked with.
+            most_bytes: that the body may have.
 
         Raises:
             UsageError: the path cannot be asked for at another service.
@@ -106,7 +114,7 @@ class Remote:
         limit_s = self._remote.timeout.total_seconds()
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._ask(url, target, headers)
+                reply = await self._ask(url, target, headers, most_bytes)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
@@ -136,7 +144,9 @@ class Remote:
                 f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
             )
 
-    async def _ask(self, url: httpx.URL, target: str, headers: Mapping[str, str]) -> Reply:
+    async def _ask(
+        self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply:
         client = self._opened()
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
         sent |= self._credentials(headers)
@@ -154,9 +164,10 @@ class Remote:
             body = bytearray()
             async for part in response.aiter_bytes():
                 body += part
-                if len(body) > _MOST_BYTES:
-                    raise ValueError(f"it answers more than {_MOST_BYTES >> 20} MiB")
-            told = {n: response.headers[n] for n in ("ETag",) if n in response.headers}
+                if len(body) > most_bytes:
+                    raise ValueError(f"it answers more than {most_bytes / (1 << 20):.3g} MiB")
+            etag = response.headers.get("ETag", "")
+            told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
             return Reply(response.status_code, bytes(body), media_type, told)
 
     def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:

@@ -173,6 +173,23 @@ class TestTrust:
 
         assert "500" in self.ask(site).json()["detail"]
 
+    @pytest.mark.parametrize("etag", ["→", '"→"', '"a', '"a"\t', '"' + "x" * 9000 + '"'])
+    def test_a_tag_that_is_none_is_not_passed_on(self, site: Site, etag: str) -> None:
+        there = site.network.hosts["srm-b"]
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            response = await there(request)
+            response.headers = httpx.Headers(
+                [(b"Content-Type", b"application/json"), (b"ETag", etag.encode())]
+            )
+            return response
+
+        site.network.hosts["srm-b"] = answer
+        told = self.ask(site)
+
+        assert (told.status_code, told.json()["flow"]) == (200, "P->B")
+        assert "ETag" not in told.headers
+
     def test_an_answer_without_end_is_cut_off(self, site: Site) -> None:
         class Endless(httpx.AsyncByteStream):
             async def __aiter__(self) -> Any:

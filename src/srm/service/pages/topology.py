@@ -130,6 +130,7 @@ def _arrow(flow: FlowSummary, places: dict[str, _Point], *, is_told: bool) -> Ar
         for place in curve
         if not _inside(place, start, _GAP) and not _inside(place, end, _GAP)
     ]
+    outside = outside or curve  # of very many clusters the boxes cover each other
     first, last = outside[0], outside[-1]
     middle = _at(start, bend, end, 0.5)
     # A quadratic curve cut at both ends is one again: its control point follows from the middle.
