@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -175,19 +175,37 @@ class Federation:
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
-        """Ask what this service was asked: who watches a target, or all where none is named.
+        """Ask who watches a target what this service was asked.
+
+        Raises:
+            UnavailableError: nobody answers.
+        """
+        return await self.ask(target, _path(request), request.headers)
+
+    async def whoever_knows(
+        self, request: Request, about: Callable[[bytes], Collection[str]]
+    ) -> Reply:
+        """Ask all others what this service was asked: whoever knows it.
+
+        Args:
+            request: as this service was asked.
+            about: the targets that an answer is about; the service of another one does not count.
 
         Raises:
             ElsewhereError: all others have answered, and do not know it either.
             UnavailableError: somebody who might know it does not answer.
         """
-        query = f"?{request.url.query}" if request.url.query else ""
-        path = f"{quote(path_of(request))}{query}"
-        if target:
-            return await self.ask(target, path, request.headers)
-        found, missing = await self._all(path, request.headers)
+        path, headers = _path(request), _unconditional(request)
+
+        async def read(target: str) -> Reply | None:
+            reply = await self.ask(target, path, headers)
+            is_known = reply.status == 200 and target in await run_sync(about, reply.body)
+            return reply if is_known else None
+
+        found: dict[str, Reply | None]
+        found, missing = await self._each(read)
         for reply in found.values():
-            if reply.status < 400:
+            if reply is not None:
                 return reply
         if missing:
             raise UnavailableError(f"{path}: {_told(missing)}")
@@ -243,20 +261,10 @@ class Federation:
         return await self._each(read)
 
     async def _body(self, target: str, path: str, request: Request, most_bytes: int) -> bytes:
-        # Not If-None-Match: that is of the whole list.
-        headers = {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
-        reply = await self.ask(target, path, headers, most_bytes)
+        reply = await self.ask(target, path, _unconditional(request), most_bytes)
         if reply.status != 200:
             raise UnavailableError(f"{reply.status}: {_detail(reply)}")
         return reply.body
-
-    async def _all(
-        self, path: str, headers: Mapping[str, str]
-    ) -> tuple[dict[str, Reply], dict[str, str]]:
-        async def read(target: str) -> Reply:
-            return await self.ask(target, path, headers)
-
-        return await self._each(read)
 
     async def _each(self, read: Any) -> tuple[dict[str, Any], dict[str, str]]:
         """Ask for all targets at the same time; nobody waits for the slowest but its own part."""
@@ -282,6 +290,16 @@ class Federation:
             else:
                 found[target] = answer
         return found, missing
+
+
+def _path(request: Request) -> str:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"{quote(path_of(request))}{query}"
+
+
+def _unconditional(request: Request) -> dict[str, str]:
+    """Return the headers of a request without If-None-Match: that is of what is made of answers."""
+    return {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
 
 
 def _query(request: Request) -> str:

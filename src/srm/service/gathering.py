@@ -144,7 +144,7 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
     try:
         info = views.cluster(cluster_id)
     except ElsewhereError:
-        reply = await federation.forward(request, "")
+        reply = await federation.whoever_knows(request, told_rows.cluster_of)
         info = read(ClusterInfo, reply.body)
     pages, missing = await federation.pages(request, told_rows.FLOWS, 1000, "/v2/flows")
     flows = [*views.flows(), *(row for part in pages.values() for row in part.items)]
@@ -173,7 +173,10 @@ def answer_from_elsewhere(app: FastAPI) -> None:
         if error.target and error.target not in federation.targets:
             return problem_of(request, error)
         try:
-            return _passed_on(request, await federation.forward(request, error.target))
+            if error.target:
+                return _passed_on(request, await federation.forward(request, error.target))
+            # What may be known to any service is a move.
+            return _passed_on(request, await federation.whoever_knows(request, told_rows.ends_of))
         except SrmError as failed:
             return problem_of(request, failed)
 

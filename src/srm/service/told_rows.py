@@ -15,7 +15,15 @@ from pydantic import ValidationError
 from srm.domain.documents import adapter, read_json
 from srm.domain.topics import Flow
 from srm.errors import IntegrityError, UnavailableError, UsageError
-from srm.service.documents import DrillRow, FlowSummary, MetricSeries, MoveRow, Page, RemoteTopic
+from srm.service.documents import (
+    ClusterInfo,
+    DrillRow,
+    FlowSummary,
+    MetricSeries,
+    MoveRow,
+    Page,
+    RemoteTopic,
+)
 
 STRANGE: Final = "its service answers in another form: is it of another version?"
 _TOLD: Final = 200
@@ -68,6 +76,26 @@ class Told(Generic[_T]):
         except UsageError as error:
             told = str(error)[:_TOLD]
             raise UnavailableError(f"its service answers with a row of no flow: {told}") from None
+
+
+def cluster_of(body: bytes) -> tuple[str, ...]:
+    """Return which cluster is described.
+
+    Raises:
+        UnavailableError: no cluster is.
+    """
+    return (read(ClusterInfo, body).alias,)
+
+
+def ends_of(body: bytes) -> tuple[Any, ...]:
+    """Return the two clusters of a move that is described, or whose report it is, in any version.
+
+    Raises:
+        UnavailableError: it is no document.
+    """
+    found = read(dict[str, Any], body)
+    move = found.get("row", found)
+    return (move.get("source"), move.get("target")) if isinstance(move, dict) else ()
 
 
 def read(of: Any, body: bytes) -> Any:

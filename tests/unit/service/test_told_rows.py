@@ -109,6 +109,37 @@ class TestOfWhom:
                 told = gateway.get(f"/v2/{path}").json()
                 assert (told["items"], told["total"]) == ([vars_of(row)], 1)
 
+    def test_a_cluster_is_described_by_its_own_service(self, site: Site) -> None:
+        with site.gateway() as gateway:
+            honest = gateway.get("/v2/cluster-info/id-of-C").json()
+            lie = json.dumps({**honest, "looked_ms": 1})
+            site.network.hosts["srm-b"] = saying(lie)
+
+            told = gateway.get("/v2/cluster-info/id-of-C", headers={"If-None-Match": "*"})
+            assert told.status_code == 304
+            told = gateway.get("/v2/cluster-info/id-of-C")
+            assert told.json()["looked_ms"] == honest["looked_ms"] != 1
+
+    @pytest.mark.parametrize("path", ["m-1", "m-1/report"])
+    def test_a_move_is_told_by_the_services_of_its_clusters(self, site: Site, path: str) -> None:
+        ends = {"source": "P", "target": "C"}
+        move = {"move_id": "m-1", **ends} if "/" in path else {"row": {"move_id": "m-1", **ends}}
+        there = saying(json.dumps(move))
+        with site.gateway() as gateway:
+            site.network.hosts["srm-b"] = there
+            assert gateway.get(f"/v2/moves/{path}").status_code == 404
+
+            site.network.hosts["srm-c"] = there
+            told = gateway.get(f"/v2/moves/{path}", headers={"If-None-Match": "*"})
+            assert (told.status_code, told.json()) == (200, move)
+
+    @pytest.mark.parametrize("text", ["5", "{}", '{"row":5}', "[" * 100_000])
+    def test_what_is_no_move_is_told_of_no_move(self, site: Site, text: str) -> None:
+        site.network.hosts["srm-b"] = saying(text)
+
+        with site.gateway() as gateway:
+            assert gateway.get("/v2/moves/m-1").status_code in {404, 503}
+
 
 class TestBadAnswers:
     """A service that answers badly is missing by name; what others say is told."""
