@@ -6,6 +6,7 @@ most processes of srm read a few of them or none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -14,6 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from srm.errors import IntegrityError
 
+MOST: Final = 2**63 - 1
+"""No offset, time or size is larger in Kafka."""
 _D = TypeVar("_D")
 
 
@@ -46,3 +49,36 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
         return adapter(of).validate_json(value)
     except ValidationError as error:
         raise IntegrityError(f"{kind} is damaged: {error.errors()[0]['msg']}") from error
+
+
+def read_json(kind: str, text: bytes) -> Any:
+    """Read JSON that anybody may have written: its numbers are finite, and none beyond ``MOST``.
+
+    Args:
+        kind: what it is called in messages.
+        text: JSON.
+
+    Raises:
+        IntegrityError: it is something else.
+    """
+    try:
+        return json.loads(text, parse_int=_integer, parse_float=_fraction, parse_constant=_fraction)
+    except (ValueError, RecursionError) as error:
+        raise IntegrityError(f"{kind} is damaged: {error}") from error
+
+
+def _integer(digits: str) -> int:
+    return _bounded(int(digits))
+
+
+def _fraction(digits: str) -> float:
+    return _bounded(float(digits))
+
+
+_N = TypeVar("_N", int, float)
+
+
+def _bounded(number: _N) -> _N:
+    if -MOST <= number <= MOST:  # NaN is neither
+        return number
+    raise ValueError("a number is not finite, or too large")

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from srm.domain.documents import decode, encode
+from srm.domain.documents import decode, encode, read_json
 from srm.domain.filters import SHADOW_PREFIX
 from srm.domain.move.forecast import Forecast
+from srm.domain.topics import Flow
+from srm.errors import IntegrityError, UsageError
 
 DRILL_KEY: Final = b"drill:"
 LEASE_MS: Final = 120_000
@@ -110,7 +112,13 @@ class Drill:
         Raises:
             IntegrityError: it is no such record.
         """
-        return decode(Drill, "stored drill", value)
+        found = decode(Drill, "stored drill", value)
+        read_json("stored drill", value)
+        try:
+            Flow.parse(found.flow)
+        except UsageError as error:
+            raise IntegrityError(f"stored drill is damaged: {error}") from error
+        return found
 
 
 def superfluous(drills: Iterable[Drill], flow: str) -> tuple[Drill, ...]:

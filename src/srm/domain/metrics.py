@@ -147,8 +147,12 @@ def _check(metric: Measured) -> None:
     numbers = _NUMBERS_OF[type(metric)](metric)
     if {*map(type, _NAMES_OF(metric))} != {str} or {*map(type, numbers)} != {int}:
         raise TypeError("a field has another type")
-    if min(numbers) < -_MOST or max(numbers) > _MOST:
-        raise ValueError("a number is too large")
+    _check_size(numbers)
+
+
+def _check_size(numbers: Iterable[float]) -> None:
+    if not all(-_MOST <= number <= _MOST for number in numbers):  # NaN is not, either
+        raise ValueError("a number is not finite, or too large")
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
@@ -240,9 +244,11 @@ class WindowMetric:
             for name in STATISTICS:
                 entry = raw[name]
                 raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])
-            return cls(**raw)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            found = cls(**raw)
+            _check_window(found)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
+        return found
 
     def merge(self, other: WindowMetric) -> WindowMetric:
         """Join two windows of one topic or flow that do not overlap, into one that spans both."""
@@ -270,6 +276,22 @@ STATISTICS: Final = (
     "checkpoint_latency_ms",
 )
 """Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
+
+_NUMBERS_OF_WINDOW: Final = attrgetter(
+    "start_ms",
+    "end_ms",
+    "records",
+    "bytes",
+    *(f"{name}.{part}" for name in STATISTICS for part in ("min", "max", "sum", "count")),
+)
+
+
+def _check_window(window: WindowMetric) -> None:
+    """Refuse what no page can show: text for a number, and numbers that are not finite."""
+    numbers = _NUMBERS_OF_WINDOW(window)
+    if {*map(type, _NAMES_OF(window))} != {str} or not {*map(type, numbers)} <= {int, float}:
+        raise TypeError("a field has another type")
+    _check_size(numbers)
 
 
 def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:

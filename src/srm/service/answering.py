@@ -59,21 +59,24 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 """What any route may answer instead, for OpenAPI."""
 
 
-def answer(request: Request, document: object, of: object | None = None) -> Response:
+def answer(
+    request: Request, document: object, of: object | None = None, status: int = 200
+) -> Response:
     """Answer with a document as JSON, or with 304 if the client has it already.
 
     Args:
         request: the request.
         document: a dataclass.
         of: its type where that is generic.
+        status: of the answer; 304 stands for 200 alone.
     """
     body = encode(document) if of is None else adapter(of).dump_json(document)  # type: ignore[arg-type]
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     known = request.headers.get("If-None-Match", "")
-    if request.method == "GET" and known and (known.strip() == "*" or etag in known):
+    if status == 200 and request.method == "GET" and (known.strip() == "*" or etag in known):
         return Response(status_code=304, headers=headers)
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(body, status, headers, "application/json")
 
 
 def page(

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
+from anyio.to_thread import run_sync
 from fastapi import Request
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from srm.domain.documents import adapter
 from srm.errors import ElsewhereError, UnavailableError
 from srm.service.announcements import Announcement
 from srm.service.documents import Page
 from srm.service.first_answer import first_answer
-from srm.service.remote import Reply
+from srm.service.remote import MOST_BYTES, Reply
+from srm.service.told_rows import Told
 
 INTERNAL: Final = "/internal"
 """Before the routes that services ask each other for: those answer of what is watched here only."""
 _MARK: Final = "internal"
 _MOST: Final = 1000
-_STRANGE: Final = "its service answers in another form: is it of another version?"
+_MOST_BYTES: Final = 16 << 20
+"""Of all parts of a list of one target together; it is read while others wait for theirs."""
 _T = TypeVar("_T")
 
 
@@ -48,7 +49,12 @@ class Asks(Protocol):
     """Asks one service; :class:`srm.service.remote.Remote` is it."""
 
     async def get(
-        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+        self,
+        service: Announcement,
+        target: str,
+        path: str,
+        headers: Mapping[str, str],
+        most_bytes: int,
     ) -> Reply:
         """Ask for a path of a target; UnavailableError where there is no answer."""
         ...
@@ -129,10 +135,17 @@ class Federation:
             return service.url
         return ""
 
-    async def ask(self, target: str, path: str, headers: Mapping[str, str]) -> Reply:
+    async def ask(
+        self,
+        target: str,
+        path: str,
+        headers: Mapping[str, str],
+        most_bytes: int = MOST_BYTES,
+    ) -> Reply:
         """Ask for a path, query included, those that watch a target; the first answer counts.
 
-        Who has answered last comes first, so that one that hangs costs nobody time twice.
+        Who has answered last comes first, so that one that hangs costs nobody time twice. An
+        answer has no more than ``most_bytes``.
 
         Raises:
             UnavailableError: none of them answers, or none is known.
@@ -142,107 +155,136 @@ class Federation:
             unknown = self._neighbours.error(target) or "see service.advertise"
             raise UnavailableError(f"no service that watches {target} is announced: {unknown}")
         services.sort(key=lambda service: service.url != self._answered.get(target))
-        asks = [partial(self._get, service, target, path, headers) for service in services]
+        asks = [
+            partial(self._get, service, target, path, headers, most_bytes) for service in services
+        ]
         return await first_answer(asks, self._limit_s / len(services))
 
     async def _get(
-        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+        self,
+        service: Announcement,
+        target: str,
+        path: str,
+        headers: Mapping[str, str],
+        most_bytes: int,
     ) -> Reply:
-        reply = await self._remote.get(service, target, path, headers)
+        reply = await self._remote.get(service, target, path, headers, most_bytes)
         if reply.status < 500 and not _is_elsewhere(reply):
             self._answered[target] = service.url
             return reply
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
-        """Ask what this service was asked: who watches a target, or all where none is named.
+        """Ask who watches a target what this service was asked.
+
+        Raises:
+            UnavailableError: nobody answers.
+        """
+        return await self.ask(target, _path(request), request.headers)
+
+    async def whoever_knows(
+        self, request: Request, about: Callable[[bytes], Collection[str]]
+    ) -> Reply:
+        """Ask all others what this service was asked: whoever knows it.
+
+        Args:
+            request: as this service was asked.
+            about: the targets that an answer is about; the service of another one does not count.
 
         Raises:
             ElsewhereError: all others have answered, and do not know it either.
             UnavailableError: somebody who might know it does not answer.
         """
-        query = f"?{request.url.query}" if request.url.query else ""
-        path = f"{quote(path_of(request))}{query}"
-        if target:
-            return await self.ask(target, path, request.headers)
-        found, missing = await self._all(path, request.headers)
+        path, headers = _path(request), _unconditional(request)
+
+        async def read(target: str) -> Reply | None:
+            reply = await self.ask(target, path, headers)
+            is_known = reply.status == 200 and target in await run_sync(about, reply.body)
+            return reply if is_known else None
+
+        found: dict[str, Reply | None]
+        found, missing = await self._each(read)
         for reply in found.values():
-            if reply.status < 400:
+            if reply is not None:
                 return reply
         if missing:
             raise UnavailableError(f"{path}: {_told(missing)}")
         raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
 
     async def pages(
-        self, request: Request, of: type[_T], count: int, path: str = ""
+        self, request: Request, told: Told[_T], count: int, path: str = ""
     ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
-        """Ask all others for the beginning of a list.
+        """Ask all others for the first rows of a list.
 
         Args:
             request: as this service was asked; its query but for ``offset`` and ``limit`` is
                 passed on.
-            of: type of the rows.
+            told: what rows are asked for; those of a target count that its service may tell.
             count: so many rows of each.
-            path: of the list; by default the one that was asked for.
+            path: of the list, which is then asked for without a query; by default the one that
+                was asked for.
 
         Returns:
             One page for each target, and why there is none of others.
         """
-        kind: Any = adapter(Page[of])  # type: ignore[valid-type]
         query = "" if path else _query(request)
         where = path or quote(path_of(request))
 
         async def read(target: str) -> Page[_T]:
-            items: tuple[_T, ...] = ()
+            rows: tuple[_T, ...] = ()
+            seen, left = 0, _MOST_BYTES
             while True:
-                part = f"offset={len(items)}&limit={min(_MOST, max(1, count - len(items)))}"
-                asked = f"{where}?{query}{part}"
-                found: Page[_T] = kind.validate_json(await self._body(target, asked, request))
-                items += found.items
-                if len(items) >= min(count, found.total) or len(found.items) < _MOST:
-                    return Page(items, found.total, 0, {})
+                limit = min(_MOST, max(1, count - seen))
+                asked = f"{where}?{query}offset={seen}&limit={limit}"
+                body = await self._body(target, asked, request, left)
+                found = await run_sync(told.page, body, seen, limit)
+                rows += told.about(target, found.items)
+                seen += len(found.items)
+                left -= len(body)
+                is_last = len(found.items) < limit
+                if is_last or seen >= min(count, found.total):
+                    total = seen if is_last else found.total
+                    return Page(rows, total - seen + len(rows), 0, {})
 
         return await self._each(read)
 
-    async def documents(
-        self, request: Request, of: type[_T]
-    ) -> tuple[dict[str, _T], dict[str, str]]:
-        """Ask all others what this service was asked, for documents of a type; as :meth:`pages`."""
-        kind = adapter(of)
+    async def lists(
+        self, request: Request, told: Told[_T]
+    ) -> tuple[dict[str, tuple[_T, ...]], dict[str, str]]:
+        """Ask all others what this service was asked, for whole lists; as :meth:`pages`."""
 
-        async def read(target: str) -> _T:
+        async def read(target: str) -> tuple[_T, ...]:
             asked = f"{quote(path_of(request))}?{_query(request)}"
-            return kind.validate_json(await self._body(target, asked, request))
+            body = await self._body(target, asked, request, _MOST_BYTES)
+            return told.about(target, await run_sync(told.rows, body))
 
         return await self._each(read)
 
-    async def _body(self, target: str, path: str, request: Request) -> bytes:
-        # Not If-None-Match: that is of the whole list.
-        headers = {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
-        reply = await self.ask(target, path, headers)
+    async def _body(self, target: str, path: str, request: Request, most_bytes: int) -> bytes:
+        reply = await self.ask(target, path, _unconditional(request), most_bytes)
         if reply.status != 200:
             raise UnavailableError(f"{reply.status}: {_detail(reply)}")
         return reply.body
 
-    async def _all(
-        self, path: str, headers: Mapping[str, str]
-    ) -> tuple[dict[str, Reply], dict[str, str]]:
-        async def read(target: str) -> Reply:
-            return await self.ask(target, path, headers)
-
-        return await self._each(read)
-
     async def _each(self, read: Any) -> tuple[dict[str, Any], dict[str, str]]:
         """Ask for all targets at the same time; nobody waits for the slowest but its own part."""
+
+        async def in_time(target: str) -> Any:
+            # However many are asked, the last one is within one limit, and has one to answer.
+            limit_s = 2 * self._limit_s
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await read(target)
+            except TimeoutError:
+                raise UnavailableError(f"no whole answer within {limit_s:g} s") from None
+
         targets = self.targets
-        answers = await asyncio.gather(*map(read, targets), return_exceptions=True)
+        answers = await asyncio.gather(*map(in_time, targets), return_exceptions=True)
         found: dict[str, Any] = {}
         missing: dict[str, str] = {}
         for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, UnavailableError):
                 missing[target] = str(answer)
-            elif isinstance(answer, ValidationError):
-                missing[target] = _STRANGE
             elif isinstance(answer, BaseException):
                 raise answer
             else:
@@ -250,16 +292,14 @@ class Federation:
         return found, missing
 
 
-def decoded(of: type[_T], reply: Reply) -> _T:
-    """Read what another service has answered.
+def _path(request: Request) -> str:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"{quote(path_of(request))}{query}"
 
-    Raises:
-        UnavailableError: it is something else.
-    """
-    try:
-        return adapter(of).validate_json(reply.body)
-    except ValidationError:
-        raise UnavailableError(_STRANGE) from None
+
+def _unconditional(request: Request) -> dict[str, str]:
+    """Return the headers of a request without If-None-Match: that is of what is made of answers."""
+    return {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
 
 
 def _query(request: Request) -> str:

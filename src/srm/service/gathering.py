@@ -9,24 +9,19 @@ from typing import Any, Final, Generic, TypeVar
 from fastapi import FastAPI, Request, Response
 
 from srm.domain.documents import encode
-from srm.errors import ElsewhereError, NotFoundError, SrmError
+from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
+from srm.service import told_rows
 from srm.service.answering import PROBLEM, answer, page, problem_of
-from srm.service.documents import (
-    ClusterInfo,
-    DrillRow,
-    FlowSummary,
-    MetricSeries,
-    MoveRow,
-    Page,
-    Problem,
-    RemoteTopic,
-)
-from srm.service.federation import Federation, decoded, is_internal, path_of
+from srm.service.documents import ClusterInfo, MetricSeries, Page, Problem
+from srm.service.federation import Federation, is_internal, path_of
 from srm.service.remote import Reply
+from srm.service.told_rows import Told, read
 from srm.service.views import Views
 
 MISSING_HEADER: Final = "SRM-Missing"
 """Names the targets that are missing in an answer whose shape has no room for it."""
+MOST_GATHERED: Final = 100_000
+"""Rows that are gathered from others; what lies behind them is asked for by target, or searched."""
 _API: Final = ("/v2/", "/remote-topics", "/cluster-metrics/", "/topic-metrics/")
 _T = TypeVar("_T")
 
@@ -35,29 +30,35 @@ _T = TypeVar("_T")
 class Listed(Generic[_T]):
     """How rows of several services become one list.
 
-    ``order`` is that of every part of it. Of rows with the same ``identity`` the one with the
-    highest ``rank`` stays: several targets may know of the same.
+    ``order`` is that of every part of it. Of rows with the same ``identity`` this service's own
+    stays, else the one with the highest ``rank``. ``whole`` is the path of a list that is always
+    asked for as a whole: several targets know of the same, so only all rows can be counted and
+    chosen from.
     """
 
-    of: type[_T]
+    told: Told[_T]
     order: Callable[[_T], Any]
     identity: Callable[[_T], object]
     rank: Callable[[_T], Any] = lambda _: 0
+    whole: str = ""
 
 
-FLOWS: Final = Listed(FlowSummary, lambda r: (r.source, r.target), lambda r: r.flow)
+FLOWS: Final = Listed(told_rows.FLOWS, lambda r: (r.source, r.target), lambda r: r.flow)
 REMOTE_TOPICS: Final = Listed(
-    RemoteTopic,
+    told_rows.REMOTE_TOPICS,
     lambda r: (r.source, r.target, r.topic),
     lambda r: (r.source, r.target, r.topic),
 )
 MOVES: Final = Listed(
-    MoveRow,
+    told_rows.MOVES,
     lambda r: (-r.created_ms, r.move_id),
     lambda r: r.move_id,
     lambda r: (r.ended, r.ok is not None),
+    "/v2/moves",
 )
-DRILLS: Final = Listed(DrillRow, lambda r: (-r.time_ms, r.drill_id), lambda r: r.drill_id)
+DRILLS: Final = Listed(
+    told_rows.DRILLS, lambda r: (-r.time_ms, r.drill_id), lambda r: (r.flow, r.drill_id)
+)
 
 
 def federation_of(request: Request) -> Federation | None:
@@ -67,25 +68,53 @@ def federation_of(request: Request) -> Federation | None:
 
 
 async def everywhere(
-    request: Request, rows: Iterable[_T], listed: Listed[_T], offset: int, limit: int
+    request: Request,
+    rows: Iterable[_T],
+    listed: Listed[_T],
+    offset: int,
+    limit: int,
+    wanted: Callable[[_T], bool] = lambda _: True,
 ) -> Page[_T]:
-    """Return a part of a list of all services: own rows, and those of others as far as needed."""
+    """Return a part of a list of all services: own rows, and those of others as far as needed.
+
+    Args:
+        request: as this service was asked.
+        rows: of this service.
+        listed: how they become one list.
+        offset: number of the first row.
+        limit: most rows.
+        wanted: whether a row is asked for; where the list is not a ``whole`` one, the query that
+            is passed on has to say the same.
+
+    Raises:
+        UsageError: the part begins behind what is gathered from others.
+    """
     own = tuple(rows)
     federation = federation_of(request)
     if federation is None:
-        return page(own, offset, limit)
-    pages, missing = await federation.pages(request, listed.of, offset + limit)
-    total = len(own) + sum(part.total for part in pages.values())
+        return page(tuple(filter(wanted, own)), offset, limit)
+    if offset > MOST_GATHERED:
+        raise UsageError(
+            f"offset: of lists of several services the first {MOST_GATHERED:,} rows are told; "
+            "name a target, or search"
+        )
+    count = MOST_GATHERED if listed.whole else offset + limit
+    pages, missing = await federation.pages(request, listed.told, count, listed.whole)
+    others = [row for part in pages.values() for row in part.items]
+    merged = [*filter(wanted, _merged(own, others, listed))]
+    items = tuple(merged[offset : offset + limit])
+    unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())
+    return Page(items, len(merged) + unread, offset, missing)
+
+
+def _merged(own: Iterable[_T], others: Iterable[_T], listed: Listed[_T]) -> list[_T]:
     known: dict[object, _T] = {}
-    count = 0
-    for row in (*own, *(row for part in pages.values() for row in part.items)):
-        count += 1
+    for row in others:
         before = known.setdefault(listed.identity(row), row)
         if listed.rank(row) > listed.rank(before):
             known[listed.identity(row)] = row
-    merged = sorted(known.values(), key=listed.order)
-    items = tuple(merged[offset : offset + limit])
-    return Page(items, total - count + len(merged), offset, missing)
+    known |= {listed.identity(row): row for row in own}
+    return sorted(known.values(), key=listed.order)
 
 
 async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
@@ -94,7 +123,7 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
     found = [*own]
     missing: dict[str, str] = {}
     if federation is not None:
-        others, missing = await federation.documents(request, list[MetricSeries])
+        others, missing = await federation.lists(request, told_rows.SERIES)
         found += [each for series in others.values() for each in series]
     answered = answer(request, found, list[MetricSeries])
     if missing:
@@ -115,9 +144,9 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
     try:
         info = views.cluster(cluster_id)
     except ElsewhereError:
-        reply = await federation.forward(request, "")
-        info = decoded(ClusterInfo, reply)
-    pages, missing = await federation.pages(request, FlowSummary, 1000, "/v2/flows")
+        reply = await federation.whoever_knows(request, told_rows.cluster_of)
+        info = read(ClusterInfo, reply.body)
+    pages, missing = await federation.pages(request, told_rows.FLOWS, 1000, "/v2/flows")
     flows = [*views.flows(), *(row for part in pages.values() for row in part.items)]
     touching = {row.flow: row for row in flows if info.alias in {row.source, row.target}}
     measured = {name: row.measured for name, row in touching.items() if row.measured is not None}
@@ -144,7 +173,10 @@ def answer_from_elsewhere(app: FastAPI) -> None:
         if error.target and error.target not in federation.targets:
             return problem_of(request, error)
         try:
-            return _passed_on(request, await federation.forward(request, error.target))
+            if error.target:
+                return _passed_on(request, await federation.forward(request, error.target))
+            # What may be known to any service is a move.
+            return _passed_on(request, await federation.whoever_knows(request, told_rows.ends_of))
         except SrmError as failed:
             return problem_of(request, failed)
 
@@ -154,7 +186,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
 def _passed_on(request: Request, reply: Reply) -> Response:
     body = reply.body
     if reply.media_type == PROBLEM:
-        told = decoded(Problem, reply)
+        told = read(Problem, reply.body)
         body = encode(replace(told, instance=request.url.path))
     headers = {**reply.headers, "Cache-Control": "no-cache"}
     return Response(body, reply.status, headers, reply.media_type or None)

@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
+from urllib.parse import unquote
 
 import httpx
 
 from srm.config.service import RemoteSettings, ServiceSettings
-from srm.errors import ConfigError, UnavailableError
+from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.announcements import Announcement
 from srm.service.tls import load
 
 TARGET_HEADER: Final = "X-SRM-Target"
 """Of which target alone another service is to answer."""
-_MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 64 << 20
 _REST_S: Final = 10.0
 """One that did not answer is not waited for again at once."""
+_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,200}"')
 _PASSED_ON: Final = ("If-None-Match",)
 _TYPES: Final = ("application/json", "application/problem+json")
 
@@ -84,7 +87,12 @@ class Remote:
             self._client = None
 
     async def get(
-        self, service: Announcement, target: str, path: str, headers: Mapping[str, str]
+        self,
+        service: Announcement,
+        target: str,
+        path: str,
+        headers: Mapping[str, str],
+        most_bytes: int = MOST_BYTES,
     ) -> Reply:
         """Ask a service for a path, query included, of one target.
 
@@ -93,22 +101,25 @@ class Remote:
             target: alias; it answers of this one alone.
             path: as this service was asked, such as ``/v2/flows?limit=10``.
             headers: of the request that this service was asked with.
+            most_bytes: that the body may have.
 
         Raises:
+            UsageError: the path cannot be asked for at another service.
             UnavailableError: it may not be asked, does not answer in time, or not as a service.
         """
         self.require_trusted(service)
+        url = _address(service, path)
         if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
             raise UnavailableError(f"{service.url} did not answer; asked again in {wait:.0f} s")
         limit_s = self._remote.timeout.total_seconds()
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._ask(f"{service.url}/internal{path}", target, headers)
+                reply = await self._ask(url, target, headers, most_bytes)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             why = str(error) or type(error).__name__
-        except (httpx.InvalidURL, ValueError) as error:
+        except ValueError as error:
             # It does answer, perhaps only this one who asks: others are not to miss it.
             raise UnavailableError(f"{service.url}: {error}") from error
         else:
@@ -135,7 +146,9 @@ class Remote:
                 f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
             )
 
-    async def _ask(self, url: str, target: str, headers: Mapping[str, str]) -> Reply:
+    async def _ask(
+        self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply:
         client = self._opened()
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
         sent |= self._credentials(headers)
@@ -153,9 +166,10 @@ class Remote:
             body = bytearray()
             async for part in response.aiter_bytes():
                 body += part
-                if len(body) > _MOST_BYTES:
-                    raise ValueError(f"it answers more than {_MOST_BYTES >> 20} MiB")
-            told = {n: response.headers[n] for n in ("ETag",) if n in response.headers}
+                if len(body) > most_bytes:
+                    raise ValueError(f"it answers more than {most_bytes / (1 << 20):.3g} MiB")
+            etag = response.headers.get("ETag", "")
+            told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
             return Reply(response.status_code, bytes(body), media_type, told)
 
     def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:
@@ -186,6 +200,26 @@ def is_named(host: str, pattern: str) -> bool:
     if len(names) != len(wanted) or not all(map(fnmatchcase, names, wanted)):
         return False
     return len(names) == 1 or names[-1] == wanted[-1] or names[-1].isdecimal()
+
+
+def _address(service: Announcement, path: str) -> httpx.URL:
+    """Return where a path is asked for, which is under ``/internal`` whatever names are in it.
+
+    Names ``.`` and ``..`` would lead out of there, by the client or by a proxy on the way, however
+    they are written.
+    """
+    under = f"{service.url}/internal/"
+    try:
+        asked, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")
+    except httpx.InvalidURL as error:
+        raise UsageError(f"{path[:80]!r} cannot be asked for at another service: {error}") from None
+    is_there = url.copy_with(raw_path=asked.raw_path) == asked
+    names = unquote(path.partition("?")[0]).split("/")
+    if not is_there or not url.raw_path.startswith(asked.raw_path) or {".", ".."} & {*names}:
+        raise UsageError(
+            f"{path[:80]!r} cannot be asked for at another service: a name in it is . or .."
+        )
+    return url
 
 
 def _context(remote: RemoteSettings) -> ssl.SSLContext:

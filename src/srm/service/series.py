@@ -156,7 +156,7 @@ class Series:
             start_ms = int(start_ms)
             window = None if row is None else WindowMetric.decode(row.value)
             figures = [] if window is None else [float(figure) for figure in _row(window)]
-        except (ValueError, TypeError, OverflowError, IntegrityError):
+        except (ValueError, TypeError, OverflowError, RecursionError, IntegrityError):
             return
         with self._lock:
             self.changes += 1

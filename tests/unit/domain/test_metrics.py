@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -146,9 +147,20 @@ def test_a_field_of_another_type_is_an_integrity_error(name: str, wrong: object)
             decode_measured(value)
 
 
-def test_a_record_nested_without_end_is_an_integrity_error():
+@pytest.mark.parametrize("wrong", [b"NaN", b"-Infinity", b"1e999", b"9" * 400, b'"1"', b"null"])
+@pytest.mark.parametrize("name", [b"start_ms", b"records", b"max", b"count"])
+def test_a_window_has_finite_numbers_or_is_damaged(name: bytes, wrong: bytes):
+    """One that is not finite would be the end of every page that shows it."""
+    value = re.sub(b'"%s":[0-9]+' % name, b'"%s":%s' % (name, wrong), window(60).value())
+
     with pytest.raises(IntegrityError, match="damaged"):
-        decode_measured(b"[" * 200_000)
+        WindowMetric.decode(value)
+
+
+def test_a_record_nested_without_end_is_an_integrity_error():
+    for decode in (decode_measured, WindowMetric.decode):
+        with pytest.raises(IntegrityError, match="damaged"):
+            decode(b"[" * 200_000)
 
 
 @given(

@@ -83,10 +83,14 @@ class Announced:
 
 @dataclass
 class Site:
-    """A gateway that watches P; others watch B and C, and have ``limit`` for an answer."""
+    """A gateway that watches P; others watch B and C, and have ``limit`` for an answer.
+
+    ``patience`` is what the gateway counts on instead, for lists in several parts.
+    """
 
     looks: dict[str, FlowLook]
     limit: timedelta = PATIENT
+    patience: timedelta | None = None
     network: Network = field(default_factory=Network)
     known: Announced = field(default_factory=Announced)
     service: ServiceSettings = field(init=False)
@@ -108,9 +112,8 @@ class Site:
     def gateway(self, *flows: str) -> TestClient:
         views = self.views(*(flows or ("BP", "CP")))
         remote = Remote(self.service, self.network)
-        federation = Federation(
-            views.watched, ("B", "C", "P"), self.known, remote, self.limit.total_seconds()
-        )
+        limit_s = (self.patience or self.limit).total_seconds()
+        federation = Federation(views.watched, ("B", "C", "P"), self.known, remote, limit_s)
         app = create_app(views, joining=Joining(None, remote, federation))
         return TestClient(app, raise_server_exceptions=False)
 

@@ -22,7 +22,7 @@ from tests.unit.service.sites import (
 
 from srm.config.secrets import Secret
 from srm.config.service import AccessSettings
-from srm.errors import ConfigError, UnavailableError
+from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.remote import Remote, is_named
 
 
@@ -192,6 +192,23 @@ class TestTrust:
 
         assert "500" in self.ask(site).json()["detail"]
 
+    @pytest.mark.parametrize("etag", ["→", '"→"', '"a', '"a"\t', '"' + "x" * 9000 + '"'])
+    def test_a_tag_that_is_none_is_not_passed_on(self, site: Site, etag: str) -> None:
+        there = site.network.hosts["srm-b"]
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            response = await there(request)
+            response.headers = httpx.Headers(
+                [(b"Content-Type", b"application/json"), (b"ETag", etag.encode())]
+            )
+            return response
+
+        site.network.hosts["srm-b"] = answer
+        told = self.ask(site)
+
+        assert (told.status_code, told.json()["flow"]) == (200, "P->B")
+        assert "ETag" not in told.headers
+
     def test_an_answer_without_end_is_cut_off(self, site: Site) -> None:
         class Endless(httpx.AsyncByteStream):
             async def __aiter__(self) -> Any:
@@ -226,3 +243,41 @@ class TestTrust:
             asyncio.run(ask(port))
 
         assert len(remote._resting) == 2
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/v2/flows/P/B/groups/..%2F..%2F..%2F..%2F..%2F..%2F..%2Fapi/v2/connections",
+            "/v2/flows/P/B/topics/%2e%2e/partitions",
+            "/v2/flows/P/B/groups/a%2F.%2Fb",
+            "/v2/flows/P/B/groups/%2e%2e",
+            "/topic-metrics/%2e%2e/byte-rate",
+        ],
+    )
+    def test_no_name_leads_out_of_what_services_ask_each_other(self, site: Site, path: str) -> None:
+        """The service's credentials would go to any other application on that host."""
+        with site.gateway() as gateway:
+            told = gateway.get(path)
+
+        assert told.status_code == 400
+        assert "cannot be asked for at another service" in told.json()["detail"]
+        assert not site.network.requests
+
+    def test_a_name_may_have_dots_and_signs_of_paths_in_it(self, site: Site) -> None:
+        with site.gateway() as gateway:
+            for name in ("..a", "a%25..", "a%3F%23", "a%5C..", "a%2Fb"):
+                assert gateway.get(f"/v2/flows/P/B/groups/{name}").status_code == 404
+
+        asked = [request.url.raw_path for request in site.network.requests]
+        assert asked[0] == b"/internal/v2/flows/P/B/groups/..a"
+        assert all(path.startswith(b"/internal/v2/flows/P/B/groups/") for path in asked)
+        assert len(asked) == 5
+
+    @pytest.mark.parametrize("path", ["/../v2/flows", "x/v2/flows", "/v2/./flows", "/v2/%2E%2e/a"])
+    def test_whoever_asks_for_a_path_it_stays_under_internal(self, site: Site, path: str) -> None:
+        remote = Remote(site.service, site.network)
+
+        with pytest.raises(UsageError, match="at another service"):
+            asyncio.run(remote.get(announced("srm-b", "B", root_path="/b"), "B", path, {}))
+
+        assert not site.network.requests

@@ -221,7 +221,17 @@ def test_before_the_first_look_it_says_so_and_to_retry() -> None:
     assert (flow["state"], flow["error"]) == ("UNKNOWN", "cluster B does not answer")
     assert (topics.status_code, topics.headers["Retry-After"]) == (503, "5")
     assert "cluster B does not answer" in topics.json()["detail"]
-    assert client.get("/health").status_code == 503
+    health = client.get("/health")
+    again = client.get("/health", headers={"If-None-Match": health.headers["ETag"]})
+    assert health.status_code == again.status_code == 503
+    assert (
+        again.json()
+        == health.json()
+        == {
+            "ready": False,
+            "targets": [{"target": "B", "looked_ms": 0, "error": ""}],
+        }
+    )
 
 
 def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -> None:

@@ -102,6 +102,7 @@ def test_a_damaged_record_is_passed_over() -> None:
     ("key", "value"),
     [
         (b"5", None),
+        (b"[" * 200_000, None),
         (b'["P","B","topic",["pay"],0,60000]', None),
         (b'["P","B","topic","pay",[],60000]', None),
         (window(0).key(), window(0).value().replace(b'"records":1', b'"records":"many"')),

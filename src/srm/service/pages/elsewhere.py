@@ -14,6 +14,7 @@ from srm.service.documents import FlowSummary
 from srm.service.flow_rows import summary
 from srm.service.gathering import federation_of
 from srm.service.looks import FlowLook
+from srm.service.told_rows import FLOWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
     federation = federation_of(request)
     if federation is None:
         return Elsewhere(unasked=tuple(map(str, foreign)))
-    pages, missing = await federation.pages(request, FlowSummary, 1000, "/v2/flows")
+    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
     found = {row.flow: row for part in pages.values() for row in part.items}
     for flow in foreign:
         if flow.target in missing:

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Final
 
 from srm.domain import amount
 
 NONE: Final = "\N{EN DASH}"
-"""Stands where there is no value; tables never have empty cells."""
+"""Stands where there is no value, or none that is finite; tables never have empty cells."""
 
 _STEP = 1000.0
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: a calendar has no later moment, and no earlier one than epoch time."""
 
 
 def count(value: float | None) -> str:
     """Render a count: exact up to four digits, then three digits and a letter."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return NONE
     return f"{value:,.0f}" if abs(value) < 10_000 else _scaled(value, ("", "k", "M", "G", "T"))
 
 
 def exact(value: float | None) -> str:
     """Render all digits, for titles and tables of offsets."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return NONE
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
 
 
 def rate(value: float | None) -> str:
     """Render bytes per second."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return NONE
     return f"{_scaled(value, ('B', 'kB', 'MB', 'GB', 'TB'), ' ')}/s"
 
 
 def millis(value: float | None) -> str:
     """Render a duration that is given in milliseconds."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return NONE
     if value < 1:
         return "0 ms" if value <= 0 else "< 1 ms"
@@ -45,7 +48,9 @@ def millis(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Render a duration by its two largest units."""
-    return NONE if seconds is None else amount.duration(seconds)
+    if seconds is None or not math.isfinite(seconds):
+        return NONE
+    return amount.duration(seconds)
 
 
 def lasting(begin_ms: int, now_ms: int) -> str:
@@ -69,12 +74,16 @@ def ago(time_ms: int, now_ms: int) -> str:
 
 def utc(time_ms: int) -> str:
     """Render a moment, to the second."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_moment(time_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def iso(time_ms: int) -> str:
     """Render a moment for programs."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_moment(time_ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(min(max(time_ms / 1000, 0), _LAST_S), UTC)
 
 
 def _scaled(value: float, units: tuple[str, ...], between: str = "") -> str:

@@ -16,7 +16,4 @@ async def health(request: Request, views: ViewsDep) -> Response:
     """Answer 200 as soon as every target was looked at, 503 before that."""
     targets = tuple(TargetHealth(look.alias, look.looked_ms, look.error) for look in views.targets)
     ready = all(target.looked_ms for target in targets)
-    answered = answer(request, ServiceHealth(ready, targets))
-    if not ready:
-        answered.status_code = 503
-    return answered
+    return answer(request, ServiceHealth(ready, targets), status=200 if ready else 503)

@@ -34,8 +34,7 @@ async def moves(
         "running": is_running,
         "ended": lambda row: row.ended,
     }
-    rows = [row for row in views.moves() if wanted[which](row)]
-    found = await everywhere(request, rows, MOVES, offset, limit)
+    found = await everywhere(request, views.moves(), MOVES, offset, limit, wanted[which])
     return answer(request, found, Page[MoveRow])
 
 

@@ -45,6 +45,20 @@ def test_values_are_said_like_this(shown: str, wanted: str) -> None:
     assert shown == wanted
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_no_value(value: float) -> None:
+    for said in (units.count, units.exact, units.rate, units.millis, units.duration):
+        assert said(value) == units.NONE
+
+
+@pytest.mark.parametrize("time_ms", [-(2**63), -1, 253_402_300_800_000, 2**63])
+def test_a_moment_that_no_calendar_has_is_said_as_the_nearest_one(time_ms: int) -> None:
+    nearest = "1970-01-01" if time_ms < 0 else "9999-12-31"
+
+    assert units.utc(time_ms).startswith(nearest)
+    assert units.iso(time_ms).startswith(nearest)
+
+
 @given(st.floats(0, 1e18, allow_nan=False))
 def test_a_rate_is_within_one_percent_of_what_it_says(value: float) -> None:
     number, unit = units.rate(value).removesuffix("/s").split(" ")

@@ -82,6 +82,26 @@ def test_a_scrape_is_small_where_gzip_is_accepted(scraped: TestClient) -> None:
     assert "srm_flow_lag_offsets" in packed.text
 
 
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip;q=0, identity", False),
+        ("GZIP ; q = 0.000", False),
+        ("deflate, x-gzip", False),
+        ("", False),
+        ("deflate, gzip;q=0.5", True),
+        ("Gzip;q=0.001", True),
+        ("identity;q=0, gzip", True),
+    ],
+)
+def test_a_scrape_is_packed_only_where_gzip_is_accepted(
+    scraped: TestClient, accepted: str, is_packed: bool
+) -> None:
+    told = scraped.get("/metrics", headers={"Accept-Encoding": accepted})
+
+    assert ("Content-Encoding" in told.headers) == is_packed
+
+
 def test_what_is_told_of_flows_is_made_once_for_each_look(
     everything: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
