@@ -22,6 +22,7 @@ from srm.engine.source_look import (
     SourceLook,
     look_at_source,
     partitions_of,
+    topics_by_copies,
     topics_of_source,
 )
 from srm.engine.standing import read_known, standing_of, with_commits
@@ -109,27 +110,23 @@ def observe(context: FlowContext) -> FlowView:
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
-    """Ask which topics are copied; none, and why, where the source does not answer."""
+    """Ask which topics are copied; those with copies, and why, where the source is silent."""
     try:
         return topics_of_source(context), ""
     except UnavailableError as error:
-        return {}, str(error)
+        return topics_by_copies(context), str(error)
 
 
 def _ask_source(
     context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Salvage
 ) -> SourceLook:
-    """Ask how far the source is; of one that does not answer the copies say which topics it had."""
+    """Ask how far the source is, or say why it does not answer."""
     if not error:
         try:
             return look_at_source(context, selected, known.maps)
         except UnavailableError as silent:
             error = str(silent)
-    counts: dict[str, int] = {}
-    for original in known.copies:
-        counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
-    topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
-    return SourceLook(topics, error=error)
+    return SourceLook(selected, error=error)
 
 
 def _ends(

@@ -23,7 +23,12 @@ from srm.engine.copiers import (
 )
 from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
-from srm.engine.source_look import look_at_source, partitions_of, topics_of_source
+from srm.engine.source_look import (
+    look_at_source,
+    partitions_of,
+    topics_by_copies,
+    topics_of_source,
+)
 from srm.engine.standing import Standing, read_known, standing_of, with_commits
 from srm.engine.supervision import standing_pause
 from srm.errors import SrmError, UnavailableError
@@ -144,20 +149,15 @@ def given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
 
 def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     """Say what the target knows; numbers of the source are those it last told."""
-    config, now_ms = context.config, context.now_ms()
-    found = read_known(context)
+    flow, now_ms = context.config.flow, context.now_ms()
+    topics = topics_by_copies(context)
+    found = read_known(context, also=topics)
     standing = standing_of(context, found, None)
-    flow, policy = config.flow, config.policy
-    ends = told_ends(found.maps, found.copies)
-    topics = [
-        TopicDescription(name, "", found.target.topics[remote].partitions)
-        for name in sorted({original.topic for original in found.copies})
-        for remote in (policy.format_remote_topic(flow.source, name),)
-    ]
+    ends = told_ends(found.maps, partitions_of(topics, sorted(topics)))
     logs = Logs(found.maps, found.target.topics, ends, copy_starts=found.copy_starts)
     described = context.target.groups(found.groups) if found.groups else {}
     return replace(
-        copying_status(context, now_ms, topics, logs, source_error),
+        copying_status(context, now_ms, topics.values(), logs, source_error),
         groups=tuple(
             GroupStatus(
                 plan.group,
