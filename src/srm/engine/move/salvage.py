@@ -104,8 +104,7 @@ class Salvage:
 
     def works_there(self, group: str) -> bool:
         """Whether the route of a group has sent it to the target already, or holds it there."""
-        route = self.routing.target.get(group_subject(group))
-        return route is not None and route.cluster == self.request.target
+        return self.routing.cluster_of(group) == self.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Say what is lost, and what is read again.
