@@ -59,16 +59,17 @@ class PartitionView:
 
 @dataclass(frozen=True)
 class FlowView:
-    """A flow at one moment: its status and health, its partitions and what is known of groups.
-
-    ``heard_ms`` is when the source last answered a slot, epoch milliseconds; 0: never, or unknown.
-    """
+    """A flow at one moment: its status and health, its partitions and what is known of groups."""
 
     status: FlowStatus
     health: Health
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
     salvage: Salvage | None = None
-    heard_ms: int = 0
+
+    @property
+    def heard_ms(self) -> int:
+        """When the source last answered a slot, epoch milliseconds; 0: never, or unknown."""
+        return self.status.heard_ms
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
@@ -105,7 +106,6 @@ def observe(context: FlowContext) -> FlowView:
             for name, topic in source.topics.items()
         },
         known,
-        max((report.source_heard_ms for report in maps.reports), default=0),
     )
 
 

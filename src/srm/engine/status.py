@@ -45,7 +45,7 @@ class TopicStatus:
         copied: offsets of the remote topic that the copy has filled and its log still holds, those
             of the markers of claims among them.
         remaining: source offsets not passed yet; of a partition that nobody has reported, all.
-        state: ``copying`` only while a replicator is alive.
+        state: ``copying`` only while a replicator is alive, ``caught-up`` only as the source says.
         reason: why it is stopped or waiting, or what was lost; ``action`` is what to do about it.
     """
 
@@ -81,7 +81,8 @@ class FlowStatus:
 
     ``standing`` is what it would cost if the source died now, None where it is given up already:
     ``pause`` says why nothing is copied. ``source_error`` says why the source could not be asked:
-    then all this is what the target knows.
+    then all this is what the target knows, and what is still to copy is as of ``heard_ms``, when
+    the source last answered a slot (epoch milliseconds; 0: never, or not known).
     """
 
     flow: Flow
@@ -97,6 +98,7 @@ class FlowStatus:
     standing: Standing | None = None
     source_error: str = ""
     pause: Pause | None = None
+    heard_ms: int = 0
 
     @property
     def is_copied(self) -> bool:
@@ -260,6 +262,7 @@ def copying_status(
             config.policy.format_remote_topic(config.flow.source, topic.name),
             logs,
             is_copied=is_copied,
+            is_heard=not source_error,
         )
         for topic in topics
     )
@@ -273,11 +276,12 @@ def copying_status(
         remaining=sum(topic.remaining for topic in found),
         errors=errors,
         source_error=source_error,
+        heard_ms=max((report.source_heard_ms for report in logs.maps.reports), default=0),
     )
 
 
 def _topic_status(
-    topic: TopicDescription, remote: str, logs: Logs, *, is_copied: bool
+    topic: TopicDescription, remote: str, logs: Logs, *, is_copied: bool, is_heard: bool
 ) -> TopicStatus:
     """Sum up one topic from its positions, statuses and the bounds of its logs; pure."""
     maps, ends = logs.maps, logs.ends
@@ -310,7 +314,10 @@ def _topic_status(
         copied,
         remaining,
         _topic_state(
-            states, remaining, all_reported=reported == topic.partitions, is_copied=is_copied
+            states,
+            all_reported=reported == topic.partitions,
+            is_caught_up=is_heard and not remaining,
+            is_copied=is_copied,
         )
         if remote in logs.on_target
         else "not-created",
@@ -378,13 +385,13 @@ def _reason(status: PartitionStatus | None) -> str:
 
 
 def _topic_state(
-    states: Mapping[str, int], remaining: int, *, all_reported: bool, is_copied: bool
+    states: Mapping[str, int], *, all_reported: bool, is_caught_up: bool, is_copied: bool
 ) -> TopicState:
     if states.get("stopped"):
         return "stopped"
     if states.get("waiting") or not all_reported:
         return "waiting"
-    if not remaining:
+    if is_caught_up:
         return "caught-up"
     return "copying" if is_copied else "waiting"
 

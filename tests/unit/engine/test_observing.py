@@ -153,3 +153,21 @@ def test_a_flow_that_copies_heartbeats_alone_is_not_idle_because_its_source_is_a
     assert health.state == "DEGRADED"
     assert health.reasons[0].text.startswith("P does not answer")
     assert health.reasons[0].action == "srm failover plan --mode unplanned --source P --target B"
+
+
+@LOOKS
+def test_no_copy_is_said_to_have_caught_up_with_a_source_that_is_silent(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """Producers may go on at a source that the network has cut off."""
+    world.copy()
+    running(world)
+    heard_ms = world.clock()
+    world.clock.advance(1_000)
+    before = look(world.forward)
+    world.p.fail()
+
+    after = look(world.forward)
+
+    assert (before.topics[0].state, before.heard_ms) == ("caught-up", heard_ms)
+    assert (after.topics[0].state, after.remaining, after.heard_ms) == ("waiting", 0, heard_ms)

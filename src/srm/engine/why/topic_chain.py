@@ -241,9 +241,10 @@ def _losses(views: Collection[PartitionView]) -> Step:
 def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     source, target = facts.config.flow.source, facts.config.flow.target
     question = f"has {source} answered lately?"
-    if not copying.heard_ms:
+    heard_ms = copying.status.heard_ms
+    if not heard_ms:
         return Step.unknown("heard", question, "no slot has said so")
-    age_ms = max(0, copying.status.time_ms - copying.heard_ms)
+    age_ms = max(0, copying.status.time_ms - heard_ms)
     told = f"{source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
         return Step.yes("heard", question, told)

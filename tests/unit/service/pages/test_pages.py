@@ -323,6 +323,20 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
     assert "does not answer" in words(page)
 
 
+@pytest.mark.parametrize("page", ["/ui/flows/P/C", "/ui/flows/P/C/topics/orders"])
+def test_a_lag_of_a_source_that_is_away_says_as_of_when_it_is(page: str) -> None:
+    views = site_without_source(P_C)
+    now = [one for one in views._watches.values() if one.alias == "C"]
+    heard = f'data-ms="{now[0].look.flows[P_C].view.heard_ms}"'  # type: ignore[union-attr]
+    client = TestClient(create_app(views))
+
+    away, there = client.get(page).text, TestClient(create_app(site())).get(page).text
+
+    assert heard in away.split("<small>records", 1)[1].split("</small>", 1)[0]
+    assert "<small>records</small>" in there
+    assert client.get("/v2/flows/P/C").json()["lag_at_ms"] is not None
+
+
 def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
     views = site(is_moving=False)
     [watch] = [one for one in views._watches.values() if one.alias == "B"]
