@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
 from srm.domain.partition_notes import PartitionNotes
+from srm.domain.proof_records import FlowProof
 from srm.domain.replication_records import AT_REST, PartitionStatus
 from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
@@ -70,6 +71,11 @@ class FlowView:
     def heard_ms(self) -> int:
         """When the source last answered a slot, epoch milliseconds; 0: never, or unknown."""
         return self.status.heard_ms
+
+    @property
+    def proof(self) -> FlowProof | None:
+        """What the last emission has proven, None where there was none."""
+        return None if self.salvage is None else self.salvage.proof
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:

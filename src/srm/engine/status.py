@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from srm.config.model import FlowConfig
 from srm.domain.amount import some
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.offset_ranges import both_ends
 from srm.domain.pause import Pause
+from srm.domain.reason import Reason
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import Survey, survey
@@ -350,10 +352,9 @@ def hints(
         found.append(f"no topic is selected: srm-control topics {ends} --add 'TOPIC'")
     elif driver is None or not driver.alive:
         found.append(_start_hint(flow, driver))
-    if not config.groups:
-        found.append(f"no group is selected: srm-control groups {ends} --add 'GROUP'")
-    elif not groups:
-        found.append("no selected group has committed offsets on a selected topic")
+    if not config.groups or not groups:
+        none = without_groups(config)
+        found.append(f"{none.text}: {none.action}" if none.action else none.text)
     if groups and not config.sync_group_offsets_enabled:
         found.append(f"offsets are not written for groups: set {flow}.sync.group.offsets.enabled")
     replicas = {
@@ -363,6 +364,14 @@ def hints(
         and config.policy.topic_source(outcome.upstream.topic) == flow.target
     }
     return (*found, *replicas)
+
+
+def without_groups(config: FlowConfig) -> Reason:
+    """Say of a flow without groups why it has none, and what to do where there is something."""
+    if config.groups:
+        return Reason("no selected group has committed offsets on a selected topic")
+    ends = f"--source {config.flow.source} --target {config.flow.target}"
+    return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")
 
 
 def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:

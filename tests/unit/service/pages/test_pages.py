@@ -253,7 +253,7 @@ def _unseen(error: str = "") -> Views:
         (_unseen(), "/ui/moves", "srm failover drill --source P --target B"),
         (still_views(config=config_of()), "/ui/moves/new", "No replication flow is configured"),
         (site(), "/ui/flows/C/P", "srm-control topics --source C --target P --add"),
-        (site(), "/ui/flows/B/P/groups", "srm-control groups --source B --target P --add"),
+        (site(), "/ui/flows/B/P/groups", "srm checkpoints emit --flow 'B->P'"),
         (site(), "/ui/flows/P/B?search=nothing", "Why is nothing not copied?"),
     ],
 )
