@@ -282,6 +282,16 @@ def test_errors_are_pages(client: TestClient, path: str, status: int, says: str)
     assert says in words(answer.text)
 
 
+def test_what_is_not_found_is_asked_for_by_a_link_and_not_by_a_path_for_programs(
+    client: TestClient,
+) -> None:
+    page = Outline(client.get("/ui/flows/P/B/topics/none").text)
+
+    assert "/v2/" not in page.words
+    assert "/ui/why?kind=topic&name=none" in page.links
+    assert "ask /v2/why/topic/none" in client.get("/v2/flows/P/B/topics/none").text
+
+
 def test_what_was_not_seen_yet_is_said_to_come() -> None:
     answer = TestClient(create_app(_unseen())).get("/ui/flows/P/B/topics/orders")
 
@@ -321,6 +331,13 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
 
     assert 'class="box away"' in page
     assert "does not answer" in words(page)
+
+
+def test_what_a_copy_holds_is_told_in_offsets_with_its_unit(client: TestClient) -> None:
+    """Markers of claims are among them: a topic of 60 records had 63."""
+    page = words(client.get("/ui/flows/P/B/topics/orders").text)
+
+    assert "Copied, still there 911k offsets" in page
 
 
 @pytest.mark.parametrize("page", ["/ui/flows/P/C", "/ui/flows/P/C/topics/orders"])
