@@ -319,9 +319,17 @@ def site_without_source(flow: Flow) -> Views:
     look = watch.look.flows[flow]
     assert look.view is not None
     status = replace(look.view.status, source_error="cluster P: timed out")
-    gone = replace(look, view=replace(look.view, status=status))
-    watch.look = replace(watch.look, flows={flow: gone})  # type: ignore[misc]
+    view = replace(look.view, status=status, health=flow_health(status))
+    gone = replace(look, view=view)
+    watch.look = replace(watch.look, flows={**watch.look.flows, flow: gone})  # type: ignore[misc]
     return views
+
+
+def test_no_topic_is_said_to_be_selected_by_nobody_while_the_source_is_away() -> None:
+    page = words(TestClient(create_app(site_without_source(C_P))).get("/ui/flows/C/P").text)
+
+    assert "C does not answer, and P has no copy of a topic that is selected" in page
+    assert "No topic is selected" not in page
 
 
 def test_a_source_that_is_away_is_told_at_its_box() -> None:
