@@ -243,7 +243,8 @@ def _look(
         stamps = dict.fromkeys(places, at - 9 * _S)
         names = (*places, "never-seen")
         salvage = replace(salvage, groups=names, seen=places, checkpoint_ms=stamps)
-    view = FlowView(status, flow_health(status), partitions, salvage, at - 1 * _S)
+    status = replace(status, heard_ms=at - 1 * _S)
+    view = FlowView(status, flow_health(status), partitions, salvage)
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
 
 

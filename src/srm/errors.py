@@ -36,6 +36,7 @@ class SrmError(Exception):
     """Base of all srm errors; its text says what happened and what to do.
 
     Attributes:
+        what: what happened, without what to do.
         action: the one thing to do, as in ``grant Read on topic T``; empty: none, or not known.
     """
 
@@ -45,6 +46,7 @@ class SrmError(Exception):
 
     def __init__(self, what: str = "", action: str = "") -> None:
         super().__init__(told(what, action))
+        self.what = what
         self.action = action
 
 

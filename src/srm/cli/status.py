@@ -146,13 +146,21 @@ def _replicator(flow: FlowStatus) -> str:
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} asked for by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
-    state = f"{amount(flow.remaining, 'offset')} to copy"
+    state = f"{amount(flow.remaining, 'offset')} to copy{_as_of(flow)}"
     if not driver.ended:
         # Slots end before their driver says so, but count as alive until they have been silent.
         alive = sum(slot.alive for slot in flow.slots)
         state = f"{alive} of {len(flow.slots)} slots alive, {state}"
     colour = "green" if driver.alive else "red"
     return f"[{colour}]{where}, {age}[/{colour}], {state}"
+
+
+def _as_of(flow: FlowStatus) -> str:
+    """Say as of when it is known what is left to copy; nothing where the source has said so now."""
+    if not flow.source_error:
+        return ""
+    when = f", {ago(flow.time_ms - flow.heard_ms)}" if flow.heard_ms else ""
+    return f" when {flow.flow.source} last answered{when}"
 
 
 def _topics(flow: FlowStatus, console: Console) -> Table:

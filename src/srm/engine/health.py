@@ -7,7 +7,7 @@ RUNNING    somebody copies, and nothing is in the way
 DEGRADED   somebody copies, but not everything, or something else is wrong
 STOPPED    nothing is copied that should be
 PAUSED     nothing is copied because somebody decided so
-IDLE       there is nothing to copy: no topic is selected
+IDLE       there is nothing to copy: the source has no topic that is selected
 OFF        the configuration has switched it off
 =========  =====================================================================================
 """
@@ -61,10 +61,10 @@ def flow_health(found: FlowStatus) -> Health:
     down = tuple(down_reasons(found.flow, found.driver, found.slots))
     if down:
         return Health("STOPPED", (*down, *_troubles(found)))
-    if not found.topics:
+    if not found.topics and not found.source_error:
         return Health("IDLE", (Reason("no topic is selected"),))
     troubles = tuple(_troubles(found))
-    if troubles and all(topic.state == "stopped" for topic in found.topics):
+    if found.topics and all(topic.state == "stopped" for topic in found.topics):
         return Health("STOPPED", troubles)
     return Health("DEGRADED" if troubles else "RUNNING", troubles)
 

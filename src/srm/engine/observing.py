@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from srm.domain.move.plan import GroupPlan
 from srm.domain.partition_notes import PartitionNotes
+from srm.domain.proof_records import FlowProof
 from srm.domain.replication_records import AT_REST, PartitionStatus
 from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
@@ -22,6 +23,7 @@ from srm.engine.source_look import (
     SourceLook,
     look_at_source,
     partitions_of,
+    topics_by_copies,
     topics_of_source,
 )
 from srm.engine.standing import read_known, standing_of, with_commits
@@ -58,16 +60,22 @@ class PartitionView:
 
 @dataclass(frozen=True)
 class FlowView:
-    """A flow at one moment: its status and health, its partitions and what is known of groups.
-
-    ``heard_ms`` is when the source last answered a slot, epoch milliseconds; 0: never, or unknown.
-    """
+    """A flow at one moment: its status and health, its partitions and what is known of groups."""
 
     status: FlowStatus
     health: Health
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
     salvage: Salvage | None = None
-    heard_ms: int = 0
+
+    @property
+    def heard_ms(self) -> int:
+        """When the source last answered a slot, epoch milliseconds; 0: never, or unknown."""
+        return self.status.heard_ms
+
+    @property
+    def proof(self) -> FlowProof | None:
+        """What the last emission has proven, None where there was none."""
+        return None if self.salvage is None else self.salvage.proof
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
@@ -104,32 +112,27 @@ def observe(context: FlowContext) -> FlowView:
             for name, topic in source.topics.items()
         },
         known,
-        max((report.source_heard_ms for report in maps.reports), default=0),
     )
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
-    """Ask which topics are copied; none, and why, where the source does not answer."""
+    """Ask which topics are copied; those with copies, and why, where the source is silent."""
     try:
         return topics_of_source(context), ""
     except UnavailableError as error:
-        return {}, str(error)
+        return topics_by_copies(context), str(error)
 
 
 def _ask_source(
     context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Salvage
 ) -> SourceLook:
-    """Ask how far the source is; of one that does not answer the copies say which topics it had."""
+    """Ask how far the source is, or say why it does not answer."""
     if not error:
         try:
             return look_at_source(context, selected, known.maps)
         except UnavailableError as silent:
             error = str(silent)
-    counts: dict[str, int] = {}
-    for original in known.copies:
-        counts[original.topic] = max(counts.get(original.topic, 0), original.partition + 1)
-    topics = {name: TopicDescription(name, "", count) for name, count in counts.items()}
-    return SourceLook(topics, error=error)
+    return SourceLook(selected, error=error)
 
 
 def _ends(

@@ -98,6 +98,23 @@ def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
     return {name: found[name] for name in selected_topics(found, context.config)}
 
 
+def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
+    """Say which topics of those that are selected the source had, by the copies on the target.
+
+    For when the source does not answer. One of which the copy was not created yet is not known.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    policy, flow = context.config.policy, context.config.flow
+    found: dict[str, TopicDescription] = {}
+    for copy, about in context.target.topics().items():
+        original = policy.upstream_topic(copy)
+        if original and policy.topic_source(copy) == flow.source:
+            found[original] = TopicDescription(original, "", about.partitions)
+    return {name: found[name] for name in selected_topics(found, context.config)}
+
+
 def look_at_source(
     context: FlowContext, topics: Mapping[str, TopicDescription], maps: FlowMaps
 ) -> SourceLook:

@@ -134,7 +134,8 @@ def as_move(context: FlowContext) -> MoveContext:
 def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
     lost = _lost(source, forecast)
-    return f"if {source} died now: {lost}, at most {forecast.re_read:,} read again, {proven}"
+    again = f"at most {forecast.re_read:,} read again{forecast.still}"
+    return f"if {source} died now: {lost}, {again}, {proven}"
 
 
 def _lost(source: str, forecast: Forecast) -> str:

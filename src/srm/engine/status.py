@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from srm.config.model import FlowConfig
 from srm.domain.amount import some
 from srm.domain.checkpoints import CheckpointOutcome
 from srm.domain.offset_ranges import both_ends
 from srm.domain.pause import Pause
+from srm.domain.reason import Reason
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import Survey, survey
@@ -23,7 +25,12 @@ from srm.engine.copiers import (
 )
 from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
-from srm.engine.source_look import look_at_source, partitions_of, topics_of_source
+from srm.engine.source_look import (
+    look_at_source,
+    partitions_of,
+    topics_by_copies,
+    topics_of_source,
+)
 from srm.engine.standing import Standing, read_known, standing_of, with_commits
 from srm.engine.supervision import standing_pause
 from srm.errors import SrmError, UnavailableError
@@ -40,7 +47,7 @@ class TopicStatus:
         copied: offsets of the remote topic that the copy has filled and its log still holds, those
             of the markers of claims among them.
         remaining: source offsets not passed yet; of a partition that nobody has reported, all.
-        state: ``copying`` only while a replicator is alive.
+        state: ``copying`` only while a replicator is alive, ``caught-up`` only as the source says.
         reason: why it is stopped or waiting, or what was lost; ``action`` is what to do about it.
     """
 
@@ -76,7 +83,8 @@ class FlowStatus:
 
     ``standing`` is what it would cost if the source died now, None where it is given up already:
     ``pause`` says why nothing is copied. ``source_error`` says why the source could not be asked:
-    then all this is what the target knows.
+    then all this is what the target knows, and what is still to copy is as of ``heard_ms``, when
+    the source last answered a slot (epoch milliseconds; 0: never, or not known).
     """
 
     flow: Flow
@@ -92,6 +100,7 @@ class FlowStatus:
     standing: Standing | None = None
     source_error: str = ""
     pause: Pause | None = None
+    heard_ms: int = 0
 
     @property
     def is_copied(self) -> bool:
@@ -144,20 +153,15 @@ def given_up(found: FlowStatus, pause: Pause) -> FlowStatus:
 
 def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     """Say what the target knows; numbers of the source are those it last told."""
-    config, now_ms = context.config, context.now_ms()
-    found = read_known(context)
+    flow, now_ms = context.config.flow, context.now_ms()
+    topics = topics_by_copies(context)
+    found = read_known(context, also=topics)
     standing = standing_of(context, found, None)
-    flow, policy = config.flow, config.policy
-    ends = told_ends(found.maps, found.copies)
-    topics = [
-        TopicDescription(name, "", found.target.topics[remote].partitions)
-        for name in sorted({original.topic for original in found.copies})
-        for remote in (policy.format_remote_topic(flow.source, name),)
-    ]
+    ends = told_ends(found.maps, partitions_of(topics, sorted(topics)))
     logs = Logs(found.maps, found.target.topics, ends, copy_starts=found.copy_starts)
     described = context.target.groups(found.groups) if found.groups else {}
     return replace(
-        copying_status(context, now_ms, topics, logs, source_error),
+        copying_status(context, now_ms, topics.values(), logs, source_error),
         groups=tuple(
             GroupStatus(
                 plan.group,
@@ -260,6 +264,7 @@ def copying_status(
             config.policy.format_remote_topic(config.flow.source, topic.name),
             logs,
             is_copied=is_copied,
+            is_heard=not source_error,
         )
         for topic in topics
     )
@@ -273,11 +278,12 @@ def copying_status(
         remaining=sum(topic.remaining for topic in found),
         errors=errors,
         source_error=source_error,
+        heard_ms=max((report.source_heard_ms for report in logs.maps.reports), default=0),
     )
 
 
 def _topic_status(
-    topic: TopicDescription, remote: str, logs: Logs, *, is_copied: bool
+    topic: TopicDescription, remote: str, logs: Logs, *, is_copied: bool, is_heard: bool
 ) -> TopicStatus:
     """Sum up one topic from its positions, statuses and the bounds of its logs; pure."""
     maps, ends = logs.maps, logs.ends
@@ -310,7 +316,10 @@ def _topic_status(
         copied,
         remaining,
         _topic_state(
-            states, remaining, all_reported=reported == topic.partitions, is_copied=is_copied
+            states,
+            all_reported=reported == topic.partitions,
+            is_caught_up=is_heard and not remaining,
+            is_copied=is_copied,
         )
         if remote in logs.on_target
         else "not-created",
@@ -343,10 +352,9 @@ def hints(
         found.append(f"no topic is selected: srm-control topics {ends} --add 'TOPIC'")
     elif driver is None or not driver.alive:
         found.append(_start_hint(flow, driver))
-    if not config.groups:
-        found.append(f"no group is selected: srm-control groups {ends} --add 'GROUP'")
-    elif not groups:
-        found.append("no selected group has committed offsets on a selected topic")
+    if not config.groups or not groups:
+        none = without_groups(config)
+        found.append(f"{none.text}: {none.action}" if none.action else none.text)
     if groups and not config.sync_group_offsets_enabled:
         found.append(f"offsets are not written for groups: set {flow}.sync.group.offsets.enabled")
     replicas = {
@@ -356,6 +364,14 @@ def hints(
         and config.policy.topic_source(outcome.upstream.topic) == flow.target
     }
     return (*found, *replicas)
+
+
+def without_groups(config: FlowConfig) -> Reason:
+    """Say of a flow without groups why it has none, and what to do where there is something."""
+    if config.groups:
+        return Reason("no selected group has committed offsets on a selected topic")
+    ends = f"--source {config.flow.source} --target {config.flow.target}"
+    return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")
 
 
 def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
@@ -378,13 +394,13 @@ def _reason(status: PartitionStatus | None) -> str:
 
 
 def _topic_state(
-    states: Mapping[str, int], remaining: int, *, all_reported: bool, is_copied: bool
+    states: Mapping[str, int], *, all_reported: bool, is_caught_up: bool, is_copied: bool
 ) -> TopicState:
     if states.get("stopped"):
         return "stopped"
     if states.get("waiting") or not all_reported:
         return "waiting"
-    if not remaining:
+    if is_caught_up:
         return "caught-up"
     return "copying" if is_copied else "waiting"
 

@@ -69,6 +69,7 @@ class FlowSummary:
     ``looked_ms`` is when this was seen, ``heard_ms`` when the source last answered a slot (0: not
     known), ``lag`` the source offsets still to copy; ``error`` says why the latest look failed:
     all but ``state`` and ``reasons`` is then what the last look that succeeded has found.
+    ``lag_at_ms``: the source did not answer that look, ``lag`` is as of this moment (0: not known).
     ``groups`` are those with a checkpoint. ``measured`` is the newest window of the whole flow.
     """
 
@@ -87,6 +88,14 @@ class FlowSummary:
     measured: Measured | None = None
     forecast: ForecastLine | None = None
     error: str = ""
+    lag_at_ms: int | None = None
+
+    @property
+    def known_ms(self) -> int | None:
+        """As of when the lag is known, where that is not now; 0: nobody knows."""
+        if self.lag_at_ms is not None:
+            return self.lag_at_ms
+        return self.looked_ms if self.error and self.looked_ms else None
 
 
 @dataclass(frozen=True, slots=True)

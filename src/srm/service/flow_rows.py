@@ -63,6 +63,7 @@ def summary(look: FlowLook) -> FlowSummary:
         look.measured.get(_FLOW),
         None if status.standing is None else forecast_line(status.standing),
         look.error,
+        status.heard_ms if status.source_error else None,
     )
 
 

@@ -161,7 +161,8 @@ class Views:
         for row in self.topics(flow):
             if name in {row.topic, row.remote_topic}:
                 return row
-        raise NotFoundError(f"topic {name!r} is not copied by {flow}: ask /v2/why/topic/{name}")
+        what = f"topic {name!r} is not copied by {flow}"
+        raise NotFoundError(what, f"ask /v2/why/topic/{name}")
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
         """List the topics that have copies."""

@@ -76,3 +76,12 @@ def test_a_paused_flow_says_since_when_and_by_whom_and_keeps_its_errors() -> Non
     assert lines[1].endswith("by ada: P was given up")
     assert "error driver: damaged" in lines
     assert lines[-1] == "hint go on so"
+
+
+def test_what_is_left_of_a_source_that_is_away_is_as_of_when_it_last_answered() -> None:
+    away = replace(WELL, source_error="timed out", time_ms=100_000)
+
+    assert shown(replace(away, heard_ms=69_000))[0].endswith(
+        "1 of 1 slots alive, 0 offsets to copy when P last answered, 31 s ago"
+    )
+    assert shown(away)[0].endswith("0 offsets to copy when P last answered")

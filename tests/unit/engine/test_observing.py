@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.test_standing import running
@@ -9,7 +11,10 @@ from tests.unit.engine.test_standing import running
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.topics import TopicPartition
 from srm.engine.checkpoints import emit
+from srm.engine.health import flow_health
 from srm.engine.observing import observe
+from srm.engine.ports import FlowContext
+from srm.engine.status import FlowStatus, flow_status
 
 
 @pytest.fixture
@@ -88,9 +93,9 @@ def test_of_a_partition_that_nobody_has_reported_all_is_to_be_copied(world: Copi
     assert view.status.topics[0].remaining == 13
 
 
-def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
-    world: CopiedTopic,
-) -> None:
+@pytest.fixture
+def with_heartbeats(world: CopiedTopic) -> CopiedTopic:
+    """The same with heartbeats, which are copied and do not move."""
     world.settings = {"topics": ("T.*", "heartbeats")}
     world.p.add_topic("heartbeats")
     world.b.add_topic("P.heartbeats")
@@ -98,8 +103,71 @@ def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
     world.b.produce("P.heartbeats", 0, 4)
     place = TopicPartition("heartbeats", 0)
     world.maps.maps[place] = OffsetMap.of([Run(0, 0, 4)], Position(4, 4, 4), open_end=False)
+    return world
 
-    view = observe(world.forward)
+
+def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
+    with_heartbeats: CopiedTopic,
+) -> None:
+    view = observe(with_heartbeats.forward)
 
     topics = {topic.topic: topic for topic in view.status.topics}
     assert (topics["heartbeats"].remaining, topics["heartbeats"].state) == (0, "caught-up")
+
+
+LOOKS = pytest.mark.parametrize(
+    "look", [flow_status, lambda context: observe(context).status], ids=["status", "observe"]
+)
+
+
+@LOOKS
+def test_no_topic_leaves_the_list_because_the_source_is_away(
+    with_heartbeats: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    before = look(with_heartbeats.forward)
+    with_heartbeats.p.fail()
+
+    after = look(with_heartbeats.forward)
+
+    assert [(topic.topic, topic.reported) for topic in before.topics] == [
+        ("Topic", 1),
+        ("heartbeats", 1),
+    ]
+    assert [(topic.topic, topic.reported) for topic in after.topics] == [
+        ("Topic", 1),
+        ("heartbeats", 1),
+    ]
+
+
+@LOOKS
+def test_a_flow_that_copies_heartbeats_alone_is_not_idle_because_its_source_is_away(
+    with_heartbeats: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    with_heartbeats.settings = {"topics": ("heartbeats",)}
+    with_heartbeats.p.fail()
+
+    status = look(with_heartbeats.forward)
+
+    assert [topic.topic for topic in status.topics] == ["heartbeats"], "what is selected"
+    health = flow_health(status)
+    assert health.state == "DEGRADED"
+    assert health.reasons[0].text.startswith("P does not answer")
+    assert health.reasons[0].action == "srm failover plan --mode unplanned --source P --target B"
+
+
+@LOOKS
+def test_no_copy_is_said_to_have_caught_up_with_a_source_that_is_silent(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """Producers may go on at a source that the network has cut off."""
+    world.copy()
+    running(world)
+    heard_ms = world.clock()
+    world.clock.advance(1_000)
+    before = look(world.forward)
+    world.p.fail()
+
+    after = look(world.forward)
+
+    assert (before.topics[0].state, before.heard_ms) == ("caught-up", heard_ms)
+    assert (after.topics[0].state, after.remaining, after.heard_ms) == ("waiting", 0, heard_ms)

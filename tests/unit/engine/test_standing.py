@@ -248,6 +248,25 @@ def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_chec
     assert running_group.forecast.re_read == read_standing(world.forward).forecast.re_read == 2
 
 
+def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: CopiedTopic) -> None:
+    """A backlog that nobody reads counts once the source cannot say that nobody has read it."""
+    world.commit("reader", 3)
+    emit(world.forward)
+    world.clock.advance(60_000)
+    world.commit("reader", 9)
+    emit(world.forward)
+    world.p.fail()
+
+    standing = read_standing(world.forward)
+
+    still = {group.group: group.stood_still for group in standing.forecast.groups}
+    assert still == {"audit": True, "reader": False}
+    assert standing.forecast.re_read == 2 + 1
+    told = "at most 3 read again, 2 of that by groups that stood still when last looked at, 2 of 2"
+    assert told in standing.line
+    assert "of that by groups that stood still" in standing.forecast.line("P")
+
+
 def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:
     emit(world.forward)
     asked = []

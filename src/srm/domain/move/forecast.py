@@ -90,7 +90,8 @@ class GroupForecast:
     read again: all that is on the target behind that, which it may or may not have read before.
     ``skipped`` are those that the target does not hold any more. ``age_ms`` is how long ago its
     place was known: its newest checkpoint, or the last emission that found it unchanged. None
-    where there is none.
+    where there is none. ``stood_still``: that emission had found its place as it was before. It is
+    no bound: in the time since then it may have read as much as one that did not.
     """
 
     group: str
@@ -98,6 +99,7 @@ class GroupForecast:
     re_read: int
     skipped: int
     age_ms: int | None
+    stood_still: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,12 @@ class Forecast:
         """Records that groups read again at most, together."""
         return sum(group.re_read for group in self.groups)
 
+    @property
+    def still(self) -> str:
+        """Say behind that how much of it groups would read that were not reading; else empty."""
+        count = sum(group.re_read for group in self.groups if group.stood_still)
+        return f", {count:,} of that by groups that stood still when last looked at" * (count > 0)
+
     def numbers(self) -> dict[str, int | float | None]:
         """Return what is approved with it, by name: records, seconds."""
         return {
@@ -174,7 +182,7 @@ class Forecast:
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
         return (
             f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
-            f"by {amount(len(self.groups), 'group')}; {source} last answered {known}"
+            f"by {amount(len(self.groups), 'group')}{self.still}; {source} last answered {known}"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from srm.domain import internal_topics
 from srm.domain.move.presence import StampedAck
-from srm.domain.move.routes import Ack, Route, merge_tables
+from srm.domain.move.routes import Ack, Route, group_subject, merge, merge_tables
 from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
 from srm.engine.move.store import MoveContext
@@ -48,6 +48,12 @@ class RoutingTables:
     def merged(self) -> dict[str, Route]:
         """Routes as clients see them."""
         return merge_tables([self.target, self.source or {}])
+
+    def cluster_of(self, group: str) -> str:
+        """Where a group belongs, by its route, or is held; empty: it has none."""
+        subject = group_subject(group)
+        route = merge(self.target.get(subject), (self.source or {}).get(subject))
+        return "" if route is None else route.cluster
 
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:

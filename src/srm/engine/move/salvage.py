@@ -60,7 +60,7 @@ class Salvage:
     where that was long before the source was last heard, ``newest`` the timestamp of the last
     record of each copy, None where a marker hides it. ``proof`` is what was last proven of the
     checkpoints. ``commits`` are those of groups that nobody runs, as the source says now, if it was
-    asked.
+    asked. ``still`` are groups that stood when the last emission looked where they did before.
     """
 
     request: MoveRequest
@@ -78,6 +78,7 @@ class Salvage:
     transactions: tuple[str, ...]
     proof: FlowProof | None = None
     commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    still: frozenset[str] = frozenset()
 
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
@@ -104,8 +105,7 @@ class Salvage:
 
     def works_there(self, group: str) -> bool:
         """Whether the route of a group has sent it to the target already, or holds it there."""
-        route = self.routing.target.get(group_subject(group))
-        return route is not None and route.cluster == self.request.target
+        return self.routing.cluster_of(group) == self.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Say what is lost, and what is read again.
@@ -127,6 +127,7 @@ class Salvage:
                     self.read_again(plan),
                     plan.skipped,
                     self._age_ms(plan.group, now_ms),
+                    plan.group in self.still,
                 )
                 for plan in self.plans
                 if plan.positions
@@ -276,6 +277,7 @@ def read_salvage(
         copies=copies,
         transactions=_transactions(context, found),
         proof=proof,
+        still=_still(noted, groups, proof),
     )
 
 
@@ -333,6 +335,14 @@ def _stamps(
             emitted_ms = proof.time_ms if proof is not None and proof.confirms(group) else 0
             stamps[group] = max(stamps.get(group, 0), one.time_ms, emitted_ms)
     return stamps
+
+
+def _still(noted: _NotedPlaces, groups: Collection[str], proof: FlowProof | None) -> frozenset[str]:
+    """Name the groups of which the last emission had nothing to write: nobody was reading."""
+    if proof is None:
+        return frozenset()
+    moved = {group for (group, _), one in noted.items() if one.time_ms >= proof.time_ms}
+    return frozenset(one for one in groups if one not in moved and proof.confirms(one))
 
 
 def _places(

@@ -9,7 +9,7 @@ from srm.domain.translation import UNFINISHED
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
 from srm.engine.why.group_chain import group_steps
-from srm.engine.why.group_facts import GroupLook, Movement, read_group
+from srm.engine.why.group_facts import GroupLook, read_group
 from srm.engine.why.group_moving import moving_steps
 
 _BEFORE: Final = frozenset(
@@ -58,11 +58,10 @@ def works_on_source(look: GroupLook) -> bool:
     """
     if look.found is not None and look.found.members:
         return True
-    movement = look.movement or Movement()
-    if movement.members_there:
+    if look.movement is not None and look.movement.members_there:
         return False
-    if movement.routed_to:
-        return movement.routed_to == look.config.flow.source
+    if look.routed_to:
+        return look.routed_to == look.config.flow.source
     return any(look.selection.direction(place.topic) == "forward" for place in look.committed)
 
 
@@ -80,6 +79,8 @@ def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
     if look.source_error:
         unknown = first_unknown(steps)
         told = f"not known: {unknown.answer}" if unknown is not None else "not known"
+        if look.is_there:
+            told = look.works_there
         left = amount(len(look.emitted), "checkpoint")
         return f"{told}; {left} on {look.config.flow.target}"
     return f"{_translated(look, steps)}; {_movable(steps)}"

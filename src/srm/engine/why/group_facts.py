@@ -14,7 +14,6 @@ from srm.domain.mm2_records import Checkpoint
 from srm.domain.move.gate import GateFacts, waiting_reasons
 from srm.domain.move.presence import Presence, strangers
 from srm.domain.move.request import MoveRequest
-from srm.domain.move.routes import group_subject
 from srm.domain.pause import Pause
 from srm.domain.proof_records import FlowProof
 from srm.domain.reason import Reason
@@ -25,6 +24,7 @@ from srm.engine.control_lists import ControlLists, merged_if_known
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.group_sync import decisions_of
 from srm.engine.move.plan import Findings, findings
+from srm.engine.move.routes import RoutingTables
 from srm.engine.ports import FlowContext, GroupDescription
 from srm.engine.proving import read_proof
 from srm.engine.standing import as_move
@@ -41,9 +41,8 @@ class Movement:
 
     ``blocking`` keeps it from starting, ``waits`` is what it would wait for. ``members`` are those
     on the source, ``strangers`` those of them that follow no route, ``members_there`` are on the
-    target, and ``routed_to`` is the cluster that its route says, if it has one. ``eta_s`` is how
-    long the copying still takes at its best pace of late, None where that is not known. ``error``
-    says why none of this could be found out.
+    target. ``eta_s`` is how long the copying still takes at its best pace of late, None where that
+    is not known. ``error`` says why none of this could be found out.
     """
 
     blocking: tuple[Reason, ...] = ()
@@ -53,7 +52,6 @@ class Movement:
     eta_s: float | None = None
     error: Reason | None = None
     members_there: tuple[str, ...] = ()
-    routed_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,7 @@ class GroupLook:
     ``committed`` are its offsets there, ``outcomes`` their translations; ``unread`` says why they
     could not be read. ``emitted`` are its checkpoints by their partition on the target,
     ``decisions`` what group sync would do now. ``similar`` are names of other groups.
+    ``routed_to`` is the cluster that its route says, of a source that is away that on the target.
     """
 
     config: FlowConfig
@@ -90,6 +89,7 @@ class GroupLook:
     decisions: tuple[SyncDecision, ...] = ()
     undecided: Reason | None = None
     movement: Movement | None = None
+    routed_to: str = ""
     similar: tuple[str, ...] = ()
 
     @property
@@ -103,9 +103,9 @@ class GroupLook:
 
         One that has members on the source all the same does not follow it.
         """
-        if self.movement is None or self.movement.members:
+        if self.movement is not None and self.movement.members:
             return False
-        return self.movement.routed_to == self.config.flow.target
+        return self.routed_to == self.config.flow.target
 
     @property
     def works_there(self) -> str:
@@ -140,7 +140,8 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
     try:
         look = _of_source(context, look)
     except UnavailableError as error:
-        return replace(look, source_error=str(error))
+        routed_to = RoutingTables.of_target(as_move(context)).cluster_of(name)
+        return replace(look, source_error=str(error), routed_to=routed_to)
     try:
         return _translated(context, look)
     except UnavailableError as error:
@@ -213,7 +214,8 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
         raise
     except SrmError as error:
         return replace(look, movement=Movement(error=Reason.of(error)))
-    return replace(look, movement=_movement(context, look, request, found))
+    routed_to = found.facts.routing.cluster_of(look.group)
+    return replace(look, movement=_movement(context, look, request, found), routed_to=routed_to)
 
 
 def _movement(
@@ -235,7 +237,6 @@ def _movement(
         report_age_ms=facts.report_age_ms,
     )
     presence = Presence.of(facts.routing.announced_by(0), now_ms)
-    route = facts.routing.merged.get(group_subject(look.group))
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
@@ -245,5 +246,4 @@ def _movement(
         strangers(look.group, group.source_members, presence),
         seconds_to_go(remaining, rate),
         members_there=group.target_members,
-        routed_to="" if route is None else route.cluster,
     )

@@ -98,6 +98,8 @@ def _given_up(look: GroupLook) -> Step:
     """Say what is left where the source does not answer."""
     flow = look.config.flow
     question = f"could it go on at {flow.target} without {flow.source}?"
+    if look.is_there:
+        return Step.unknown("movable", question, look.works_there)
     if not look.emitted:
         told = "it has no checkpoint: auto.offset.reset of its clients would decide"
         return Step.no("movable", question, told)

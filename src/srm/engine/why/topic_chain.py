@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from srm.domain.amount import ago, amount, some
-from srm.domain.partition_notes import in_force
+from srm.domain.partition_notes import begin_of_copy, in_force
 from srm.domain.silence import is_silent
 from srm.engine.checkpoints import selection_of
 from srm.engine.copiers import down_reasons
@@ -170,7 +170,16 @@ def _copy(facts: TopicFacts, copying: Copying) -> Step:
         told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
         action = f"srm topics sync --flow '{facts.config.flow}'"
         return Step.no("copy", question, told, action)
-    return Step.yes("copy", question, f"{remote} with {amount(found.partitions, 'partition')}")
+    told = f"{remote} with {amount(found.partitions, 'partition')}"
+    return Step.yes("copy", question, f"{told}{_former(copying.partitions)}")
+
+
+def _former(views: Collection[PartitionView]) -> str:
+    """Say of a topic that was created again where its copy begins, behind what was before."""
+    begins = [(begin_of_copy(view.notes), view.partition) for view in views]
+    told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
+    again = "; the topic was created again: its copy begins at target offset"
+    return f"{again} {some(told)}, what stands before that is of the former topic" if told else ""
 
 
 def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
@@ -241,9 +250,10 @@ def _losses(views: Collection[PartitionView]) -> Step:
 def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     source, target = facts.config.flow.source, facts.config.flow.target
     question = f"has {source} answered lately?"
-    if not copying.heard_ms:
+    heard_ms = copying.status.heard_ms
+    if not heard_ms:
         return Step.unknown("heard", question, "no slot has said so")
-    age_ms = max(0, copying.status.time_ms - copying.heard_ms)
+    age_ms = max(0, copying.status.time_ms - heard_ms)
     told = f"{source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
         return Step.yes("heard", question, told)

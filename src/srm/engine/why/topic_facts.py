@@ -39,8 +39,8 @@ class Copying:
 
     ``status`` is that of the flow, with this one topic. ``slots`` are those that partitions are
     assigned to. ``creation`` says why the copy, which is not there yet, could not be created.
-    ``heard_ms`` is when the source last answered a slot, 0 where that is not known; ``rate`` the
-    most records a second that were copied lately, None where nobody has measured that.
+    ``rate`` are the most records a second that were copied lately, None where nobody has measured
+    that.
     """
 
     status: FlowStatus
@@ -48,7 +48,6 @@ class Copying:
     slots: Mapping[int, str]
     rights: Rights = Rights()
     creation: SrmError | None = None
-    heard_ms: int = 0
     rate: float | None = None
 
     @property
@@ -169,7 +168,6 @@ def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -
         _assigned(context, known),
         _rights(context, facts),
         None if copy is not None else context.target.creation_problem(_spec(facts, known)),
-        max((report.source_heard_ms for report in maps.reports), default=0),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
 

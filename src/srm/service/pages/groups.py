@@ -9,6 +9,8 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
+from srm.domain.reason import Reason
+from srm.engine.status import without_groups
 from srm.engine.why import PACE_MS, rate_of, seconds_to_go
 from srm.errors import NotFoundError
 from srm.service import flow_rows
@@ -78,6 +80,7 @@ def groups_page(
         every=len(every),
         search=search,
         state=state,
+        without=_without_groups(look),
     )
 
 
@@ -105,6 +108,19 @@ def group_page(
         back=None if back is None else back.row,
         has_back=opposite is not None,
     )
+
+
+def _without_groups(look: FlowLook) -> Reason:
+    """Say why no group of a flow has a checkpoint; what groups have committed is not asked here."""
+    config, flow = look.config, look.flow
+    is_emitted = look.view is not None and look.view.proof is not None
+    if not config.groups or (config.emit_checkpoints_enabled and is_emitted):
+        return without_groups(config)
+    if not config.emit_checkpoints_enabled:
+        action = f"set {flow}.emit.checkpoints.enabled=true"
+        return Reason(f"{flow}.emit.checkpoints.enabled is false", action)
+    action = f"srm checkpoints emit --flow '{flow}'"
+    return Reason("no checkpoints of this flow were emitted yet", action)
 
 
 def _is_well(row: GroupRow) -> bool:

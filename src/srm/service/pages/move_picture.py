@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.domain.amount import few
-from srm.domain.move.progress import MoveStep
+from srm.domain.move.progress import HELD, MoveStep
 from srm.service.documents import MoveRow
 from srm.service.looks import MoveLook
 from srm.service.move_rows import is_blocked
@@ -35,7 +36,8 @@ StageState = Literal["done", "now", "next", "undone"]
 class Stage:
     """One stage; ``seconds`` is how long after the stage before it ended, where that is known.
 
-    ``reasons`` are what the present one waits for, as was last looked at ``reasons_ms``.
+    ``reasons`` are what the present one waits for, as was last looked at ``reasons_ms``, and
+    ``way_out`` is the command that sends clients back instead.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Stage:
     seconds: float | None = None
     reasons: tuple[str, ...] = ()
     reasons_ms: int = 0
+    way_out: str = ""
 
 
 def stages(look: MoveLook) -> tuple[Stage, ...]:
@@ -74,12 +77,21 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
         elif name == "verified" and state == "done" and not any(progress.members_at_hold.values()):
             text = "no group had members that could come back"
         seconds = _seconds(previous, time_ms)
-        found.append(Stage(title, text, state, time_ms, seconds, reasons, looked_ms))
+        out = _way_out(look) if state == "now" else ""
+        found.append(Stage(title, text, state, time_ms, seconds, reasons, looked_ms, out))
         previous = previous if time_ms is None else time_ms
     if released:
         text = "clients are told to go on where they were"
         found.append(Stage("Released", text, "done", times.get("released")))
     return tuple(found)
+
+
+def _way_out(look: MoveLook) -> str:
+    """Return the command that ends the hold of a move; none where it holds nobody."""
+    if look.progress.step not in HELD:
+        return ""
+    request, move_id = look.plan.request, shlex.quote(look.plan.move_id)
+    return f"srm failover release {move_id} --source {request.source} --target {request.target}"
 
 
 def _unverified(look: MoveLook) -> tuple[str, ...]:

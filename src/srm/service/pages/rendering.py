@@ -56,7 +56,9 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except SrmError as error:
                 home = home_of(request, error)
-                return error_page(request, error.http_status, str(error), home)
+                # What is not found has its way out on the page, not the one for programs.
+                told = error.what if isinstance(error, NotFoundError) else str(error)
+                return error_page(request, error.http_status, told, home)
             except RequestValidationError as error:
                 told = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
                 return error_page(request, 422, told)

@@ -396,6 +396,32 @@ def test_a_source_that_is_away_leaves_the_checkpoints_to_go_on_from(flow: Runnin
     )
 
 
+def test_a_group_that_has_moved_is_not_to_be_given_up_for_with_the_source_it_has_left(
+    flow: RunningFlow,
+) -> None:
+    """The one thing to do was an unplanned failover of a group that worked on B all the time."""
+    route_to(flow, "B")
+    flow.p.fail()
+
+    answer = why_group(flow.context, "audit")
+
+    assert step(answer, "movable").answer == "it works on B already: see flow B->P"
+    assert answer.verdict == "it works on B already: see flow B->P; 1 checkpoint on B"
+    assert (answer.action, answer.works_here, wrong(answer)) == ("", False, [])
+
+
+def test_a_group_whose_route_leads_to_a_dead_source_goes_on_from_its_checkpoints(
+    flow: RunningFlow,
+) -> None:
+    route_to(flow, "P")
+    flow.p.fail()
+
+    answer = why_group(flow.context, "audit")
+
+    assert answer.action.startswith("srm failover plan --mode unplanned")
+    assert answer.works_here
+
+
 def test_without_a_checkpoint_a_dead_source_leaves_nothing_to_go_on_from(
     flow: RunningFlow,
 ) -> None:

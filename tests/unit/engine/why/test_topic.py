@@ -326,6 +326,21 @@ def test_records_that_were_lost_on_the_way_are_said_of_a_topic_that_goes_on(
     assert answer.verdict.startswith("copied, but: 0: lost 2 source offsets, 3 to 4: refused")
 
 
+def test_of_a_topic_that_was_created_again_it_is_said_where_its_copy_begins(
+    flow: RunningFlow,
+) -> None:
+    note = PartitionNotes("0", "Topic", 0, "id").with_begin(7, flow.clock())
+    flow.maps.notes[PLACE] = (note,)
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert step(answer, "copy").answer == (
+        "P.Topic with 1 partition; the topic was created again: its copy begins at target offset "
+        "7 of partition 0, what stands before that is of the former topic"
+    )
+    assert wrong(answer) == []
+
+
 def test_a_source_that_has_not_answered_its_slots_lately_is_told_of(flow: RunningFlow) -> None:
     flow.clock.advance(60_000)
     flow.beat()

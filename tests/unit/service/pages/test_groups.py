@@ -6,12 +6,25 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.engine.test_standing import running
+from tests.unit.service.pages.reading import Outline
 from tests.unit.service.test_series import window
 
+from srm.engine.checkpoints import emit
 from srm.service.app import create_app
 from srm.service.pages import groups
 
 NOW_S = 1_800_000_000
+
+
+@pytest.fixture
+def empty() -> CopiedTopic:
+    """A flow with a topic, and no group that reads it."""
+    made = CopiedTopic()
+    made.write(b"0")
+    made.copy()
+    running(made)
+    return made
 
 
 @pytest.mark.parametrize("path", ["groups", "groups/audit"])
@@ -27,3 +40,37 @@ def test_how_long_copying_takes_is_by_its_best_pace_of_late_and_not_by_what_arri
     page = TestClient(create_app(views)).get(f"/ui/flows/P/B/{path}").text
 
     assert "at most about 1.0 s" in page
+
+
+def without_groups(world: CopiedTopic) -> Outline:
+    views = still_views(look_at(world.forward))
+    return Outline(TestClient(create_app(views)).get("/ui/flows/P/B/groups").text)
+
+
+def test_a_flow_without_groups_has_the_command_that_selects_some(empty: CopiedTopic) -> None:
+    empty.settings = {"groups": ()}
+    emit(empty.forward)
+
+    page = without_groups(empty)
+
+    assert "No group is selected." in page.words
+    assert page.copied == ["srm-control groups --source P --target B --add 'GROUP'"]
+
+
+def test_where_checkpoints_are_switched_off_the_key_is_named(empty: CopiedTopic) -> None:
+    empty.settings = {"emit_checkpoints_enabled": False}
+
+    assert "To do: set P->B.emit.checkpoints.enabled=true" in without_groups(empty).words
+
+
+def test_groups_that_are_selected_are_not_to_be_selected_once_more(empty: CopiedTopic) -> None:
+    """All groups were selected, and the page said to select all."""
+    before = without_groups(empty)
+    emit(empty.forward)
+    after = without_groups(empty)
+
+    assert "No checkpoints of this flow were emitted yet" in before.words
+    assert before.copied == ["srm checkpoints emit --flow 'P->B'"]
+    told = "No selected group has committed offsets on a selected topic, as of the last emission"
+    assert told in after.words
+    assert after.copied == []

@@ -29,11 +29,13 @@ from srm.wiring import now_ms
 
 
 def test_a_move_says_how_far_it_is_and_a_past_one_what_it_cost(client: TestClient) -> None:
-    moving = words(client.get(f"/ui/moves/{MOVING}").text)
+    live = client.get(f"/ui/moves/{MOVING}").text
+    moving = words(live)
     past = words(client.get(f"/ui/moves/{PAST}").text)
 
     assert "Hold +21 s" in moving
     assert "Wait now" in moving
+    assert f"srm failover release {MOVING} --source P --target B" in Outline(live).copied
     assert "Lost (RPO) 312 records" in past
     assert "Without service (RTO) 18 s" in past
     assert "group billing read 940 records again" in past

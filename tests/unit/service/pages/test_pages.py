@@ -253,7 +253,7 @@ def _unseen(error: str = "") -> Views:
         (_unseen(), "/ui/moves", "srm failover drill --source P --target B"),
         (still_views(config=config_of()), "/ui/moves/new", "No replication flow is configured"),
         (site(), "/ui/flows/C/P", "srm-control topics --source C --target P --add"),
-        (site(), "/ui/flows/B/P/groups", "srm-control groups --source B --target P --add"),
+        (site(), "/ui/flows/B/P/groups", "srm checkpoints emit --flow 'B->P'"),
         (site(), "/ui/flows/P/B?search=nothing", "Why is nothing not copied?"),
     ],
 )
@@ -280,6 +280,16 @@ def test_errors_are_pages(client: TestClient, path: str, status: int, says: str)
 
     assert answer.status_code == status
     assert says in words(answer.text)
+
+
+def test_what_is_not_found_is_asked_for_by_a_link_and_not_by_a_path_for_programs(
+    client: TestClient,
+) -> None:
+    page = Outline(client.get("/ui/flows/P/B/topics/none").text)
+
+    assert "/v2/" not in page.words
+    assert "/ui/why?kind=topic&name=none" in page.links
+    assert "ask /v2/why/topic/none" in client.get("/v2/flows/P/B/topics/none").text
 
 
 def test_what_was_not_seen_yet_is_said_to_come() -> None:
@@ -309,9 +319,17 @@ def site_without_source(flow: Flow) -> Views:
     look = watch.look.flows[flow]
     assert look.view is not None
     status = replace(look.view.status, source_error="cluster P: timed out")
-    gone = replace(look, view=replace(look.view, status=status))
-    watch.look = replace(watch.look, flows={flow: gone})  # type: ignore[misc]
+    view = replace(look.view, status=status, health=flow_health(status))
+    gone = replace(look, view=view)
+    watch.look = replace(watch.look, flows={**watch.look.flows, flow: gone})  # type: ignore[misc]
     return views
+
+
+def test_no_topic_is_said_to_be_selected_by_nobody_while_the_source_is_away() -> None:
+    page = words(TestClient(create_app(site_without_source(C_P))).get("/ui/flows/C/P").text)
+
+    assert "C does not answer, and P has no copy of a topic that is selected" in page
+    assert "No topic is selected" not in page
 
 
 def test_a_source_that_is_away_is_told_at_its_box() -> None:
@@ -321,6 +339,27 @@ def test_a_source_that_is_away_is_told_at_its_box() -> None:
 
     assert 'class="box away"' in page
     assert "does not answer" in words(page)
+
+
+def test_what_a_copy_holds_is_told_in_offsets_with_its_unit(client: TestClient) -> None:
+    """Markers of claims are among them: a topic of 60 records had 63."""
+    page = words(client.get("/ui/flows/P/B/topics/orders").text)
+
+    assert "Copied, still there 911k offsets" in page
+
+
+@pytest.mark.parametrize("page", ["/ui/flows/P/C", "/ui/flows/P/C/topics/orders"])
+def test_a_lag_of_a_source_that_is_away_says_as_of_when_it_is(page: str) -> None:
+    views = site_without_source(P_C)
+    now = [one for one in views._watches.values() if one.alias == "C"]
+    heard = f'data-ms="{now[0].look.flows[P_C].view.heard_ms}"'  # type: ignore[union-attr]
+    client = TestClient(create_app(views))
+
+    away, there = client.get(page).text, TestClient(create_app(site())).get(page).text
+
+    assert heard in away.split("<small>records", 1)[1].split("</small>", 1)[0]
+    assert "<small>records</small>" in there
+    assert client.get("/v2/flows/P/C").json()["lag_at_ms"] is not None
 
 
 def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:

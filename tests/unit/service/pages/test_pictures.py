@@ -162,6 +162,18 @@ def test_a_move_under_way_shows_what_it_does_now() -> None:
     assert found[2].reasons_ms == 1_799_999_998_000, "whoever looked may be gone"
 
 
+def test_a_move_that_holds_clients_says_how_it_is_given_up() -> None:
+    look = moving(1_800_000_000_000)
+    command = f"srm failover release {look.plan.move_id} --source P --target B"
+
+    assert [stage.way_out for stage in stages(look)] == ["", "", command, *[""] * 4]
+
+
+def test_a_move_that_holds_nobody_has_nobody_to_send_back() -> None:
+    for step in ("planned", "released", "gone"):
+        assert not any(stage.way_out for stage in stages(at_step(step)))
+
+
 def at_step(step: MoveStep, **times_ms: int) -> MoveLook:
     """Return the move under way at another step, reached so many milliseconds after its hold."""
     look = moving(1_800_000_000_000)
