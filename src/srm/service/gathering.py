@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,15 +31,16 @@ class Listed(Generic[_T]):
     """How rows of several services become one list.
 
     ``order`` is that of every part of it. Of rows with the same ``identity`` this service's own
-    stays, else the one with the highest ``rank``. ``whole`` is the path of a list that is always
-    asked for as a whole: several targets know of the same, so only all rows can be counted and
-    chosen from.
+    and that of the service at its ``home`` come first, and of those, or else of all, the one with
+    the highest ``rank`` stays. ``whole`` is the path of a list that is always asked for as a whole:
+    several targets know of the same, so only all rows can be counted and chosen from.
     """
 
     told: Told[_T]
     order: Callable[[_T], Any]
     identity: Callable[[_T], object]
     rank: Callable[[_T], Any] = lambda _: 0
+    home: Callable[[_T], str] = lambda _: ""
     whole: str = ""
 
 
@@ -54,6 +55,7 @@ MOVES: Final = Listed(
     lambda r: (-r.created_ms, r.move_id),
     lambda r: r.move_id,
     lambda r: (r.ended, r.ok is not None),
+    lambda r: r.target,  # the decision of a move is there
     "/v2/moves",
 )
 DRILLS: Final = Listed(
@@ -100,21 +102,23 @@ async def everywhere(
         )
     count = MOST_GATHERED if listed.whole else offset + limit
     pages, missing = await federation.pages(request, listed.told, count, listed.whole)
-    others = [row for part in pages.values() for row in part.items]
-    merged = [*filter(wanted, _merged(own, others, listed))]
+    merged = [*filter(wanted, _merged(own, pages, listed))]
     items = tuple(merged[offset : offset + limit])
     unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())
     return Page(items, len(merged) + unread, offset, missing)
 
 
-def _merged(own: Iterable[_T], others: Iterable[_T], listed: Listed[_T]) -> list[_T]:
-    known: dict[object, _T] = {}
-    for row in others:
-        before = known.setdefault(listed.identity(row), row)
-        if listed.rank(row) > listed.rank(before):
-            known[listed.identity(row)] = row
-    known |= {listed.identity(row): row for row in own}
-    return sorted(known.values(), key=listed.order)
+def _merged(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:
+    told = [(True, row) for row in own]
+    told += [
+        (listed.home(row) == target, row) for target, part in others.items() for row in part.items
+    ]
+    known: dict[object, tuple[bool, _T]] = {}
+    for knows, row in told:
+        before = known.setdefault(listed.identity(row), (knows, row))
+        if (knows, listed.rank(row)) > (before[0], listed.rank(before[1])):
+            known[listed.identity(row)] = knows, row
+    return sorted((row for _, row in known.values()), key=listed.order)
 
 
 async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
