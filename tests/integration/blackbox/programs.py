@@ -89,6 +89,8 @@ class Client:
         self.name, self.group = name, group
         self.record = home / f"{name}.tsv"
         self._log = home / f"{name}.log"
+        # Its own: a line of the log may come between a printed one and its end.
+        self._printed = home / f"{name}.out"
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._asked_to_stop = False
@@ -116,9 +118,9 @@ class Client:
         command = self._command(Start(alias, bootstrap, self.record, self._starts))
         self._starts += 1
         self._asked_to_stop = False
-        with self._log.open("ab") as log:
+        with self._printed.open("ab") as printed, self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                command, stdout=printed, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def alive(self) -> None:

@@ -80,7 +80,7 @@ class Console:
 
     def __init__(self, stage: Stage) -> None:
         self.group = stage.site.group("console")
-        self._log = stage.home / "console.log"
+        self._printed = stage.home / "console.out"
         settings = str(stage.home / "console.properties")
         program = java(
             stage._class_path,
@@ -96,7 +96,8 @@ class Console:
 
     @property
     def printed(self) -> Counter[str]:
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        out = self._printed
+        lines = out.read_text(errors="replace").splitlines() if out.exists() else []
         return Counter(line for line in lines if line.startswith("shop"))
 
 
