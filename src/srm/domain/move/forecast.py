@@ -157,7 +157,9 @@ class Forecast:
     def still(self) -> str:
         """Say behind that how much of it groups would read that were not reading; else empty."""
         count = sum(group.re_read for group in self.groups if group.stood_still)
-        return f", {count:,} of that by groups that stood still when last looked at" * (count > 0)
+        return (
+            f", {count:,} of that by groups that stood still when last looked at" if count else ""
+        )
 
     def numbers(self) -> dict[str, int | float | None]:
         """Return what is approved with it, by name: records, seconds."""

@@ -224,6 +224,11 @@ class MoveProgress:
         return self.step in DECIDED
 
     @property
+    def had_members(self) -> bool:
+        """Whether any group had members at the hold; without them nobody has to come back."""
+        return any(self.members_at_hold.values())
+
+    @property
     def held_seconds(self) -> float | None:
         """How long a move that was given up held its clients; None where it is not, or held none.
 

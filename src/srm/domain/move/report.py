@@ -195,7 +195,7 @@ def build_report(
         residue=dict(progress.residue),
         problems=problems,
         assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds)
-        if any(progress.members_at_hold.values())
+        if progress.had_members
         else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.decided else None,
         residue_seen_ms=progress.residue_seen_ms,
@@ -317,7 +317,7 @@ def _notes(
     if forecast is not None:
         yield forecast.line(plan.request.source)
         yield from forecast.notes
-    elif progress.decided and not any(progress.members_at_hold.values()):
+    elif progress.decided and not progress.had_members:
         yield "no group had members at the hold: the RTO is the time until go"
     for name, group in groups.items():
         if plan.request.unplanned:

@@ -74,7 +74,7 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
             reasons, looked_ms = look.waits, look.waits_ms
         elif released and number == at + 1 and "held" in times:
             time_ms, text = times.get("released"), f"given up here: {does}"
-        elif name == "verified" and state == "done" and not any(progress.members_at_hold.values()):
+        elif name == "verified" and state == "done" and not progress.had_members:
             text = "no group had members that could come back"
         seconds = _seconds(previous, time_ms)
         out = _way_out(look) if state == "now" else ""
