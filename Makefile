@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint spec simulate mutants bench clients wheels lock clean check-java
+.PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels lock clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,9 +19,24 @@ demo: venv ## Run the main job end to end into build/demo (DEMO_ARGS=--keep leav
 # Most tests wait for brokers most of the time: three processes share two cores well.
 TEST_JOBS ?= 3
 
-test: lint ## Check the style and run every test (TEST_ARGS are pytest's, TEST_JOBS its processes)
+PARALLEL := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+
+test: lint ## Check the style, run the fast tests (TEST_ARGS are pytest's, TEST_JOBS its processes)
 	@$(BIN)/python -m tests.archives
-	@$(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+	@$(BIN)/python -m tests.again $(PARALLEL) -m "not (slow or search or quarantined)" $(TEST_ARGS)
+
+test-touched: venv ## Run the slow tests that the change since SINCE touches (.ci/landed by default)
+	@$(BIN)/python -m tests.archives
+	@$(BIN)/python -m tests.touched $(if $(SINCE),--since $(SINCE)) $(PARALLEL) \
+	    -m "not (search or quarantined)" $(TEST_ARGS)
+
+test-all: lint ## Run all tests and all searches with new seeds, beside two busy loops
+	@$(BIN)/python -m tests.archives
+	@$(BIN)/python -m tests.everything $(PARALLEL) $(TEST_ARGS)
+
+deflake: venv ## Run the changed tests with real processes five times beside two busy loops
+	@$(BIN)/python -m tests.archives
+	@$(BIN)/python -m tests.deflake $(if $(SINCE),--since $(SINCE))
 
 lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/ruff check

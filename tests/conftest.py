@@ -19,6 +19,8 @@ from types import FrameType
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.again import REAL
+from tests.tiers import tier
 from tests.waiting import DEADLINE_S
 
 from srm.domain.internal_topics import HEARTBEATS
@@ -37,7 +39,14 @@ from srm.wiring import now_ms
 OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""
 
-_UNIT = Path(__file__).with_name("unit")
+_TESTS = Path(__file__).parent
+_UNIT = _TESTS / "unit"
+
+_REAL_LIMIT_S = 1800.0
+"""Least time limit of a test with real processes: deadlines within it stop on a starved machine."""
+
+LASTING = {"broker.session.timeout.ms": "60000"}
+"""Setting of brokers that no test kills: a starved one is not fenced by its own controller."""
 
 BrokerFactory = Callable[..., KafkaBroker]
 
@@ -58,6 +67,10 @@ def pytest_configure() -> None:
         os.environ["SPARK_SUBMIT_OPTS"] = shlex.join(spark.quick_start())
         os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(QUICK_START)
 
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Shells start background jobs so, and children inherit it: none could be interrupted.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def end_session(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
@@ -76,6 +89,20 @@ def _log_handlers() -> Iterator[None]:
     root.handlers[:] = before
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by its tier, and give one with real processes the time of a starved machine."""
+    mark = tier(item.path.relative_to(_TESTS).as_posix())
+    if mark:
+        item.add_marker(mark)
+    if not REAL.isdisjoint(marker.name for marker in item.iter_markers()):
+        item.add_marker(pytest.mark.timeout(max(_REAL_LIMIT_S, _limit(item))), append=False)
+
+
+def _limit(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return float(limit.args[0]) if limit else 0.0
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files whose tests may take longest, so that none of them is left alone.
@@ -84,8 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     limits: dict[Path, float] = defaultdict(float)
     for item in items:
-        limit = item.get_closest_marker("timeout")
-        limits[item.path] = max(limits[item.path], limit.args[0] if limit else 0.0)
+        limits[item.path] = max(limits[item.path], _limit(item))
     items.sort(key=lambda item: (-limits[item.path], _UNIT in item.path.parents))
 
 
@@ -119,7 +145,10 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     """
     _end_brokers_of_dead_sessions()
     home = tmp_path_factory.mktemp("clusters")
-    brokers = {alias: KafkaBroker(home / alias, alias, environ=owner()) for alias in ("P", "B")}
+    brokers = {
+        alias: KafkaBroker(home / alias, alias, server_props=LASTING, environ=owner())
+        for alias in ("P", "B")
+    }
     try:
         for broker in brokers.values():
             broker.start()

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from tests.certificates import Authority, Signed
-from tests.conftest import owner
+from tests.conftest import LASTING, owner
 from tests.identities import IdentityProvider
 from tests.waiting import eventually
 
@@ -114,6 +114,7 @@ class SecuredBroker:
                 },
                 # A refused login is answered at once.
                 "connection.failed.authentication.delay.ms": "0",
+                **LASTING,
                 **server_props,
             },
             environ={

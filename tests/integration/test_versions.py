@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.conftest import owner
+from tests.conftest import LASTING, owner
 from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
@@ -45,7 +45,7 @@ def brokers(
     """One running broker of each version, by its short name."""
     home = tmp_path_factory.mktemp("versions")
     older = {
-        name: KafkaBroker(home / name, name, version=version, environ=owner())
+        name: KafkaBroker(home / name, name, version=version, server_props=LASTING, environ=owner())
         for name, version in OLDER.items()
     }
     try:

@@ -47,6 +47,8 @@ _SMALL: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",
     "group.max.session.timeout.ms": "3600000",
     "group.min.session.timeout.ms": "1000",
+    # A segment is cleaned when it may be, not up to 15 s later.
+    "log.cleaner.backoff.ms": "200",
     "log.cleaner.dedupe.buffer.size": "16777216",
     "min.insync.replicas": "1",
     "num.io.threads": "4",

@@ -6,7 +6,6 @@ position alone may be of before a truncation. Reports are asked for, too, so tha
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from tests.faults.campaign.brokers import Pair
 from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import TopicHistory
 from tests.faults.campaign.slots import Slots
-from tests.faults.campaign.slowness import slowness
 from tests.faults.campaign.workload import LAST, Workload
 from tests.integration.copying import CopyLab
+from tests.waiting import Stopwatch
 
 from srm.domain.replication_records import AssignedPartition, CopyId, PartitionStatus
 from srm.domain.topics import TopicPartition
@@ -70,26 +69,26 @@ class Convergence:
 
         A slot that waits for a newer assignment gets one every few seconds, as from the driver.
         """
-        began = nudged = time.monotonic()
+        watch, nudged = Stopwatch(), 0.0
         consumer = self._consumer()
         try:
             places = [(p.topic, p.partition) for _, p in self._partitions]
             workload.write_last(places, self._pair.source_bootstrap)
             while True:
-                now = time.monotonic()
+                now = watch.elapsed_s
                 try:
                     self._take_arrived(consumer)
-                    waiting = self._unsettled(now, now - began)
+                    waiting = self._unsettled(now)
                 except (SrmError, KafkaException) as error:
                     waiting = {str(error): False}
-                if not waiting or now - began > MOST_S or any(waiting.values()):
+                if not waiting or now > MOST_S or any(waiting.values()):
                     break
                 if now - nudged > _NUDGE_S:
                     persistently("assign", self._slots.publish)
                     nudged = now
         finally:
             consumer.close()
-        self.seconds = time.monotonic() - began
+        self.seconds = watch.wall_s
         self.problems += [
             f"{'stands still' if still else 'not copied in time'}: {text}"
             for text, still in waiting.items()
@@ -123,7 +122,7 @@ class Convergence:
                 if message.value() == LAST:
                     self._arrived.add(place)
 
-    def _unsettled(self, now: float, seconds: float) -> dict[str, bool]:
+    def _unsettled(self, now: float) -> dict[str, bool]:
         """Describe the partitions that are not where they should end; whether they stand still."""
         places = [TopicPartition(p.topic, p.partition) for _, p in self._partitions]
         stable, ends = self._lab.source.log_ends(places), self._high_watermarks(places)
@@ -132,7 +131,7 @@ class Convergence:
         for (topic, p), place in zip(self._partitions, places, strict=True):
             end = ends[place]
             hangs = stable[place] < end
-            if hangs and seconds > HANGING_S * slowness():
+            if hangs and now > HANGING_S:
                 end = stable[place]  # the source's own brokers do not end it
             elif hangs:
                 found[f"{place}: a transaction is open at {stable[place]} of {end}"] = False
@@ -162,7 +161,7 @@ class Convergence:
             or number in topic.target_cuts
             or number in topic.trimmed
         )
-        return (STILL_S + (RETRY_S if stops else 0.0)) * slowness()
+        return STILL_S + (RETRY_S if stops else 0.0)
 
     def _reached(self) -> dict[CopyId, int]:
         reached: dict[CopyId, int] = {}

@@ -26,9 +26,9 @@ from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Step
 from tests.faults.campaign.slots import Slots
-from tests.faults.campaign.slowness import slowness
 from tests.faults.campaign.workload import Workload
 from tests.integration.copying import CopyLab
+from tests.waiting import Stopwatch
 
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition as Partition
@@ -184,7 +184,7 @@ class Director:
             return not still
 
         try:
-            _wait(goes_on, _FREEZE_S * slowness(), "progress")
+            _wait(goes_on, _FREEZE_S, "progress")
         except TimeoutError:
             # The last records of some may have come just before the look, their report after it.
             if names := ", ".join(str(place) for place in still if self._is_fed(place)):
@@ -436,8 +436,8 @@ class Director:
 
 
 def _wait(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
+    watch = Stopwatch()
     while not condition():
-        if time.monotonic() > deadline:
+        if watch.elapsed_s > seconds:
             raise TimeoutError(what)
         time.sleep(0.1)  # between two looks

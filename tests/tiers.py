@@ -1,0 +1,292 @@
+"""Map of the test files: fast ones, slow groups with the paths that select them, and searches.
+
+``make test`` runs the fast tier. ``make test-touched`` adds each slow group whose paths a change
+touches. Only ``make test-all`` runs the searches: they draw new seeds, so a failure is news about
+the product and no verdict on the change. The map is coarse on purpose: an import graph selects
+nearly every slow file for nearly every change.
+
+Patterns are those of `fnmatch`: ``*`` matches slashes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Group:
+    """Slow tests of one subject.
+
+    Args:
+        name: name in the output of ``make test-touched``.
+        tests: patterns of its test files, below ``tests/``.
+        paths: patterns of files in the repository; a change of one selects the group.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+MIXED_FOLDERS: Final = ("airflow/", "browser/", "faults/", "integration/", "spec/")
+"""Folders in which each file is either listed in `FAST` or belongs to a group or to `SEARCHES`."""
+
+FAST: Final = (
+    "airflow/test_alerts.py",
+    "airflow/test_approval.py",
+    "airflow/test_choices.py",
+    "airflow/test_dags.py",
+    "airflow/test_environment.py",
+    "airflow/test_move_wait_operator.py",
+    "airflow/test_moves.py",
+    "airflow/test_replication_operator.py",
+    "airflow/test_report_pages.py",
+    "airflow/test_rest.py",
+    "airflow/test_spark_jobs.py",
+    "airflow/test_triggers.py",
+    "faults/test_checker.py",
+    "faults/test_equal_records.py",
+    "faults/test_mechanisms.py",
+    "integration/kafka/test_cluster.py",
+    "integration/kafka/test_groups.py",
+    "integration/kafka/test_tail.py",
+    "integration/kafka/test_wiring.py",
+    "integration/test_capacity_real.py",
+    "integration/test_checkpoints_real.py",
+    "integration/test_client_settings.py",
+    "integration/test_clients.py",
+    "integration/test_driver.py",
+    "integration/test_fence.py",
+    "integration/test_flow_switch.py",
+    "integration/test_java_decoder.py",
+    "integration/test_map_cleaner.py",
+    "integration/test_move.py",
+    "integration/test_progress.py",
+    "integration/test_redirect.py",
+    "integration/test_rights.py",
+    "integration/test_service_real.py",
+    "integration/test_slot.py",
+    "integration/test_slot_records.py",
+    "integration/test_slot_refusals.py",
+    "integration/test_srm_control.py",
+    "integration/test_why_real.py",
+)
+"""Files of `MIXED_FOLDERS` that ``make test`` runs. It runs all files of other folders."""
+
+SEARCHES: Final = ("faults/test_campaign.py",)
+"""Files that draw new seeds each time: ``make test-all`` alone runs them."""
+
+EVERYTHING: Final = (
+    ".ci/run",
+    "Makefile",
+    "hatch_build.py",
+    "pyproject.toml",
+    "requirements*.txt",
+    "tests/conftest.py",
+    "tests/waiting.py",
+)
+"""A change of one of these selects every group."""
+
+_MOVES: Final = ("src/srm/domain/move/*", "src/srm/engine/move/*")
+_COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
+
+GROUPS: Final = (
+    Group("bench", ("integration/test_bench.py",), ("bench/*",)),
+    Group("demo", ("integration/test_demo.py",), ("src/srm/demo/*", "src/srm/stack/*")),
+    Group("stack", ("integration/test_stack.py",), ("src/srm/stack/*", "src/srm/cli/stack*")),
+    Group(
+        "browser",
+        ("browser/*",),
+        (
+            "src/srm/pages/*",
+            "src/srm/service/app.py",
+            "src/srm/service/pages/*",
+            "src/srm/service/routes/*",
+            "src/srm/service/static/*",
+        ),
+    ),
+    Group(
+        "spec",
+        ("spec/*",),
+        (
+            "docs/spec/*",
+            *(
+                f"src/srm/engine/move/{name}*"
+                for name in (
+                    "calls",
+                    "control",
+                    "decision",
+                    "holding",
+                    "redirect",
+                    "registers",
+                    "steps",
+                    "store",
+                )
+            ),
+            "src/srm/domain/move/routes*",
+            "src/srm/domain/move/progress*",
+        ),
+    ),
+    Group(
+        "versions",
+        (
+            "integration/test_versions.py",
+            "integration/test_slot_legacy.py",
+            "integration/test_mm2_interop.py",
+            "integration/test_java_example.py",
+            "integration/test_kafka_broker.py",
+        ),
+        ("examples/*", "src/srm/kafka/*", "src/srm/stack/jars*", "src/srm/stack/kafka*"),
+    ),
+    Group(
+        "damage",
+        (
+            "integration/kafka/test_leader_epochs.py",
+            "integration/kafka/test_live_tables.py",
+            "integration/test_broker_settings.py",
+            "integration/test_epochs_used_up.py",
+            "integration/test_hanging_brokers.py",
+            "integration/test_lost_map.py",
+            "integration/test_map_loss.py",
+            "integration/test_restore.py",
+            "integration/test_slot_truncation.py",
+            "integration/test_source_return.py",
+            "integration/test_stranded_clients.py",
+            "integration/test_target_truncation.py",
+        ),
+        (
+            *_COPYING,
+            "src/srm/domain/*map*",
+            "src/srm/engine/comeback/*",
+            "src/srm/engine/map*",
+            "src/srm/kafka/*table*",
+            "src/srm/kafka/map*",
+        ),
+    ),
+    Group(
+        "faults",
+        (
+            "faults/test_application_faults.py",
+            "faults/test_driver_faults.py",
+            "faults/test_move_kills.py",
+            "faults/test_replicated_aborts.py",
+            "faults/test_slot_faults.py",
+            "faults/test_standalone_faults.py",
+        ),
+        (
+            *_COPYING,
+            "src/srm/spark/application*",
+            "src/srm/spark/replicator*",
+            "src/srm/spark/slot*",
+            "src/srm/spark/supervisor*",
+        ),
+    ),
+    Group(
+        "blackbox",
+        ("integration/blackbox/*",),
+        (
+            *_MOVES,
+            "src/srm/cli/failover*",
+            "src/srm/client/*",
+            "src/srm/follow/*",
+            "src/srm/redirect/*",
+        ),
+    ),
+    Group(
+        "spark",
+        (
+            "integration/test_metrics_engines.py",
+            "integration/test_metrics_real.py",
+            "integration/test_spread_real.py",
+            "integration/test_verification_real.py",
+        ),
+        (
+            "spark_jobs/*",
+            "src/srm/domain/metrics*",
+            "src/srm/domain/windows*",
+            "src/srm/engine/*metrics*",
+            "src/srm/engine/verif*",
+            "src/srm/spark/*",
+        ),
+    ),
+    Group(
+        "airflow",
+        (
+            "airflow/test_failover_dag.py",
+            "airflow/test_periodic_dags.py",
+            "airflow/test_service_app.py",
+        ),
+        ("dags/*", "plugins/*"),
+    ),
+    Group(
+        "security",
+        (
+            "integration/test_broker_calls.py",
+            "integration/test_client_rights.py",
+            "integration/test_security.py",
+        ),
+        (
+            "docs/security.md",
+            "src/srm/config/*access*",
+            "src/srm/config/*client*",
+            "src/srm/config/*security*",
+            "src/srm/kafka/*acl*",
+            "src/srm/kafka/wire*sasl*",
+            "src/srm/kafka/wire*sec*",
+            "src/srm/kafka/wire*token*",
+        ),
+    ),
+    Group(
+        "moves",
+        (
+            "integration/test_clients_across_moves.py",
+            "integration/test_clients_of_a_lost_cluster.py",
+            "integration/test_drill_real.py",
+            "integration/test_move_fencing.py",
+            "integration/test_quotas.py",
+            "integration/test_report_times.py",
+            "integration/test_supervision.py",
+            "integration/test_translation_real.py",
+        ),
+        (
+            *_MOVES,
+            "src/srm/client/*",
+            "src/srm/engine/*checkpoint*",
+            "src/srm/engine/drill/*",
+            "src/srm/engine/group*",
+            "src/srm/engine/supervision*",
+        ),
+    ),
+    Group(
+        "service",
+        (
+            "integration/test_prometheus_real.py",
+            "integration/test_remote_querying.py",
+            "integration/test_service_access.py",
+            "integration/test_telemetry_real.py",
+        ),
+        ("deploy/*", "src/srm/engine/why/*", "src/srm/service/*", "src/srm/telemetry.py"),
+    ),
+)
+
+
+def matches(path: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns matches the path."""
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def group_of(test: str) -> Group | None:
+    """Return the group of a test file, a path below ``tests/``."""
+    if test in FAST:
+        return None
+    return next((group for group in GROUPS if matches(test, group.tests)), None)
+
+
+def tier(test: str) -> str | None:
+    """Return the marker of a test file: ``slow``, ``search``, or none for the fast tier."""
+    if test in SEARCHES:
+        return "search"
+    return "slow" if group_of(test) else None
