@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]
 
-SEEDS_OF_A_LANDING: Final = (8, 22, 33, 139, 140, 196, 224, 254)
+SEEDS_THAT_PLAY_EVERYTHING: Final = (8, 22, 33, 139, 140, 196, 224, 254)
 CHOSEN: Final = os.environ.get("SRM_FAULT_SEEDS")
-SEEDS: Final = seeds_of(CHOSEN) if CHOSEN else SEEDS_OF_A_LANDING
+SEEDS: Final = seeds_of(CHOSEN) if CHOSEN else SEEDS_THAT_PLAY_EVERYTHING
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_brokers_end_with_a_campaign_that_is_killed(tmp_path: Path) -> None:
         eventually(lambda: not broker.is_running(), "the broker is ended")
 
 
-def test_the_seeds_of_a_landing_leave_no_scenario_and_no_setting_out() -> None:
-    plans = [plan_of(seed) for seed in SEEDS_OF_A_LANDING]
+def test_the_chosen_seeds_leave_no_scenario_and_no_setting_out() -> None:
+    plans = [plan_of(seed) for seed in SEEDS_THAT_PLAY_EVERYTHING]
 
     assert {name for plan in plans for name in plan.scenarios} == set(SCENARIOS)
     assert {plan.setting for plan in plans} == set(SETTINGS)

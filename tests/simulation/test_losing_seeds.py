@@ -10,7 +10,7 @@ from srm.testing.simulation.faults import UNKIND
 
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("kind", UNKIND)
-@pytest.mark.parametrize(("first", "end"), pieces(10))
+@pytest.mark.parametrize(("first", "end"), pieces(25))
 def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, end: int) -> None:
     play("--kinds", kind, "--seeds", f"{first}:{end}")
 

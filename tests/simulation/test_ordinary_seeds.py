@@ -7,6 +7,6 @@ from tests.simulation.playing import pieces, play
 
 
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize(("first", "end"), pieces(150))
+@pytest.mark.parametrize(("first", "end"), pieces(400))
 def test_kills_pauses_elections_and_outages_leave_no_trace(first: int, end: int) -> None:
     play("--kinds", "ordinary", "--seeds", f"{first}:{end}")

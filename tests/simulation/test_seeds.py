@@ -7,7 +7,7 @@ from tests.simulation.playing import pieces, play
 
 
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize(("first", "end"), pieces(200))
+@pytest.mark.parametrize(("first", "end"), pieces(500))
 def test_nothing_is_lost_doubled_or_translated_wrongly_whatever_befalls_a_flow(
     first: int, end: int
 ) -> None:
