@@ -19,7 +19,7 @@ from srm.stack.process import HOME_MARK, end_processes, marked_processes
 
 pytestmark = pytest.mark.integration
 
-RECORDS = 8_000
+RECORDS = 2_000
 GROUPS = {"ledger", "fraud", "analytics"}
 
 
