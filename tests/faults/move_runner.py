@@ -14,10 +14,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.integration.moving import hold_and_go
 
 from srm.config.loader import load_config
-from srm.engine import move
 from srm.kafka.control_writer import KafkaControlWriter
 from srm.wiring import open_move
 
@@ -56,10 +55,7 @@ def die_at(number: int, moment: str) -> None:
 def main(config: str, source: str, target: str, move_id: str, number: str, moment: str) -> None:
     die_at(int(number), moment)
     with open_move(load_config(Path(config)), source, target) as context:
-        move.hold(context, move_id)
-        eventually(lambda: move.wait_status(context, move_id).ready, "ready")
-        move.apply(context, move_id)
-        move.go(context, move_id)
+        hold_and_go(context, move_id)
 
 
 if __name__ == "__main__":

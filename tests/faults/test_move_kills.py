@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.integration.moving import Site
+from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
 from srm.domain.move.routes import group_subject, topic_subject
 from srm.engine import move
-from srm.engine.move import MoveContext, MoveRequest, MoveStore
+from srm.engine.move import MoveRequest, MoveStore
 from srm.engine.move.routes import RoutingTables
 from srm.errors import ConflictError
 from srm.stack.kafka import KafkaBroker
@@ -87,13 +87,6 @@ def kill(site: Site, request: MoveRequest, move_id: str, number: int, moment: st
     assert run.returncode == -signal.SIGKILL, run.stderr.decode()[-2000:]
 
 
-def finish(context: MoveContext, move_id: str) -> None:
-    move.hold(context, move_id)
-    eventually(lambda: move.wait_status(context, move_id).ready, f"{move_id} is ready")
-    move.apply(context, move_id)
-    move.go(context, move_id)
-
-
 def next_value(site: Site, alias: str) -> bytes:
     """Read the record that the group reads next on a cluster."""
     offsets = site.clusters[alias].committed(site.group("g"))
@@ -140,13 +133,13 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
         kill(site, request, move_id, number, moment)
         decided = MoveStore(context).progress(move_id).decided
         if chance.random() < 0.5:
-            finish(context, move_id)
+            hold_and_go(context, move_id)
         else:
             try:
                 move.release(context, move_id)
             except ConflictError:
                 assert decided
-                finish(context, move_id)
+                hold_and_go(context, move_id)
         progress = MoveStore(context).progress(move_id)
         if decided:
             assert progress.decided

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+import pytest
 from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
@@ -33,7 +34,7 @@ from srm.engine.move import MoveContext, MoveRequest
 from srm.engine.move.control import Change
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
-from srm.errors import ConflictError
+from srm.errors import ConflictError, GateClosedError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state_log import KafkaStateLog
 from srm.replication.slot.slot import SlotSpec
@@ -274,6 +275,53 @@ def begin(context: MoveContext, request: MoveRequest, move_id: str) -> None:
         return True
 
     eventually(begun, f"{move_id} starts")
+
+
+def pass_gate(
+    context: MoveContext, move_id: str, step: Callable[..., object] = move.apply_and_go
+) -> None:
+    """Take a step of a move that holds, as soon as its gate lets it.
+
+    The product's own retry has a short limit on the clock, which a starved machine exceeds.
+    """
+
+    def passed() -> bool:
+        if not move.wait_status(context, move_id).ready:
+            return False
+        try:
+            step(context, move_id)
+        except GateClosedError:
+            return False
+        return True
+
+    eventually(passed, f"{move_id} passes its gate")
+
+
+def hold_and_go(context: MoveContext, move_id: str) -> None:
+    """Run a planned move from its hold until its clients are sent to the target."""
+    move.hold(context, move_id)
+    pass_gate(context, move_id)
+
+
+def refused_go(
+    context: MoveContext, move_id: str, reason: str, before: Callable[[], None] = lambda: None
+) -> None:
+    """Call go until it is refused for a reason; something else may close the gate before."""
+
+    def refused() -> bool:
+        before()
+        with pytest.raises(GateClosedError) as closed:
+            move.go(context, move_id)
+        return reason in str(closed.value)
+
+    eventually(refused, f"go of {move_id} is refused: {reason}")
+
+
+def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
+    """Run a move until its groups work on the target."""
+    begin(context, request, move_id)
+    pass_gate(context, move_id)
+    eventually(lambda: move.verify(context, move_id).done, f"{move_id} resumed")
 
 
 def forget_places(site: Site, source: str, target: str) -> None:

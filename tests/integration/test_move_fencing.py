@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.integration.moving import Site, route_clients
+from tests.integration.moving import Site, hold_and_go, pass_gate, refused_go, route_clients
 from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
@@ -24,7 +24,6 @@ from srm.engine.move import MoveContext, MoveRequest, MoveStore
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import ensure_topics
 from srm.engine.ports import Cluster
-from srm.errors import GateClosedError
 from srm.kafka.control_writer import KafkaControlWriter
 from srm.stack.kafka import KafkaBroker
 
@@ -69,13 +68,6 @@ def planned(site: Site, context: MoveContext, number: int = 0) -> str:
     move_id = f"move{number}-{site.unique}"
     eventually(lambda: not move.plan(context, request, move_id).warnings, "all is copied")
     return move_id
-
-
-def finish(context: MoveContext, move_id: str) -> None:
-    move.hold(context, move_id)
-    eventually(lambda: move.wait_status(context, move_id).ready, f"{move_id} is ready")
-    move.apply(context, move_id)
-    assert move.go(context, move_id).step == "gone"
 
 
 def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
@@ -143,7 +135,7 @@ def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
         site.context(site.p, site.b) as other,
     ):
         move_id = planned(site, context)
-        stall.meanwhile[stall.count + transaction] = lambda: finish(other, move_id)
+        stall.meanwhile[stall.count + transaction] = lambda: hold_and_go(other, move_id)
         assert move.hold(context, move_id).step == "gone"
         assert clients_at(site, context) == {(site.b, "go")}
         assert not_in_the_protocol(site, context, tmp_path) == []
@@ -163,13 +155,13 @@ def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(
     ):
         move_id = planned(site, context)
         move.hold(context, move_id)
-        eventually(lambda: move.wait_status(context, move_id).ready, "ready")
-        move.apply(context, move_id)
-        # Renewed on both, intent, and then the decision.
-        stall.meanwhile[stall.count + 4] = lambda: steps.append(move.release(other, move_id).step)
-        with pytest.raises(GateClosedError, match="is over: hold again"):
-            move.go(context, move_id)
+        pass_gate(context, move_id, move.apply)
 
+        def race() -> None:  # renewed on both, intent, and then the decision
+            others = lambda: steps.append(move.release(other, move_id).step)  # noqa: E731
+            stall.meanwhile = {stall.count + 4: others}
+
+        refused_go(context, move_id, "is over: hold again", before=race)
         assert steps == ["released"]
         assert MoveStore(context).progress(move_id).step == "released"
         assert clients_at(site, context) == {(site.p, "go")}
@@ -188,7 +180,7 @@ def test_moves_of_different_groups_and_of_different_pairs_run_at_once(
     def run(where: Site, number: int) -> None:
         try:
             with where.context(where.p, where.b) as context:
-                finish(context, planned(where, context, number))
+                hold_and_go(context, planned(where, context, number))
         except BaseException as error:  # noqa: BLE001 -- the test reports it
             failures.append(error)
 

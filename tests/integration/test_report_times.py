@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.moving import Application, Site, begin
+from tests.integration.moving import Application, Site, carry_out
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -54,15 +54,6 @@ def complete_report(context: MoveContext, move_id: str) -> MoveReport:
 
     eventually(complete, "all groups work")
     return reports[-1]
-
-
-def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
-    """Run a move until its groups work."""
-    begin(context, request, move_id)
-    eventually(lambda: move.wait_status(context, move_id).ready, "ready")
-    move.apply(context, move_id)
-    move.go(context, move_id)
-    eventually(lambda: move.verify(context, move_id).done, "resumed")
 
 
 @pytest.mark.usefixtures("late_clocks")

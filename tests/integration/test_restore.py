@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.integration.moving import begin, pass_gate
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
@@ -181,11 +182,8 @@ class Site:
         request = MoveRequest("failback", "B", "P", *names, quiet_seconds=0.2)
         with open_move(self.config, "B", "P") as context:
             eventually(lambda: not move.plan(context, request, "m2").warnings, "caught up")
-            assert move.plan(context, request, "m2").blocking == ()
-            move.hold(context, "m2")
-            eventually(lambda: move.wait_status(context, "m2").ready, "ready")
-            assert move.apply(context, "m2").open
-            move.go(context, "m2")
+            begin(context, request, "m2")
+            pass_gate(context, "m2")
 
     def tells_all(self, flow: Flow) -> bool:
         """Whether what is written down of a flow tells of all that its source holds."""

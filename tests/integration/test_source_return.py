@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import BrokerFactory
 from tests.faults.campaign.truncation import cut
 from tests.integration.copying import delete_before
+from tests.integration.moving import begin, pass_gate
 from tests.integration.returning import Pair, pause
 from tests.waiting import eventually
 from typer.testing import CliRunner
@@ -139,11 +140,8 @@ def srm(pair: Pair, *arguments: str) -> str:
 def fail_back(back: move.MoveContext, pair: Pair, *groups: str) -> None:
     topics = tuple(pair.topics[:3])
     request = MoveRequest("failback", pair.b, pair.p, topics, groups, quiet_seconds=0.2)
-    move.plan(back, request, "m2")
-    move.hold(back, "m2")
-    eventually(lambda: move.wait_status(back, "m2").ready, "the failback is ready")
-    move.apply(back, "m2")
-    move.go(back, "m2")
+    begin(back, request, "m2")
+    pass_gate(back, "m2")
 
 
 def test_a_source_that_lost_what_was_copied_does_not_stop_the_flow(

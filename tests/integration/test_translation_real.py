@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.copying import delete_before
-from tests.integration.moving import Site, forget_places
+from tests.integration.moving import Site, forget_places, pass_gate
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
@@ -118,9 +118,7 @@ def held(context: MoveContext, wanted: MoveRequest) -> MovePlan:
 
 
 def finish(context: MoveContext) -> MoveReport:
-    eventually(lambda: move.wait_status(context, move_id(context)).ready, "the move is ready")
-    move.apply(context, move_id(context))
-    move.go(context, move_id(context))
+    pass_gate(context, move_id(context))
     move.verify(context, move_id(context))
     return move.report(context, move_id(context))
 
