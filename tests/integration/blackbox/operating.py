@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -20,8 +21,6 @@ from srm.errors import UnavailableError
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
-REASON_S = 120.0
-"""In which a status has to name what holds a move up; some seconds, on a box that is busy."""
 
 
 class Operator:
@@ -126,16 +125,21 @@ class Move:
             return bool(found)
 
         try:
-            eventually(given, f"a reason with {words}", REASON_S)
+            eventually(given, f"a reason with {words}")
         except AssertionError as error:
             step = self._operator.step(self.move_id)
             raise AssertionError(f"{error}; at step {step} it was: {lines}") from None
         return found[0]
 
-    def ended(self, timeout_s: float = 240.0) -> tuple[int, str]:
+    def ended(self) -> tuple[int, str]:
         """Wait for the end of the run; return its exit code and what it said on stderr."""
-        code = self._process.wait(timeout_s)
-        return code, self._stderr.read_text(encoding="utf-8")
+        eventually(lambda: self._process.poll() is not None, f"{self.move_id} ends", 240.0)
+        return self._process.returncode, self._stderr.read_text(encoding="utf-8")
+
+    def interrupted(self) -> tuple[int, str]:
+        """End the run as Ctrl-C does; return its exit code and what it said on stderr."""
+        self._process.send_signal(signal.SIGINT)
+        return self.ended()
 
     def report(self) -> Any:
         """Wait for the end of the run and return its report; it may have problems.

@@ -25,8 +25,8 @@ from tests.waiting import eventually
 from srm.engine.ports import TopicSpec
 from srm.stack.kafka import KafkaBroker
 
-BLOCKED, GATE_CLOSED = 4, 5
-"""Exit codes of a move: something is in the way of its start, or was until its time was up."""
+BLOCKED, INTERRUPTED = 4, 130
+"""Exit codes of a move: something is in the way of its start, or Ctrl-C ended its wait."""
 
 
 class Stage:
@@ -219,10 +219,16 @@ class Stage:
             return move.report()
 
     def end_refused(self, move: Move) -> None:
-        """Let a move that is held up run into its time limit: it has to release everything."""
+        """Wait for the end of a move that cannot start: it holds nothing."""
         code, said = move.ended()
-        assert code in {GATE_CLOSED, BLOCKED}, f"{move.move_id} ended with {code}: {said}"
+        assert code == BLOCKED, f"{move.move_id} ended with {code}: {said}"
         assert self.operator.step(move.move_id) in {"released", "planned", None}
+
+    def end_held(self, move: Move) -> None:
+        """Interrupt a move that waits for its gate: it has to release everything."""
+        code, said = move.interrupted()
+        assert code == INTERRUPTED, f"{move.move_id} ended with {code}: {said}"
+        assert self.operator.step(move.move_id) == "released"
 
     def trim(self, alias: str, topic: str) -> None:
         """Drop the first half of each partition, as retention would."""

@@ -6,8 +6,7 @@ import pytest
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-# JVMs: seconds on an idle machine, minutes on a busy one.
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 def test_a_group_that_starts_at_the_end_of_the_logs_misses_nothing_that_is_written_after_go(

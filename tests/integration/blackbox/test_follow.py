@@ -20,7 +20,7 @@ from srm.domain.move.routes import Ack, Route, acks_of
 from srm.engine.move.store import ensure_topics
 
 # Three supervisors, and a JVM among their programs: half a minute on an idle machine.
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
 # Five applications at once, of which two are JVMs: 26 s on an idle machine, minutes on a busy one.
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 def test_clients_of_all_kinds_move_there_and_back_and_process_each_record_once(

@@ -34,7 +34,7 @@ from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
 
 # Four applications, one of them a JVM, and brokers that come and go: a minute on an idle machine.
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 LOST = ("--grace-lost", "2")
