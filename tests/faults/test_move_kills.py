@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.cases import cases
 from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
@@ -28,9 +29,8 @@ from srm.engine.move.routes import RoutingTables
 from srm.errors import ConflictError
 from srm.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
-SEEDS = 12
 WRITES = 11  # hold 2, apply 4, go 5
 MOMENTS = ("before", "within", "after")
 READ = 50
@@ -115,7 +115,7 @@ def _read_one(reader: Consumer) -> Message:
     return found[0]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", cases((1, 5, 9), (0, 2, 3, 4, 6, 7, 8, 10, 11)))
 def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
     site: Site, watchers: list[RoutingWatcher], seed: int
 ) -> None:

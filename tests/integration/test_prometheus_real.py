@@ -41,11 +41,14 @@ def service_of(site: Site, home: Path) -> Iterator[int]:
 
 
 class Prometheus:
-    """A Prometheus with the configuration that ships with srm, only more often."""
+    """A Prometheus with the configuration that ships with srm, only more often.
+
+    A scrape may take as long as the interval: in less the service of a busy machine is down.
+    """
 
     def __init__(self, home: Path, scraped_port: int) -> None:
         config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
-        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config["global"] = {"scrape_interval": "5s", "evaluation_interval": "1s"}
         config["rule_files"] = [str(RULES)]
         config["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{scraped_port}"]
         file = home / "prometheus.yaml"
@@ -115,12 +118,8 @@ def test_prometheus_scrapes_the_service_and_its_rules_see_a_flow_that_stops(
                 eventually(lambda: prometheus.value(again) == 3, "the group is told")
                 lag = f'srm_topic_lag_offsets{{{here}, topic="{site.topic}"}}'
                 runs = f'srm_topic_state{{{here}, topic="{site.topic}", state="RUNNING"}}'
-                # It has a second for each scrape, and is down where that was not enough.
-                told = (lag, runs, 'up{job="srm"}')
-                eventually(
-                    lambda: [prometheus.value(query) for query in told] == [0, 1, 1],
-                    "it lags behind nothing, runs and is up",
-                )
+                for query, value in ((lag, 0), (runs, 1), ('up{job="srm"}', 1)):
+                    eventually(lambda: prometheus.value(query) == value, query)  # noqa: B023
                 groups = prometheus.get("rules").get("groups", [])
                 rules = [rule for one in groups for rule in one["rules"]]
                 assert len(rules) == len(alerts())

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from tests.cases import cases
 from tests.identities import identity_provider
 from tests.integration.copying import CopyLab
 from tests.integration.securing import PASSWORD, SESSION_MS, WAYS_IN, SecuredBroker
@@ -35,11 +36,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             broker.broker.kill()
 
 
-@pytest.mark.parametrize("way", WAYS_IN)
+@pytest.mark.parametrize("way", cases(WAYS_IN[1::3], WAYS_IN[::3] + WAYS_IN[2::3]))
 def test_copies_with_every_kind_of_security_on_either_side(
     secured: SecuredBroker, way: str
 ) -> None:
-    """Each kind is the source's in one flow and the target's in another: no flow has one twice."""
+    """Each kind is the source's in one flow and the target's in another: no flow has one twice.
+
+    The few flows are of eight kinds.
+    """
     ways = secured.ways_in()
     other = WAYS_IN[(WAYS_IN.index(way) + 1) % len(WAYS_IN)]
     lab = CopyLab(ways[way], ways[other])
@@ -217,25 +221,24 @@ def test_sessions_that_end_are_renewed_in_between_the_requests(secured: SecuredB
 
 
 def test_a_broker_that_hangs_does_not_hold_up_the_end(secured: SecuredBroker) -> None:
-    """TLS has a farewell, for which a client library waits half a minute."""
+    """TLS has a farewell, for which a client library waits half a minute; srm waits for none."""
     pid = secured.broker.pid
     assert pid is not None
 
-    async def run() -> float:
+    async def run() -> bool:
         cluster = WireCluster("P", secured.at("TLS"))
         await cluster.start()
         await cluster.connect(1)
         os.kill(pid, signal.SIGSTOP)
-        began = time.monotonic()
-        await cluster.close()
-        return time.monotonic() - began
+        closing = asyncio.create_task(cluster.close())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return closing.done()
 
     try:
-        took = asyncio.run(run())
+        assert asyncio.run(run()), "closed though the broker answers nothing"
     finally:
         os.kill(pid, signal.SIGCONT)
-
-    assert took < 15, "half of what TLS may take"
 
 
 def test_connections_that_break_in_the_middle_of_a_record_lose_and_repeat_nothing(

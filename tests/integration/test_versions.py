@@ -204,7 +204,8 @@ def test_groups_and_transactions_are_seen_on_each(
         consumer = Consumer({**props, **settings, **rarely})
         consumer.subscribe([name])
         eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
-        producer = Producer({**props, "transactional.id": name})
+        settings = {"transactional.id": name, "transaction.timeout.ms": 600_000}
+        producer = Producer({**props, **settings})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce(name, b"x", partition=0)

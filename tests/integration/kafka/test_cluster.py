@@ -90,7 +90,10 @@ def test_offsets_of_a_transaction_that_stays_open_are_not_committed(cluster, pro
 
 
 async def connect_worker(bootstrap, group):
-    """Join a group as a Kafka Connect worker does, under another protocol type."""
+    """Join a group as a Kafka Connect worker does, under another protocol type.
+
+    The member outlives its connection by its session, which is longer than any test.
+    """
     client = AIOKafkaClient(bootstrap_servers=bootstrap)
     await client.bootstrap()
     try:
@@ -98,7 +101,7 @@ async def connect_worker(bootstrap, group):
         member_id = ""
         for _ in range(2):  # the first answer only gives the member id
             request = JoinGroupRequest(
-                group, 30_000, 30_000, member_id, None, "connect", [("v1", b"x")]
+                group, 300_000, 300_000, member_id, None, "connect", [("v1", b"x")]
             )
             answer = await client.send(node, request)
             member_id = answer.member_id

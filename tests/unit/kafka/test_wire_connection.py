@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.certificates import Authority
+from tests.waiting import until
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.answers import settle
@@ -183,10 +184,10 @@ def test_answers_are_the_same_however_their_bytes_are_cut(
             theirs.sendall(stream[at : at + size])
             at += size
             await asyncio.sleep(0)
-        found = await asyncio.wait_for(asyncio.gather(*answers), 30)
+        await until(lambda: all(answer.done() for answer in answers))
         connection.close()
         theirs.close()
-        return [bytes(answer.data[: len(body)]) for answer, body in zip(found, bodies, strict=True)]
+        return [bytes(a.result().data[: len(b)]) for a, b in zip(answers, bodies, strict=True)]
 
     assert asyncio.run(run()) == bodies
 
@@ -231,7 +232,7 @@ def test_many_small_answers_are_few_events(events: list[Connection]) -> None:
             theirs.sendall(struct.pack(">ii", 36, number) + bytes(32))
             await asyncio.sleep(0)
         seen = len(events)
-        await asyncio.wait_for(asyncio.gather(*answers[:-1]), 30)
+        await until(lambda: all(answer.done() for answer in answers[:-1]))
         is_due = not answers[-1].done()
         connection.close()
         theirs.close()
@@ -251,7 +252,7 @@ def test_an_answer_does_not_wait_for_a_later_one_that_is_slow() -> None:
         answers = [told(connection, 36) for _ in range(8)]
         await asyncio.sleep(0.05)  # several looks find nothing
         theirs.sendall(struct.pack(">ii", 36, 1) + bytes(32))
-        await asyncio.wait(answers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        await until(lambda: any(answer.done() for answer in answers))
         found = sum(answer.done() for answer in answers)
         connection.close()
         theirs.close()
@@ -278,7 +279,7 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
         connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
         answer = connection.request(ECHO, 0, [b"x"], decode, flexible=False)
         theirs.sendall(stream)
-        await asyncio.wait([answer], timeout=30)
+        await until(answer.done)
         theirs.close()
         return answer.exception(), connection.closed
 
@@ -302,7 +303,7 @@ def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
         connection.tell(ECHO, 0, [b"x"], as_it_is, fail, 36)
         last = told(connection, 36)
         theirs.sendall(b"".join(struct.pack(">ii", 36, n) + bytes(32) for n in (1, 2)))
-        await asyncio.wait_for(last, 30)
+        await until(last.done)
         connection.close()
         theirs.close()
         return len(seen)
