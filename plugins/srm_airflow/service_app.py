@@ -70,7 +70,7 @@ def _without_config(error: ConfigError) -> FastAPI:
     answer_errors(app)
     detail = str(error)
 
-    @app.get("/{path:path}", dependencies=[Depends(guard(Access(identify), "reader"))])
+    @app.get("/{path:path}", dependencies=[Depends(guard(identify, "reader"))])
     def explain(request: Request, path: str) -> Response:  # noqa: ARG001 -- any path
         return problem(request, 503, "No configuration", detail)
 

@@ -66,13 +66,12 @@ class Access:
     identify: Callable[..., Any]
 
 
-def open_access() -> Access:
-    """Let everybody see and nobody act: for a service that only this machine reaches, and tests."""
+def _anonymous() -> User:
+    return User(ANONYMOUS, frozenset({"reader"}))
 
-    def identify() -> User:
-        return User(ANONYMOUS, frozenset({"reader"}))
 
-    return Access(identify)
+OPEN: Final = Access(_anonymous)
+"""Lets everybody see, and act by no means: for a service that only this machine reaches."""
 
 
 def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:
@@ -95,10 +94,10 @@ def user_of(request: Request) -> User:
     return found
 
 
-def guard(access: Access, role: Role) -> Callable[..., User]:
-    """Return a dependency that lets users with a role pass, and nobody else."""
+def guard(identify: Callable[..., Any], role: Role) -> Callable[..., User]:
+    """Return a dependency that lets only users with a role pass; ``identify`` is that of Access."""
 
-    def check(request: Request, user: User = Depends(access.identify)) -> User:  # noqa: B008 -- as FastAPI wants it
+    def check(request: Request, user: User = Depends(identify)) -> User:  # noqa: B008 -- as FastAPI wants it
         if role not in user.roles:
             audit.warning(
                 "%s %s by %s from %s refused: no %s",

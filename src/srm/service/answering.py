@@ -32,17 +32,17 @@ Search = Annotated[
 
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     status: {
-        "model": Problem,
         "description": text,
         "content": {
             PROBLEM: {
+                "schema": {"$ref": "#/components/schemas/Problem"},
                 "example": {
                     "type": "about:blank",
                     "title": text,
                     "status": status,
                     "detail": detail,
                     "instance": "/v2/flows/P/B",
-                }
+                },
             }
         },
     }
@@ -56,7 +56,10 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         (503, "A cluster does not answer; retry", "cluster B: timed out while describing topics"),
     )
 }
-"""What any route may answer instead, for OpenAPI."""
+"""What any route may answer instead, for OpenAPI, whose components name the schema of a problem.
+
+FastAPI would compile a model once for each of these and each route.
+"""
 
 
 def answer(
