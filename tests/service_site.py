@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from tests.service_views import StillWatch, config_of
@@ -132,9 +133,17 @@ def paused(at: int) -> FlowLook:
     return _look(C_P, status, {}, at)
 
 
-def windows(at: int) -> Iterator[WindowMetric]:
+def windows(at: int) -> tuple[WindowMetric, ...]:
     """Measure two hours; of ``P->B`` twelve minutes are missing, then its lag grows."""
-    minute = at // _MIN
+    return _windows(at // _MIN)
+
+
+@lru_cache(maxsize=2)
+def _windows(minute: int) -> tuple[WindowMetric, ...]:
+    return tuple(_measure(minute))
+
+
+def _measure(minute: int) -> Iterator[WindowMetric]:
     for number in range(119, 0, -1):
         start = (minute - number) * _MIN
         wave = 1 + 0.25 * math.sin(number / 7) + 0.06 * math.sin(number * 2.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from srm.config.model import ClusterClients, Config
 from srm.config.secrets import ClientProperties
@@ -18,6 +19,11 @@ from srm.service.views import Views
 from srm.testing.flows import flow_config
 
 NO_CLIENTS = ClusterClients.alike({"bootstrap.servers": "127.0.0.1:1"})
+
+
+@lru_cache(maxsize=1000)
+def _record(window: WindowMetric) -> tuple[bytes, Stamped]:
+    return window.key(), Stamped(window.value(), window.end_ms)
 
 
 class StillWatch:
@@ -44,7 +50,7 @@ class StillWatch:
         """Take windows, as the topic would bring them; looks show the newest of them."""
         self.series.begin()
         for window in windows:
-            self.series.take(window.key(), Stamped(window.value(), window.end_ms))
+            self.series.take(*_record(window))
         self.series.end()
         flows = {
             flow: replace(look, measured=self.series.latest(flow))

@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -23,10 +24,19 @@ from srm.errors import ConfigError, UsageError
 from srm.service.acting import Actions
 from srm.service.app import create_app
 from srm.service.passwords import password_access
-from srm.service.users import PasswordHash, UsersFile, line, parse_users
+from srm.service.users import _LOG_N as COST
+from srm.service.users import _P, _R, PasswordHash, UsersFile, line, parse_users
 from srm.service.views import Views
 
 PASSWORD = "paßwort: with colon"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap() -> Iterator[None]:
+    """A password is hashed in a thousandth of the time; each line of the file says in which."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("srm.service.users._LOG_N", 5)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -317,9 +327,10 @@ def test_damaged_lines_are_refused_by_number_and_never_shown(text: str) -> None:
     assert re.fullmatch("users:2: no hash as 'srm-service password' writes it", str(refused.value))
 
 
-def test_costs_that_would_stop_the_service_are_refused(alice: str) -> None:
+def test_a_guess_costs_32_mib_and_one_that_would_stop_the_service_is_refused(alice: str) -> None:
+    assert (COST, _R, _P) == (15, 8, 3)
     with pytest.raises(ConfigError, match="users:1"):
-        parse_users(alice.replace("ln=15", "ln=30"), "users")
+        parse_users(alice.replace("ln=5", "ln=30"), "users")
 
 
 @pytest.mark.parametrize("name", ["", "a:b", " a", "a\nb", "#a"])
