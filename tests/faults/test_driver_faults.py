@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,17 +17,15 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.faults.campaign import checker
 from tests.faults.campaign.history import TopicHistory
+from tests.replicating import configure, driver_of, is_copied, slot_of
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
-from srm.domain.replication_records import AssignedPartition, DriverHeartbeat
+from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext, TopicSpec
-from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.map_reader import KafkaMapReader
-from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.slot.slot import SlotSpec
+from srm.replication.driver.driver import Timing
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log, read_logs
@@ -38,30 +35,21 @@ pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 SPAWN = multiprocessing.get_context("spawn")
 SLOTS = ("0", "1")
+IMPATIENT = Timing(refresh_s=0.5, slot_timeout_s=5.0, grace_s=3.0)
+"""Slots are killed here, and the others take their partitions over."""
 COPIED_S = 300.0
 
 
 def _drive(file: Path, flow: Flow, name: str) -> None:
     config = load_config(file)
     with open_flow(config, flow) as context:
-        clients = (config.client(flow.target, "consumer"), config.client(flow.target, "producer"))
-        FlowDriver(
-            flow,
-            KafkaDriverLog(flow, *clients),
-            Discovery(context, config.flow(flow)),
-            slots=SLOTS,
-            identity=lambda: DriverHeartbeat(
-                name, "app", "host", os.getpid(), time.time_ns() // 1_000_000
-            ),
-            timing=Timing(refresh_s=0.5, grace_s=3.0),
-        ).run(threading.Event())
+        driver_of(context, slot_of(config, flow), name, slots=SLOTS, timing=IMPATIENT).run(
+            threading.Event()
+        )
 
 
 def _copy(file: Path, flow: Flow, slot: str) -> None:
-    config = load_config(file)
-    source = config.cluster_clients(flow.source, flow)
-    target = config.cluster_clients(flow.target, flow)
-    run_slot(SlotSpec(config.flow(flow), slot, source, target), threading.Event())
+    run_slot(slot_of(load_config(file), flow, slot), threading.Event())
 
 
 class Processes:
@@ -162,16 +150,15 @@ def test_a_driver_killed_again_and_again_loses_no_partition_and_no_record(
     flow, topic = Flow(f"P{unique}", f"B{unique}"), f"orders{unique}"
     servers = {flow.source: clusters["P"].bootstrap, flow.target: clusters["B"].bootstrap}
     file = tmp_path / "srm.properties"
-    file.write_text(
-        f"clusters = {flow.source}, {flow.target}\n"
-        + "".join(f"{alias}.bootstrap.servers = {at}\n" for alias, at in servers.items())
-        + f"{flow}.enabled = true\ntopics = {topic}\ntasks.max = {len(SLOTS)}\n"
-        "heartbeats.replication.enabled = false\nreplication.factor = 1\n"
-        "offset-syncs.topic.replication.factor = 1\ncheckpoints.topic.replication.factor = 1\n"
-        "heartbeats.topic.replication.factor = 1\n"
+    config = configure(
+        file,
+        servers,
+        f"topics = {topic}",
+        f"tasks.max = {len(SLOTS)}",
+        "heartbeats.replication.enabled = false",
     )
     processes, numbers = Processes(file, flow), [0, 1]
-    with open_flow(load_config(file), flow) as context:
+    with open_flow(config, flow) as context:
         context.source.create_topics([TopicSpec(topic, len(numbers), 1, {})])
         remote = f"{flow.source}.{topic}"
 
@@ -204,20 +191,8 @@ def test_a_driver_killed_again_and_again_loses_no_partition_and_no_record(
                         grows()
                     processes.start(victim)
                     grows()
-            sources = [TopicPartition(topic, n) for n in numbers]
-            eventually(
-                lambda: not _is_lagging(context, topic, sources), "everything is copied", COPIED_S
-            )
+            eventually(lambda: is_copied(context, topic), "everything is copied", COPIED_S)
         finally:
             processes.kill()
 
         assert _damage(context, topic, servers) == []
-
-
-def _is_lagging(context: FlowContext, topic: str, sources: list[TopicPartition]) -> bool:
-    maps = KafkaMapReader(context.target, context.source, context.config.flow).load([topic])
-    ends = context.source.log_ends(sources)
-    return any(
-        (known := maps.get(place)).position is None or known.position.source_next < ends[place]
-        for place in sources
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,30 +10,20 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from tests.integration.copying import described
+from tests.replicating import configure, replicating
 from tests.waiting import eventually
 
-from srm.config.loader import load_config
-from srm.config.model import Config
 from srm.domain.offset_map import OffsetMap
 from srm.domain.pause import Pause
-from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.replication_state import decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.engine.state_topic import StateTopic
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.map_reader import KafkaMapReader
-from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import LoggedRecord, read_log
-from srm.wiring import open_flow
-
-PATIENT = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)
+from srm.wiring import kafka_cluster
 
 
 class Pair:
@@ -46,31 +34,18 @@ class Pair:
         self.p, self.b = f"P{unique}", f"B{unique}"
         self.topics = [f"{name}{unique}" for name in names]
         self.servers = {self.p: p.bootstrap, self.b: b.bootstrap}
-        path = home / "srm.properties"
-        path.write_text(
-            f"""
-            clusters = {self.p}, {self.b}
-            {self.p}.bootstrap.servers = {p.bootstrap}
-            {self.b}.bootstrap.servers = {b.bootstrap}
-            {self.p}->{self.b}.enabled = true
-            {self.b}->{self.p}.enabled = true
-            topics = .*{unique}
-            groups = .*
-            replication.factor = 1
-            offset-syncs.topic.replication.factor = 1
-            checkpoints.topic.replication.factor = 1
-            heartbeats.topic.replication.factor = 1
-            """
-        )
-        self.path = path
-        self.config = load_config(path)
         self.flow = Flow(self.p, self.b)
+        self.path = home / "srm.properties"
+        self.config = configure(
+            self.path,
+            self.servers,
+            f"{self.flow.reversed}.enabled = true",
+            f"topics = .*{unique}",
+            "groups = .*",
+        )
         self.clusters = {
-            alias: KafkaCluster(
-                alias,
-                *[self.config.client(alias, kind) for kind in ("admin", "consumer", "producer")],
-            )
-            for alias in (self.p, self.b)
+            alias: kafka_cluster(alias, self.config.cluster_clients(alias))
+            for alias in self.servers
         }
         for cluster in self.clusters.values():
             cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in self.topics])
@@ -186,51 +161,3 @@ def pause(context: FlowContext, move_id: str = "m1") -> None:
         return all(applied.get(a.slot, -1) >= a.generation for a in state.assignments)
 
     eventually(is_heard, "the slots have heard of the pause")
-
-
-@contextmanager
-def replicating(config: Config, *flows: Flow) -> Iterator[None]:
-    """Run the driver and the slot of each flow, in threads."""
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def drive(flow: Flow) -> None:
-        clients = [config.client(flow.target, kind) for kind in ("consumer", "producer")]
-        try:
-            with open_flow(config, flow) as context:
-                FlowDriver(
-                    flow,
-                    KafkaDriverLog(flow, *clients),
-                    Discovery(context, config.flow(flow)),
-                    slots=("0",),
-                    identity=lambda: DriverHeartbeat("d", "app", "host", os.getpid(), 0),
-                    timing=PATIENT,
-                ).run(stop)
-        except BaseException as error:  # noqa: BLE001 - the test reports it
-            failures.append(error)
-
-    def copy(flow: Flow) -> None:
-        sides = [config.cluster_clients(a, flow) for a in (flow.source, flow.target)]
-        try:
-            run_slot(SlotSpec(config.flow(flow), "0", *sides), stop)
-        except BaseException as error:  # noqa: BLE001 - the test reports it
-            failures.append(error)
-
-    for flow in flows:
-        with open_flow(config, flow) as context:
-            Discovery(context, config.flow(flow)).prepare()
-    threads = [
-        threading.Thread(target=work, args=(flow,), daemon=True)
-        for flow in flows
-        for work in (drive, copy)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(120)
-    assert not any(thread.is_alive() for thread in threads), "a thread did not stop"
-    assert not failures, failures

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
+from tests.replicating import at_work, driver_of, is_copied
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain import internal_topics
-from srm.domain.replication_records import REPORTS, DriverHeartbeat, PartitionStatus
-from srm.domain.replication_state import decode_state
+from srm.domain.replication_records import REPORTS, PartitionStatus
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
-from srm.engine.state_topic import StateTopic
 from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.slot_state import broker_configs
 from srm.kafka.state_log import KafkaStateLog
-from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
@@ -82,42 +78,16 @@ class Srm:
     @contextmanager
     def replicating(self) -> Iterator[FlowContext]:
         """Run a driver, a slot and heartbeats in threads."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
-
-        def run(work: object) -> None:
-            try:
-                work()
-            except BaseException as error:  # noqa: BLE001 - the test reports it
-                failures.append(error)
-
-        with self.context() as context:
-            driver = FlowDriver(
-                FLOW,
-                KafkaDriverLog(FLOW, self.target, self.target),
-                Discovery(context, self.config),
-                slots=("0",),
-                identity=lambda: DriverHeartbeat("driver", "app", "host", os.getpid(), 0),
-                timing=Timing(refresh_s=0.5),
-            )
-            spec = self.spec()
-            threads = [
-                threading.Thread(target=run, args=(work,))
-                for work in (
-                    lambda: driver.run(stop),
-                    lambda: run_slot(spec, stop),
-                    lambda: emit_heartbeats(context, stop),
-                )
-            ]
-            for thread in threads:
-                thread.start()
-            try:
-                yield context
-            finally:
-                stop.set()
-                for thread in threads:
-                    thread.join(90)
-        assert not failures, failures
+        spec = self.spec()
+        with (
+            self.context() as context,
+            at_work(
+                driver_of(context, spec).run,
+                partial(run_slot, spec),
+                partial(emit_heartbeats, context),
+            ),
+        ):
+            yield context
 
 
 def srm_with(secured: SecuredBroker, rights: tuple[Right, ...]) -> Srm:
@@ -174,12 +144,7 @@ def world(secured: SecuredBroker) -> World:
         group = {TopicPartition(TOPIC, 0): RECORDS // 2, TopicPartition(f"B.{TOPIC}", 0): 0}
         cluster.commit_idle(GROUP, group)
     with srm_with(secured, documented()).replicating() as context:
-
-        def copied() -> bool:
-            reports = decode_state(StateTopic(context.target, "P").read()).reports
-            return any(p.position.source_next >= RECORDS for r in reports for p in r.positions)
-
-        eventually(copied, "copied")
+        eventually(lambda: is_copied(context, TOPIC), "copied")
         topic_sync.sync(context)
         return World(secured, checkpoints.emit(context), group_sync.sync(context))
 
@@ -195,9 +160,6 @@ def test_the_documented_rights_are_enough_for_everything(world: World) -> None:
 
 def copy(srm: Srm, world: World) -> str:
     """Run a slot until the partition says what keeps it from copying one more record."""
-    stop = threading.Event()
-    spec = srm.spec()
-    slot = threading.Thread(target=run_slot, args=(spec, stop))
     reasons: list[str] = []
 
     def stopped(context: FlowContext) -> bool:
@@ -211,13 +173,8 @@ def copy(srm: Srm, world: World) -> str:
 
     world.forget_trouble()
     world.produce()
-    slot.start()
-    try:
-        with srm.context() as context:
-            eventually(lambda: stopped(context), "stopped")
-    finally:
-        stop.set()
-        slot.join(90)
+    with at_work(partial(run_slot, srm.spec())), srm.context() as context:
+        eventually(lambda: stopped(context), "stopped")
     return reasons[-1]
 
 

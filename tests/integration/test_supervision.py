@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.replicating import configure
 from tests.waiting import eventually
 
 from srm.cli import main as cli
@@ -24,7 +25,7 @@ from srm.wiring import open_flow, open_state_topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
-PROGRAM = Path(__file__).with_name("driver_process.py")
+PROGRAM = [sys.executable, "-m", "tests.integration.driver_process"]
 END_S = 120.0
 
 
@@ -36,7 +37,7 @@ class Lab:
         self.programs: list[subprocess.Popen[bytes]] = []
 
     def command_of(self, name: str) -> list[str]:
-        return [sys.executable, str(PROGRAM), name, str(self.file), str(self.flow)]
+        return [*PROGRAM, name, str(self.file), str(self.flow)]
 
     def drive(self, name: str) -> subprocess.Popen[bytes]:
         """Start a driver and wait for its first heartbeat."""
@@ -61,18 +62,12 @@ def lab(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Lab]:
     unique = uuid.uuid4().hex[:6]
     flow = Flow(f"P{unique}", f"B{unique}")
     file = tmp_path / "srm.properties"
-    file.write_text(
-        f"clusters = {flow.source}, {flow.target}\n"
-        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"{flow.target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        f"{flow}.enabled = true\n"
-        f"topics = none-{unique}\n"
-        "replication.factor = 1\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-        "checkpoints.topic.replication.factor = 1\n"
-        "heartbeats.topic.replication.factor = 1\n"
+    config = configure(
+        file,
+        {flow.source: clusters["P"].bootstrap, flow.target: clusters["B"].bootstrap},
+        f"topics = none-{unique}",
     )
-    with open_flow(load_config(file), flow) as context:
+    with open_flow(config, flow) as context:
         made = Lab(file, flow, supervision.state_topic(context))
         yield made
         for program in made.programs:
@@ -86,7 +81,7 @@ def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alon
     """No process id is used: all that both sides know is the flow."""
     first = lab.drive("first")
 
-    lab.command("stop")
+    lab.command("stop", "--wait", str(END_S))
 
     [answer] = json.loads(capsys.readouterr().out)
     assert (answer["outcome"], answer["host"]) == ("ended", "elsewhere")
@@ -116,10 +111,11 @@ def test_a_restart_is_complete_when_another_driver_has_started(lab: Lab) -> None
 
 
 def test_a_supervisor_that_is_killed_ends_a_driver_on_another_host_and_the_next_starts_its_own(
-    lab: Lab, tmp_path: Path
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As clearing srm_replication does, where the application runs on another worker."""
     first = lab.drive("first")
+    monkeypatch.setattr(supervision, "LOOK_S", END_S)  # a busy machine may keep the first silent
 
     def supervisor(name: str) -> tuple[Supervisor, threading.Thread]:
         config = load_config(lab.file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,19 +12,13 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.conftest import LASTING, owner
 from tests.integration.copying import CopyLab
+from tests.replicating import configure, is_copied, replicating
 from tests.waiting import eventually
 
-from srm.config.loader import load_config
-from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
 from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.driver_log import KafkaDriverLog
-from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 from srm.wiring import open_flow
@@ -118,54 +111,23 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
 ) -> None:
     unique = uuid.uuid4().hex[:6]
     flow, topic, group = Flow(f"P{unique}", f"B{unique}"), f"pay{unique}", f"readers{unique}"
-    file = tmp_path / "srm.properties"
-    file.write_text(
-        f"clusters = {flow.source}, {flow.target}\n"
-        f"{flow.source}.bootstrap.servers = {brokers[source].bootstrap}\n"
-        f"{flow.target}.bootstrap.servers = {brokers[target].bootstrap}\n"
-        f"{flow}.enabled = true\n"
-        f"topics = {topic}\n"
-        f"groups = {group}\n"
-        "sync.group.offsets.enabled = true\n"
-        "heartbeats.replication.enabled = false\n"
-        "replication.factor = 1\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-        "checkpoints.topic.replication.factor = 1\n"
-        "heartbeats.topic.replication.factor = 1\n"
+    config = configure(
+        tmp_path / "srm.properties",
+        {flow.source: brokers[source].bootstrap, flow.target: brokers[target].bootstrap},
+        f"topics = {topic}",
+        f"groups = {group}",
+        "sync.group.offsets.enabled = true",
+        "heartbeats.replication.enabled = false",
     )
-    config = load_config(file)
-    clients = [config.flow_client(flow, flow.target, kind) for kind in ("consumer", "producer")]
-    sides = [config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)]
-    stop = threading.Event()
+    remote = f"{flow.source}.{topic}"
     with open_flow(config, flow) as context:
         context.source.create_topics([TopicSpec(topic, 2, 1, {"retention.ms": "99999999"})])
         _read_half(brokers[source].bootstrap, topic, group)
-        driver = FlowDriver(
-            flow,
-            KafkaDriverLog(flow, *clients),
-            Discovery(context, config.flow(flow)),
-            slots=["0"],
-            identity=lambda: DriverHeartbeat("driver", "app", "host", os.getpid(), 0),
-            timing=Timing(refresh_s=1.0),
-        )
-        spec = SlotSpec(config.flow(flow), "0", *sides)
-        threads = [
-            threading.Thread(target=driver.run, args=(stop,)),
-            threading.Thread(target=run_slot, args=(spec, stop)),
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            eventually(lambda: driver.progress.snapshot().records == 100, "everything is copied")
-
+        with replicating(config, flow):
+            eventually(lambda: is_copied(context, topic), "everything is copied")
             topic_sync.sync(context)
             emitted = checkpoints.emit(context)
             synced = group_sync.sync(context)
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join(90)
-        remote = f"{flow.source}.{topic}"
         committed = context.target.committed(group)
         configs = context.target.topic_configs([remote])
 

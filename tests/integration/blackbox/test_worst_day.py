@@ -22,7 +22,7 @@ from tests.integration.blackbox.audit import Event
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
 from tests.integration.blackbox.test_follow import follow, followed_writer
-from tests.integration.returning import replicating
+from tests.replicating import replicating
 from tests.waiting import eventually
 from typer.testing import CliRunner
 

@@ -1,0 +1,128 @@
+"""Flows between real brokers: their configuration, and their drivers and slots in threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.waiting import DEADLINE_S
+
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.replication_records import DriverHeartbeat
+from srm.domain.topics import Flow, TopicPartition
+from srm.engine.ports import FlowContext
+from srm.kafka.driver_log import KafkaDriverLog
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.slot.slot import SlotSpec
+from srm.spark.slot import run_slot
+from srm.wiring import now_ms, open_flow
+
+PATIENT: Final = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)
+"""On a busy machine a living slot is silent for seconds; no test that uses this loses one."""
+
+Work = Callable[[threading.Event], object]
+"""A loop that ends when the event is set."""
+
+
+def configure(file: Path, servers: Mapping[str, str], *lines: str) -> Config:
+    """Write and load the properties of clusters with one broker each, by alias.
+
+    The flow from the first cluster to the second is enabled; ``lines`` come last.
+    """
+    source, target = list(servers)[:2]
+    topics = ("offset-syncs.topic.", "checkpoints.topic.", "heartbeats.topic.", "")
+    text = (
+        f"clusters = {', '.join(servers)}",
+        *(f"{alias}.bootstrap.servers = {address}" for alias, address in servers.items()),
+        f"{source}->{target}.enabled = true",
+        *(f"{topic}replication.factor = 1" for topic in topics),
+        *lines,
+    )
+    file.write_text("\n".join(text) + "\n")
+    return load_config(file)
+
+
+def slot_of(config: Config, flow: Flow, name: str = "0") -> SlotSpec:
+    """Return what a slot of a flow needs."""
+    sides = (config.cluster_clients(alias, flow) for alias in (flow.source, flow.target))
+    return SlotSpec(config.flow(flow), name, *sides)
+
+
+def driver_of(
+    context: FlowContext,
+    spec: SlotSpec,
+    name: str = "driver",
+    *,
+    slots: Collection[str] = ("0",),
+    timing: Timing = PATIENT,
+    started_after: str | None = None,
+) -> FlowDriver:
+    """Return the driver of an open flow, with the settings and clients of one of its slots."""
+    flow = context.config.flow
+    return FlowDriver(
+        flow,
+        KafkaDriverLog(flow, spec.target.consumer, spec.target.producer),
+        Discovery(context, spec.flow_config),
+        slots=slots,
+        identity=lambda: DriverHeartbeat(name, f"app-{name}", "elsewhere", os.getpid(), now_ms()),
+        started_after=started_after,
+        timing=timing,
+    )
+
+
+@contextmanager
+def at_work(*works: Work) -> Iterator[None]:
+    """Run each in a thread until the block ends; the test fails with what any of them raises."""
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def run(work: Work) -> None:
+        try:
+            work(stop)
+        except BaseException as error:  # noqa: BLE001 -- the test reports it
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+    assert not any(thread.is_alive() for thread in threads), "a thread did not stop"
+    assert not failures, failures
+
+
+@contextmanager
+def replicating(
+    config: Config, *flows: Flow, copying: Callable[[SlotSpec, threading.Event], object] = run_slot
+) -> Iterator[None]:
+    """Run the driver and one slot of each flow until the block ends."""
+
+    def drive(spec: SlotSpec, stop: threading.Event) -> None:
+        with open_flow(config, spec.flow_config.flow) as context:
+            driver_of(context, spec).run(stop)
+
+    specs = [slot_of(config, flow) for flow in flows]
+    for spec in specs:
+        with open_flow(config, spec.flow_config.flow) as context:
+            Discovery(context, spec.flow_config).prepare()
+    with at_work(*(partial(work, spec) for spec in specs for work in (drive, copying))):
+        yield
+
+
+def is_copied(context: FlowContext, topic: str) -> bool:
+    """Whether reports say that all which a source topic holds now is copied."""
+    partitions = context.source.topics()[topic].partitions
+    ends = context.source.log_ends([TopicPartition(topic, n) for n in range(partitions)])
+    maps = context.maps.load([topic])
+    reached = {place: maps.get(place).position for place in ends}
+    return all((at := reached[p]) is not None and at.source_next >= end for p, end in ends.items())
