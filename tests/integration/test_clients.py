@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.integration.moving import Site, route_clients
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
@@ -148,6 +148,11 @@ def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_don
     assert committed(site, site.p, group) == {f"{site.topic}-0": 4}
 
 
+def is_empty(site: Site, group: str) -> bool:
+    """Whether the broker has taken note that all members have left, for which no client waits."""
+    return site.clusters[site.p].groups([group])[group].state == "empty"
+
+
 def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a_release(
     site: Site, watcher: RoutingWatcher
 ) -> None:
@@ -165,7 +170,7 @@ def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a
 
         assert consumer.poll(0.2) is None
         assert consumer.cluster is None
-        assert site.clusters[site.p].groups([group])[group].state == "empty"
+        eventually(lambda: is_empty(site, group), "it has left")
         assert committed(site, site.p, group) == {f"{site.topic}-0": 5}
         eventually(lambda: acks(site, site.p, subject) == {"reader": "held"}, "acknowledged")
 
@@ -200,15 +205,14 @@ def test_members_that_leave_one_by_one_process_each_record_once(
     for thread in threads[1:]:
         thread.start()
     tell(site, f"group:{group}", site.p, "hold")
-    eventually(
-        lambda: site.clusters[site.p].groups([group])[group].state == "empty", "all have left"
-    )
+    eventually(lambda: is_empty(site, group), "all have left")
     tell(site, f"group:{group}", site.p, "go")
     eventually(lambda: sum(map(len, seen)) >= 2_000, "everything is read")
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(DEADLINE_S)
 
+    assert not any(thread.is_alive() for thread in threads)
     assert Counter(value for mine in seen for value in mine) == Counter(
         f"{number}".encode() for number in range(2_000)
     )
