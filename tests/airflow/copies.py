@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from tests.replicating import configure
 from tests.slot_reports import records_of
 
-from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.move.routes import group_subject, topic_subject
@@ -35,20 +35,6 @@ from srm.wiring import open_cluster
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 COPIED = 100
 _REPORTED_EVERY_S = 1.0
-CONFIG = """\
-clusters = {x}, {y}
-{x}.bootstrap.servers = {x_bootstrap}
-{y}.bootstrap.servers = {y_bootstrap}
-{x}->{y}.enabled = true
-{y}->{x}.enabled = true
-topics = {topic}.*
-groups = {group}
-sync.group.offsets.enabled = true
-replication.factor = 1
-offset-syncs.topic.replication.factor = 1
-checkpoints.topic.replication.factor = 1
-heartbeats.topic.replication.factor = 1
-"""
 
 
 @dataclass
@@ -187,9 +173,15 @@ def copied_site(clusters: Mapping[str, KafkaBroker], file: Path, more: str = "")
     name = uuid.uuid4().hex[:8]
     x, y, topic, group = f"x{name}", f"y{name}", f"Payments{name}", f"billing{name}"
     bootstraps = (clusters["P"].bootstrap, clusters["B"].bootstrap)
-    addresses = {"x_bootstrap": bootstraps[0], "y_bootstrap": bootstraps[1]}
-    file.write_text(CONFIG.format(x=x, y=y, topic=topic, group=group, **addresses) + more)
-    config = load_config(file)
+    config = configure(
+        file,
+        dict(zip((x, y), bootstraps, strict=True)),
+        f"{y}->{x}.enabled = true",
+        f"topics = {topic}.*",
+        f"groups = {group}",
+        "sync.group.offsets.enabled = true",
+        more,
+    )
     with open_cluster(config, x) as source, open_cluster(config, y) as target:
         site = Site(source, target, bootstraps, topic, group)
         source.create_topics([TopicSpec(topic, 1, 1, {})])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer
+from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
@@ -62,18 +63,12 @@ class Application:
         self.flows = [f"P{unique}->B{unique}", f"B{unique}->P{unique}"][:flows]
         self.home = home
         self.config = home / "srm.properties"
-        self.config.write_text(
-            f"clusters = P{unique}, B{unique}\n"
-            f"P{unique}.bootstrap.servers = {self.source}\n"
-            f"B{unique}.bootstrap.servers = {self.target}\n"
-            f"P{unique}->B{unique}.enabled = true\n"
-            f"B{unique}->P{unique}.enabled = true\n"
-            f"topics = {self.topic}\n"
-            f"tasks.max = {slots}\n"
-            "replication.factor = 1\n"
-            "offset-syncs.topic.replication.factor = 1\n"
-            "checkpoints.topic.replication.factor = 1\n"
-            "heartbeats.topic.replication.factor = 1\n"
+        configure(
+            self.config,
+            {f"P{unique}": self.source, f"B{unique}": self.target},
+            f"B{unique}->P{unique}.enabled = true",
+            f"topics = {self.topic}",
+            f"tasks.max = {slots}",
         )
         props = {"bootstrap.servers": self.source}
         with KafkaCluster("P", props, props, props) as cluster:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
+from tests.replicating import at_work
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
@@ -152,24 +153,8 @@ class CopyLab:
     @contextmanager
     def running(self, slot: str = "0") -> Iterator[None]:
         """Run a slot in a thread."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                run_slot(self.spec(slot), stop)
-            except BaseException as error:  # noqa: BLE001 - the test reports it
-                failures.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        with at_work(partial(run_slot, self.spec(slot))):
             yield
-        finally:
-            stop.set()
-            thread.join(120)
-        assert not thread.is_alive()
-        assert not failures, failures
 
     def use(self, **config: object) -> None:
         """Change settings of the flow, for slots that start from now on."""

@@ -8,16 +8,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.replicating import Work, at_work, configure, slot_of
 from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route, next_generation
@@ -35,12 +36,10 @@ from srm.engine.move.control import Change
 from srm.engine.move.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError
-from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state_log import KafkaStateLog
-from srm.replication.slot.slot import SlotSpec
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
-from srm.wiring import open_move
+from srm.wiring import kafka_cluster, open_move
 
 PARTITIONS = 3
 
@@ -54,30 +53,18 @@ class Site:
         self.topics = [f"Payments{unique}{'x' * number}" for number in range(topics)]
         self.topic = self.topics[0]
         self.unique = unique
-        path = home / "srm.properties"
-        path.write_text(
-            f"""
-            clusters = {self.p}, {self.b}
-            {self.p}.bootstrap.servers = {clusters["P"].bootstrap}
-            {self.b}.bootstrap.servers = {clusters["B"].bootstrap}
-            {self.p}->{self.b}.enabled = true
-            {self.b}->{self.p}.enabled = true
-            topics = Payments.*
-            groups = .*
-            replication.factor = 1
-            offset-syncs.topic.replication.factor = 1
-            checkpoints.topic.replication.factor = 1
-            heartbeats.topic.replication.factor = 1
-            """
+        self.servers = {self.p: clusters["P"].bootstrap, self.b: clusters["B"].bootstrap}
+        self.path = home / "srm.properties"
+        self.config: Config = configure(
+            self.path,
+            self.servers,
+            f"{self.b}->{self.p}.enabled = true",
+            "topics = Payments.*",
+            "groups = .*",
         )
-        self.path = path
-        self.config: Config = load_config(path)
         self.clusters = {
-            alias: KafkaCluster(
-                alias,
-                *[self.config.client(alias, kind) for kind in ("admin", "consumer", "producer")],
-            )
-            for alias in (self.p, self.b)
+            alias: kafka_cluster(alias, self.config.cluster_clients(alias))
+            for alias in self.servers
         }
         for alias, cluster in self.clusters.items():
             other = self.b if alias == self.p else self.p
@@ -106,31 +93,12 @@ class Site:
     @contextmanager
     def replicating(self, *flows: Flow) -> Iterator[None]:
         """Run a slot for each flow; all flows by default."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
-
-        def work(flow: Flow) -> None:
-            try:
-                sides = [
-                    self.config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)
-                ]
-                run_slot(SlotSpec(self.config.flow(flow), "0", *sides), stop)
-            except BaseException as error:  # noqa: BLE001 -- the test reports it
-                failures.append(error)
-
-        threads = []
+        works: list[Work] = []
         for flow in flows or (Flow(self.p, self.b), Flow(self.b, self.p)):
             self._assign(flow)
-            threads.append(threading.Thread(target=work, args=(flow,), daemon=True))
-            threads[-1].start()
-        try:
+            works.append(partial(run_slot, slot_of(self.config, flow)))
+        with at_work(*works):
             yield
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join(90)
-        assert not any(thread.is_alive() for thread in threads), "a slot did not stop"
-        assert not failures, failures
 
     def _assign(self, flow: Flow) -> None:
         ids = {alias: self.clusters[alias].topics() for alias in (flow.source, flow.target)}

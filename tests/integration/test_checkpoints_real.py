@@ -17,12 +17,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.copying import delete_before
+from tests.replicating import configure
 from tests.slot_reports import records_of
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
@@ -59,27 +59,19 @@ class Sites:
 def sites(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Sites:
     tag = uuid.uuid4().hex[:6]
     p, b = f"P{tag}", f"B{tag}"
-    path = tmp_path / "srm.properties"
-    path.write_text(
-        f"""
-clusters = {p}, {b}
-{p}.bootstrap.servers = {clusters["P"].bootstrap}
-{b}.bootstrap.servers = {clusters["B"].bootstrap}
-{p}->{b}.enabled = true
-{b}->{p}.enabled = true
-topics = {tag}
-groups = {tag}.*
-replication.factor = 1
-offset-syncs.topic.replication.factor = 1
-checkpoints.topic.replication.factor = 1
-heartbeats.topic.replication.factor = 1
-heartbeats.replication.enabled = false
-sync.group.offsets.enabled = true
-{b}->{p}.reverse.checkpointing.enabled = true
-{b}->{p}.reverse.checkpointed.topics = {p}\\\\.{tag}
-"""
+    path, flow = tmp_path / "srm.properties", Flow(p, b)
+    config = configure(
+        path,
+        {p: clusters["P"].bootstrap, b: clusters["B"].bootstrap},
+        f"{flow.reversed}.enabled = true",
+        f"topics = {tag}",
+        f"groups = {tag}.*",
+        "heartbeats.replication.enabled = false",
+        "sync.group.offsets.enabled = true",
+        f"{flow.reversed}.reverse.checkpointing.enabled = true",
+        f"{flow.reversed}.reverse.checkpointed.topics = {p}\\\\.{tag}",
     )
-    return Sites(load_config(path), path, Flow(p, b))
+    return Sites(config, path, flow)
 
 
 @dataclass

@@ -17,9 +17,9 @@ from tests.integration import rights
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right
+from tests.replicating import configure
 from tests.waiting import eventually
 
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.replication_records import AssignedPartition
@@ -143,30 +143,23 @@ def copied(
     source, target, flow = lab.flow.source, lab.flow.target, lab.flow
     port = broker.address("SASL").rpartition(":")[2]
     file = Path(tmp_path_factory.mktemp("file"), "srm.properties")
-    file.write_text(
-        f"clusters = {source}, {target}\n"
-        f"{source}.bootstrap.servers = 127.0.0.1:{port}\n"
-        f"{target}.bootstrap.servers = localhost:{port}\n"
-        "security.protocol = SASL_PLAINTEXT\n"
-        "sasl.mechanism = PLAIN\n"
-        f"{flow}.enabled = true\n"
-        "heartbeats.replication.enabled = false\n"
-        "sync.group.offsets.enabled = true\n"
-        "groups = analytics\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-        "checkpoints.topic.replication.factor = 1\n"
-        "heartbeats.topic.replication.factor = 1\n"
-        "replication.factor = 1\n"
-        + login("", "operator")
-        + login(f"{source}.admin.", "keeper")
-        + login(f"{target}.consumer.", "follower")
-        + login(f"{flow}.consumer.", "reader")
-        + login(f"{flow}.producer.", "writer")
-        + login(f"{source}.producer.", "scribe")
-    )
     [partition] = lab.topic()
-    file.write_text(f"{file.read_text()}topics = {partition.topic}\n")
-    lab.config_file = load_config(file)
+    lab.config_file = configure(
+        file,
+        {source: f"127.0.0.1:{port}", target: f"localhost:{port}"},
+        "security.protocol = SASL_PLAINTEXT",
+        "sasl.mechanism = PLAIN",
+        "heartbeats.replication.enabled = false",
+        "sync.group.offsets.enabled = true",
+        "groups = analytics",
+        f"topics = {partition.topic}",
+        login("", "operator"),
+        login(f"{source}.admin.", "keeper"),
+        login(f"{target}.consumer.", "follower"),
+        login(f"{flow}.consumer.", "reader"),
+        login(f"{flow}.producer.", "writer"),
+        login(f"{source}.producer.", "scribe"),
+    )
     grant_each_its_part(broker, lab, partition.topic)
     producer = lab.producer()
     for number in range(50):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -13,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.replicating import PATIENT, configure, driver_of, slot_of
 from tests.slot_reports import FIRST
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import topic_id_text
@@ -46,8 +45,6 @@ from srm.wiring import open_flow
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 SLOTS = ("0", "1")
-PATIENT = Timing(refresh_s=2.0, slot_timeout_s=300.0, grace_s=300.0)
-"""The test's slots are not taken for dead because the machine is busy."""
 QUICK = Timing(refresh_s=2.0, slot_timeout_s=5.0, grace_s=300.0)
 
 
@@ -97,15 +94,8 @@ class Lab:
             producer.flush(60)
 
     def driver(self, name: str = "driver", timing: Timing = PATIENT) -> RunningDriver:
-        config, flow = self.config, self.flow
-        clients = (config.client(flow.target, "consumer"), config.client(flow.target, "producer"))
-        driver = FlowDriver(
-            flow,
-            KafkaDriverLog(flow, *clients),
-            Discovery(self.context, config.flow(flow)),
-            slots=SLOTS,
-            identity=lambda: DriverHeartbeat(name, "app", "host", os.getpid(), 0),
-            timing=timing,
+        driver = driver_of(
+            self.context, slot_of(self.config, self.flow), name, slots=SLOTS, timing=timing
         )
         running = RunningDriver(driver)
         self._drivers.append(running)
@@ -156,20 +146,12 @@ def lab(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Lab]:
 def _lab(clusters: Mapping[str, KafkaBroker], folder: Path) -> Iterator[Lab]:
     unique = uuid.uuid4().hex[:6]
     flow = Flow(f"P{unique}", f"B{unique}")
-    file = folder / "srm.properties"
-    file.write_text(
-        f"clusters = {flow.source}, {flow.target}\n"
-        f"{flow.source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"{flow.target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        f"{flow}.enabled = true\n"
-        f"topics = orders{unique}.*\n"
-        f"heartbeats.replication.enabled = false\n"
-        f"replication.factor = 1\n"
-        f"offset-syncs.topic.replication.factor = 1\n"
-        f"checkpoints.topic.replication.factor = 1\n"
-        f"heartbeats.topic.replication.factor = 1\n"
+    config = configure(
+        folder / "srm.properties",
+        {flow.source: clusters["P"].bootstrap, flow.target: clusters["B"].bootstrap},
+        f"topics = orders{unique}.*",
+        "heartbeats.replication.enabled = false",
     )
-    config = load_config(file)
     with ExitStack() as stack:
         lab = Lab(config, flow, stack.enter_context(open_flow(config, flow)))
         stack.callback(lab.end)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.integration.kafka_tools import run_tool
+from tests.replicating import configure
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
@@ -44,18 +45,12 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
     unique = uuid.uuid4().hex[:6]
     source, target, topic, group = f"P{unique}", f"B{unique}", f"pay{unique}", f"g{unique}"
     config = tmp_path / "srm.properties"
-    config.write_text(
-        f"clusters = {source}, {target}\n"
-        f"{source}.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"{target}.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        f"{source}->{target}.enabled = true\n"
-        f"{target}->{source}.enabled = true\n"
-        f"topics = {topic}\n"
-        f"groups = {group}\n"
-        "replication.factor = 1\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-        "checkpoints.topic.replication.factor = 1\n"
-        "heartbeats.topic.replication.factor = 1\n"
+    configure(
+        config,
+        {source: clusters["P"].bootstrap, target: clusters["B"].bootstrap},
+        f"{target}->{source}.enabled = true",
+        f"topics = {topic}",
+        f"groups = {group}",
     )
     props = {"bootstrap.servers": clusters["P"].bootstrap}
     with KafkaCluster(source, props, props, props) as cluster:

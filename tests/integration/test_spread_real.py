@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.replicating import configure
 
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
@@ -49,19 +49,13 @@ def name() -> str:
 
 @pytest.fixture
 def config(clusters: Mapping[str, KafkaBroker], tmp_path: Path, name: str) -> Config:
-    file = tmp_path / "srm.properties"
-    file.write_text(
-        "clusters = P, B\n"
-        f"P.bootstrap.servers = {clusters['P'].bootstrap}\n"
-        f"B.bootstrap.servers = {clusters['B'].bootstrap}\n"
-        "P->B.enabled = true\n"
-        f"P->B.topics = {name}\n"
-        f"P->B.groups = {name}-.*\n"
-        "sync.group.offsets.enabled = true\n"
-        "offset-syncs.topic.replication.factor = 1\n"
-        "checkpoints.topic.replication.factor = 1\n"
+    return configure(
+        tmp_path / "srm.properties",
+        {alias: broker.bootstrap for alias, broker in clusters.items()},
+        f"P->B.topics = {name}",
+        f"P->B.groups = {name}-.*",
+        "sync.group.offsets.enabled = true",
     )
-    return load_config(file)
 
 
 @pytest.fixture
