@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -10,10 +11,12 @@ from rich.markup import escape
 
 from srm.cli.checkpoints import DryRunOption
 from srm.cli.each_flow import for_each_flow
-from srm.cli.output import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.output import ConfigOption, FlowOption, FlowsOption, JsonOption, emit
 from srm.domain.amount import amount
+from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import Flow
 from srm.engine import topic_sync
+from srm.engine.operator import operator
 from srm.engine.ports import FlowContext
 from srm.engine.topic_sync import TopicSyncPlan
 from srm.pages.tables import Listing
@@ -52,6 +55,46 @@ def sync(
     results = for_each_flow(config, flow, "comparing topics", call, span="topics.sync")
     emit(results.values, as_json, lambda console: _render(console, results.values))
     results.raise_failures()
+
+
+@app.command()
+def append(
+    *,
+    config: ConfigOption = None,
+    flow: FlowOption,
+    topic: Annotated[
+        list[str],
+        typer.Option(metavar="TOPIC", help="A topic of the source, may be given several times."),
+    ],
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy topics after the records that others wrote to their remote topics.
+
+    The replicator stops before it copies into such a topic: it would hold the records twice. This
+    decision lets it copy everything that the source holds, and holds for the remote topic of now.
+    """
+
+    def call(context: FlowContext) -> tuple[AssignedPartition, ...]:
+        return topic_sync.append(context, topic, operator(), dry_run=dry_run)
+
+    results = for_each_flow(config, [flow], "deciding", call, span="topics.append")
+    results.raise_failures()
+    [decided] = results.values
+    emit(decided, as_json, lambda console: _render_decided(console, decided, dry_run=dry_run))
+
+
+def _render_decided(
+    console: Console, decided: tuple[AssignedPartition, ...], *, dry_run: bool
+) -> None:
+    if not decided:
+        console.print("nothing to decide: no partition waits for this")
+    for one in decided:
+        state = "would be copied" if dry_run else "is copied"
+        console.print(
+            escape(f"{one.topic}-{one.partition} {state} after what {one.target_topic} holds"),
+            soft_wrap=True,
+        )
 
 
 def _render(console: Console, done: list[FlowTopicSync]) -> None:

@@ -19,13 +19,14 @@ from typing import Literal
 from srm.domain import json_records
 from srm.domain.amount import amount
 from srm.domain.offset_ranges import both_ends
-from srm.domain.replication_records import PartitionStatus
+from srm.domain.replication_records import AssignedPartition, CopyId, PartitionStatus
 
 KEY_PREFIX = b"notes:"
 
-Decision = Literal["", "keep", "discard", "cut"]
+Decision = Literal["", "keep", "discard", "cut", "after"]
 """Decided about the range of a note: left on the source for groups that go back (``keep``); left
-there, and passed over by them (``discard``); copied, but gone from the source (``cut``)."""
+there, and passed over by them (``discard``); copied, but gone from the source (``cut``). Without a
+range: the copy begins after the records of others that the remote topic holds (``after``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class PartitionNotes:
     a topic that had the name before has left its records, where there are any.
 
     A note of a ``decision`` has one range; ``slot`` then makes its key unique. What was copied of
-    the range that a ``cut`` is about ends at the target offset ``target_next``.
+    the range that a ``cut`` is about ends at the target offset ``target_next``. A decision to copy
+    ``after`` the records of others is about the remote topic ``target_topic_id``.
     """
 
     slot: str
@@ -55,6 +57,7 @@ class PartitionNotes:
     begins: int | None = None
     decision: Decision = ""
     target_next: int | None = None
+    target_topic_id: str = ""
 
     @classmethod
     def decided(
@@ -82,6 +85,25 @@ class PartitionNotes:
         noted = cls(f"{decision}-{request}", topic, number, topic_id)
         noted = noted.with_loss(*offsets, why, now_ms)
         return replace(noted, decision=decision, target_next=target_next)
+
+    @classmethod
+    def after_others(cls, assigned: AssignedPartition, by: str, now_ms: int) -> PartitionNotes:
+        """Note the decision to copy after the records of others that a remote topic holds."""
+        decided = cls(
+            f"after-{assigned.target_topic_id}",
+            assigned.topic,
+            assigned.partition,
+            assigned.topic_id,
+            decision="after",
+            target_topic_id=assigned.target_topic_id,
+        )
+        text = f"the copy begins after the records of others in {assigned.target_topic} (by {by})"
+        return decided.with_strange(text, now_ms)
+
+    @property
+    def copy_id(self) -> CopyId:
+        """The copy that an ``after`` is about."""
+        return self.topic_id, self.partition, self.target_topic_id
 
     @property
     def left_out(self) -> tuple[int, int] | None:
@@ -116,7 +138,7 @@ class PartitionNotes:
         """Losses and what was strange in one line, with the time of the newest note."""
         told = []
         newest = both_ends(self.lost_from or 0, self.lost_to or 0)
-        if self.decision:
+        if self.decision and self.lost:
             told.append(f"{amount(self.lost, 'source offset')}, {newest}, {self.loss}")
         elif self.lost:
             offsets = "source offset" if self.lost == 1 else "source offsets"

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, should_replicate_topic
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import read_pause
+from srm.domain.replication_records import AssignedPartition
+from srm.domain.replication_state import decode_state
+from srm.domain.reported_positions import positions_by_copy
+from srm.domain.topics import TopicPartition
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.state_topic import StateTopic
-from srm.errors import SrmError
+from srm.errors import NotFoundError, SrmError
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +149,48 @@ def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
     if not dry_run:
         apply(context, plan)
     return plan
+
+
+def append(
+    context: FlowContext, topics: Collection[str], by: str, *, dry_run: bool = False
+) -> tuple[AssignedPartition, ...]:
+    """Decide that copies begin after the records of others that their remote topics hold now.
+
+    Args:
+        context: the flow.
+        topics: source topics.
+        by: who decides, for people.
+        dry_run: write nothing.
+
+    Returns:
+        The partitions that this is about: nobody reports a position in their remote topic, and it
+        holds, or has held, something.
+
+    Raises:
+        NotFoundError: the flow does not copy one of the topics.
+        SrmError: a cluster does not answer.
+    """
+    config, target = context.config, context.target
+    source_topics, target_topics = context.source.topics(), target.topics()
+    if unknown := set(topics) - set(selected_topics(source_topics, config)):
+        raise NotFoundError(f"flow {config.flow} copies no topic {', '.join(sorted(unknown))}")
+    state = StateTopic(target, config.flow.source)
+    reported = positions_by_copy(decode_state(state.read()).reports)
+    unreported = {}
+    for name in topics:
+        there = target_topics.get(config.policy.format_remote_topic(config.flow.source, name))
+        if there is not None:
+            for number in range(min(source_topics[name].partitions, there.partitions)):
+                ids = source_topics[name].topic_id, there.name, there.topic_id
+                assigned = AssignedPartition(name, number, *ids)
+                if assigned.copy_id not in reported:
+                    unreported[assigned] = TopicPartition(there.name, number)
+    ends = target.high_watermarks(list(unreported.values())) if unreported else {}
+    decided = tuple(sorted(one for one, place in unreported.items() if ends.get(place)))
+    notes = [PartitionNotes.after_others(one, by, context.now_ms()) for one in decided]
+    if notes and not dry_run:
+        state.write({note.key(): note.value() for note in notes})
+    return decided
 
 
 def _configs_to_copy(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:

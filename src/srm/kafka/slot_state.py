@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final
 
@@ -13,6 +13,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from srm.domain import internal_topics
+from srm.domain.partition_notes import KEY_PREFIX as NOTES_PREFIX
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
@@ -44,6 +46,7 @@ class KafkaAssignmentFeed:
     def __init__(self, flow: Flow, slot: str, consumer_props: Mapping[str, str]) -> None:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
         self._sizes: dict[bytes, int] = {}
+        self._decided: list[PartitionNotes] = []
         topic = internal_topics.replication(flow.source)
         self._tail = KafkaTopicTail(consumer_props, topic, COMMANDS, fetch_wait_ms=_FETCH_WAIT_MS)
         self._pause = threading.Event()
@@ -59,9 +62,11 @@ class KafkaAssignmentFeed:
             return None
         newest = None
         for key, value in records:
-            if not key.startswith(ASSIGNMENT_PREFIX):
-                continue
             try:
+                if key.startswith(NOTES_PREFIX) and value is not None:
+                    self._decided.append(PartitionNotes.decode(value))
+                if not key.startswith(ASSIGNMENT_PREFIX):
+                    continue
                 assignment = None if value is None else Assignment.decode(value)
             except IntegrityError as error:
                 logger.warning("passed over: %s", error)
@@ -70,6 +75,11 @@ class KafkaAssignmentFeed:
             if key == self._key and assignment is not None:
                 newest = assignment
         return newest
+
+    def decided(self) -> Collection[PartitionNotes]:
+        """See the port."""
+        decided, self._decided = self._decided, []
+        return decided
 
     def share(self) -> float:
         """See the port."""

@@ -57,7 +57,7 @@ def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:
         yield "decision", note.text
     elif note.lost:
         yield "loss", note.text
-    if note.strange:
+    if note.strange and not note.decision:
         yield "strange", note.strange
     if note.begins is not None:
         text = f"the topic was created again: its copy begins at target offset {note.begins}"

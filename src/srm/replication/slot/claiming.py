@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from srm.config.model import FlowConfig
-from srm.errors import FencedError
+from srm.domain.offset_ranges import both_ends
+from srm.domain.replication_records import CopyId
+from srm.domain.topics import Flow
+from srm.errors import FencedError, IntegrityError
 from srm.replication.clock import now_s
 from srm.replication.ports import Wire
 from srm.replication.slot.claim import Claim, ClaimLifetime, take
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.marker import until_in_force
+from srm.replication.slot.meeting import records_of_others
 from srm.replication.slot.partition import PartitionCopy
 from srm.replication.slot.permits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.slot.resume import Resumed, Walked, resume
@@ -62,6 +66,8 @@ class Claiming:
         self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()
         self._walks = WalkPermits()
+        self.after_others: set[CopyId] = set()
+        """Copies that begin after records of others, by decision."""
 
     async def claim_and_resume(self, copy: PartitionCopy, attempt: int) -> Outcome:
         """Claim a partition and find its position.
@@ -121,7 +127,12 @@ class Claiming:
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
     ) -> Resumed:
-        """Walk both logs from where the copy is known to stand."""
+        """Walk both logs from where the copy is known to stand.
+
+        Raises:
+            IntegrityError: the target holds records of others only, and nothing is decided of them;
+                or the position cannot be decided.
+        """
 
         def note_walk(claim: Claim, walked: Walked) -> None:
             if copy.attempt != attempt:
@@ -129,14 +140,21 @@ class Claiming:
             copy.note_walk(claim, walked)
 
         committed = self._read_committed
+        source = MeteredReader(
+            self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+        )
+        target = MeteredReader(
+            self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+        )
+        start = copy.known_start()
+        if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
+            copy.note_others(await records_of_others(target, start.producer_ids, copy.others))
+            if copy.others is not None:
+                raise _held_by_others(copy, copy.others, self._flow)
         return await resume(
-            MeteredReader(
-                self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
-            ),
-            MeteredReader(
-                self._target, copy.target, copy.target_id, read_committed=False, meter=meter
-            ),
-            copy.known_start(),
+            source,
+            target,
+            start,
             claim,
             Comparison(
                 self._added_headers,
@@ -146,6 +164,16 @@ class Claiming:
             ),
             partial(note_walk, claim) if claim is not None else None,
         )
+
+
+def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -> IntegrityError:
+    topic, remote = copy.source.topic, copy.target.topic
+    return IntegrityError(
+        f"{copy.target} on {flow.target} holds records that srm did not copy, at target offsets "
+        f"{both_ends(*offsets)}; {flow} would copy {copy.source} a second time",
+        f"to copy after them, run srm topics append --flow '{flow}' --topic {topic}; "
+        f"to copy into an empty topic, delete {remote} on {flow.target}",
+    )
 
 
 def _old_id_in_force(copy: PartitionCopy, wait_s: float) -> Stop:

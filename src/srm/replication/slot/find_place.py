@@ -114,7 +114,7 @@ class _Logs:
 
     async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield the copies on the target, but for batches that are all older than a time."""
-        async for offset, fetched in _fetches(self.target, start):
+        async for offset, fetched in fetches(self.target, start):
             for batch in batches(fetched.records):
                 is_ours = batch.last_offset >= offset and self.is_ours(batch)
                 if is_ours and batch.record_count and batch.max_timestamp >= earliest:
@@ -126,7 +126,7 @@ class _Logs:
     async def originals(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield what the source gives to be copied, but for batches as above."""
         committed = self.source.read_committed
-        async for offset, fetched in _fetches(self.source, start):
+        async for offset, fetched in fetches(self.source, start):
             for outgoing in batches_to_send(fetched, offset, None, read_committed=committed):
                 if isinstance(outgoing, BatchToSend) and outgoing.max_timestamp >= earliest:
                     [header] = batches(outgoing.view)
@@ -197,8 +197,8 @@ def _follow_back(
     return place
 
 
-async def _fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
-    """Fetch a log to its end, from where it is sent on to: the first offset wanted in each."""
+async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
+    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
     offset = start
     while True:
         try:

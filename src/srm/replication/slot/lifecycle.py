@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain.offset_ranges import both_ends
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.reason import set_key
 from srm.domain.replication_records import AssignedPartition
 from srm.errors import DataLossError, SrmError, told
@@ -173,6 +174,14 @@ class Lifecycle:
         """Take up what was fenced: the assignment is newer than that."""
         for copy in self.copies.values():
             if copy.phase is Phase.FENCED:
+                self._take_up(copy)
+
+    def hear(self, decided: Collection[PartitionNotes]) -> None:
+        """Take up what has waited for a decision."""
+        copy_ids = {note.copy_id for note in decided}
+        self._claiming.after_others |= copy_ids
+        for copy in list(self.copies.values()):
+            if copy.phase is Phase.STOPPED and copy.assigned.copy_id in copy_ids:
                 self._take_up(copy)
 
     def _take_up(self, copy: PartitionCopy) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srm.replication.batches.batch import BatchHeader
-from srm.replication.slot.find_place import NoPlace, Place, find_place
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.slot.find_place import NoPlace, Place, fetches, find_place
 from srm.replication.slot.log_reader import LogReader
 
 if TYPE_CHECKING:
@@ -42,6 +43,36 @@ class OurBatches:
             return False
         claimed = producer in self.claims and not batch.is_transactional
         return claimed or batch.producer_id in self._ids
+
+
+async def records_of_others(
+    target: LogReader, producer_ids: Collection[int], known: tuple[int, int] | None = None
+) -> tuple[int, int] | None:
+    """Return the offsets [from, to) of records that others wrote to a log without a trace of ours.
+
+    Traces are copies, batches under our producer ids, and the marker of a claim of ours before the
+    first record.
+
+    Args:
+        target: the log.
+        producer_ids: ours, as far as they are known.
+        known: what an earlier look has found; only what follows it is read.
+    """
+    log_start, _ = await target.wire.log_range(target.partition)
+    first, end = known or (log_start, log_start)
+    first, end = max(first, log_start), max(end, log_start)
+    ours = OurBatches(producer_ids, fresh=True)
+    async for wanted, fetched in fetches(target, end):
+        for batch in batches(fetched.records, legacy.convert):
+            if batch.last_offset < wanted:
+                continue
+            is_ours = ours.is_copy(batch) or batch.producer_id in producer_ids
+            if is_ours and (first == end or not batch.is_control):
+                return None
+            if batch.record_count and not (is_ours or batch.is_control):
+                first = batch.base_offset if first == end else first
+                end = batch.last_offset + 1
+    return (first, end) if first < end else None
 
 
 async def begin_where_logs_meet(

@@ -71,7 +71,8 @@ class PartitionCopy:
     taken up again has not gone on before that. ``end_at_rest`` is how far the source was found to
     be while nothing was fetched. ``cut_is_untold`` until a report under our
     claim tells of it: records that took the places of lost ones before that would be translated as
-    those.
+    those. ``others`` are the target offsets [from, to) of records that others wrote before srm did,
+    where the target holds no copy.
     """
 
     assigned: AssignedPartition
@@ -102,6 +103,7 @@ class PartitionCopy:
     cut_is_untold: bool = False
     is_troubled: bool = False
     end_at_rest: int = 0
+    others: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -298,6 +300,17 @@ class PartitionCopy:
         self.target_next = target_start
         self.has_position = target_end == 0
         self._is_unproven = True
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the target holds something, and no record of srm's says that it is a copy."""
+        start = self.start
+        is_known = start.producer_ids or start.garbage or start.has_former or not start.fresh
+        return not (self.has_position or is_known)
+
+    def note_others(self, offsets: tuple[int, int] | None) -> None:
+        """Remember which target offsets others have written."""
+        self.others = offsets
 
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -60,10 +60,14 @@ class SlotSpec:
 
 
 class AssignmentFeed(Protocol):
-    """The assignment of one slot, as the driver publishes it. Calls block."""
+    """What a slot follows: its assignment, and decisions to copy after the records of others."""
 
     def poll(self, timeout_s: float) -> Assignment | None:
-        """Return the newest assignment that arrived since the last call, if any."""
+        """Return the newest assignment that arrived since the last call, if any; blocks."""
+        ...
+
+    def decided(self) -> Collection[PartitionNotes]:
+        """Return the decisions that have arrived since the last call; does not block."""
         ...
 
     def share(self) -> float:
@@ -228,6 +232,7 @@ class Slot:
             self._heard.set()
             self._heard.clear()
             self._quota.set_share(self._feed.share())
+            self._partitions.hear(self._feed.decided())
             if newest is not None and newest.generation > self._generation:
                 self._apply(newest)
 

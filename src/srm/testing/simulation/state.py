@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 from srm.domain import internal_topics
+from srm.domain.partition_notes import KEY_PREFIX as NOTES_PREFIX
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
@@ -276,6 +278,7 @@ class SimulatedFeed:
     def __init__(self, store: StateStore, flow: Flow, slot: str) -> None:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
         self._follower = Follower(store, internal_topics.replication(flow.source), [COMMANDS])
+        self._decided: list[PartitionNotes] = []
 
     def poll(self, timeout_s: float) -> Assignment | None:
         """See the port."""
@@ -285,10 +288,17 @@ class SimulatedFeed:
             left = deadline - loop.time()
             news = self._follower.poll(left)
             values = [r.value for r in news if r.key == self._key and r.value]
+            notes = [r.value for r in news if r.key.startswith(NOTES_PREFIX) and r.value]
+            self._decided += map(PartitionNotes.decode, notes)
             if values:
                 return Assignment.decode(values[-1])
             if left <= 0:
                 return None
+
+    def decided(self) -> Collection[PartitionNotes]:
+        """See the port."""
+        decided, self._decided = self._decided, []
+        return decided
 
     def share(self) -> float:
         """See the port."""

@@ -12,6 +12,7 @@ from tests.unit.replication.slot.test_claiming import ASSIGNED, Cluster, copies,
 from tests.unit.replication.slot.two_logs import OURS
 from tests.waiting import until
 
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, Assignment
 from srm.replication import clock
 from srm.replication.batches.transform import ClusterIds
@@ -36,6 +37,9 @@ class Feed:
         del timeout_s
         self.begun += 1
         return self.answers.get(timeout=_WAIT_S)
+
+    def decided(self) -> tuple[PartitionNotes, ...]:
+        return ()
 
     def share(self) -> float:
         return 1.0

@@ -16,6 +16,7 @@ from tests.waiting import until
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map import Run
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
@@ -98,6 +99,9 @@ class Feed:
     def poll(self, timeout_s: float) -> Assignment | None:
         threading.Event().wait(min(0.05, timeout_s))
         return self._news.pop(0) if self._news else None
+
+    def decided(self) -> tuple[PartitionNotes, ...]:
+        return ()
 
     def share(self) -> float:
         return 1.0
