@@ -8,7 +8,6 @@ import typer
 
 from srm import __version__
 from srm.cli import (
-    capacity,
     checkpoints,
     client_file,
     config,
@@ -65,7 +64,6 @@ app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
 why.register(app)
-capacity.register(app)
 failover_status.register(failover.app)
 redirecting.register(failover.app)
 drill.register(failover.app)

@@ -16,7 +16,6 @@ from srm.domain.offset_map import OffsetMap
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import Pause
 from srm.domain.replication_records import PartitionStatus, SlotReport
-from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import CONTROL_ABORT_S as CONTROL_ABORT_S  # noqa: PLC0414 -- of the port
@@ -194,16 +193,6 @@ class Cluster(Protocol):
             places: where to read; scattered ones at little cost.
             committed: as a reader with isolation.level=read_committed, which sees nothing behind
                 the last stable offset; else also what is of transactions not (yet) committed.
-        """
-        ...
-
-    def recent_batches(
-        self, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, BatchSample]:
-        """Return what the last batches of each partition look like: some 256 KB, one at least.
-
-        As they are stored: size, codec and records of each batch. Markers are left out, and
-        partitions that hold nothing else or do not exist.
         """
         ...
 

@@ -8,7 +8,6 @@ from typing import Self
 
 from srm.config.model import ClientKind
 from srm.domain.comparison import Record
-from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
@@ -26,7 +25,6 @@ from srm.kafka import first_records as record_calls
 from srm.kafka import group_member as member_calls
 from srm.kafka import groups as group_calls
 from srm.kafka import offsets as offset_calls
-from srm.kafka import recent_batches as batch_calls
 from srm.kafka import topics as topic_calls
 from srm.kafka import transactions as transaction_calls
 from srm.kafka.clients import DEFAULT_TIMEOUT_S, Clients, answer_of
@@ -169,12 +167,6 @@ class KafkaCluster:
     ) -> dict[Place, Record | None]:
         """Return the first record that a reader from each offset on gets; None: there is none."""
         return record_calls.first_records(self._clients, places, committed=committed)
-
-    def recent_batches(
-        self, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, BatchSample]:
-        """Return what the last batches of each partition look like."""
-        return batch_calls.recent_batches(self._clients, partitions)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return up to which offset each log holds a leader epoch, -1 if it does not."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 
 from srm.config.model import ClientKind
 from srm.domain.comparison import Record
-from srm.domain.topic_traffic import BatchSample
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
@@ -209,15 +208,6 @@ class FakeCluster:
             for p, at in places
             if p in ends and 0 <= at <= ends[p]
         }
-
-    def recent_batches(
-        self, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, BatchSample]:
-        """Return what was produced together as one batch each, of records of 100 bytes."""
-        self._reach("reading batches")
-        found = {p: self._partition(p) for p in partitions}
-        samples = {p: partition.batches() for p, partition in found.items() if partition}
-        return {p: sample for p, sample in samples.items() if sample.batches}
 
     def open_transactions(
         self, partitions: Collection[TopicPartition]

@@ -8,15 +8,10 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from srm.domain.comparison import Record
-from srm.domain.topic_traffic import BatchSample
 from srm.engine.ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError
-
-_HEADER_BYTES: Final = 61
-_RECORD_BYTES: Final = 100
 
 
 @dataclass
@@ -67,15 +62,6 @@ class FakePartition:
         """Add records without keys at the end, with their timestamp."""
         self.times.append((self.end, timestamp_ms))
         self.end += records
-
-    def batches(self) -> BatchSample:
-        """Return the records that the log holds as batches of what was produced together."""
-        records = self.end - self.start - sum(hole >= self.start for hole in self.holes)
-        if not records:
-            return BatchSample()
-        count = max(1, sum(first >= self.start for first, _ in self.times))
-        size = _HEADER_BYTES * count + _RECORD_BYTES * records
-        return BatchSample(count, size, records, {"none": size})
 
     def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Add a keyed record at the end, with its timestamp."""

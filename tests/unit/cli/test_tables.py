@@ -12,7 +12,6 @@ from rich.console import Console, RenderableType
 from tests.unit.cli.filled import filled, long
 
 from srm.cli import (
-    capacity,
     checkpoints,
     failover_status,
     groups,
@@ -37,7 +36,6 @@ from srm.domain.restore import RestorePlan
 from srm.domain.source_return import SourceReturn
 from srm.domain.topics import Flow
 from srm.domain.verification import VerificationSummary
-from srm.engine.capacity import FlowCapacity
 from srm.engine.checkpoints import CheckpointSummary
 from srm.engine.comeback.residue import ResidueRange
 from srm.engine.driver_requests import Answer
@@ -89,10 +87,6 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     ),
     "metrics show": (
         lambda console: metrics._render_windows(console, [filled(WindowMetric)], FLOWS),
-        ("topic",),
-    ),
-    "capacity": (
-        lambda console: capacity._render(console, [filled(FlowCapacity)]),
         ("topic",),
     ),
     "failover status": (

@@ -475,7 +475,7 @@ def test_a_flow_that_is_behind_is_drawn_like_the_headline_and_says_what_to_look_
     assert "url(#tip-degraded)" in drawing
     assert "P \N{RIGHTWARDS ARROW} B · Behind" in drawing
     assert 'class="arrow running"' in drawing, "the other one"
-    assert "srm capacity --flow 'P->B'" in Outline(page).copied
+    assert "srm status --flow 'P->B'" in Outline(page).copied
 
 
 def test_names_of_partitions_can_be_copied_and_found(client: TestClient) -> None:
