@@ -1,11 +1,13 @@
-"""A temporary Airflow: its home and settings exist before anything imports Airflow."""
+"""A temporary Airflow: its settings are there while its tests are imported, and while they run.
+
+Other tests of the same process, and what they start, see nothing of it.
+"""
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,7 @@ from srm.stack.airflow_env import airflow_environment
 from srm.stack.kafka import KafkaBroker
 
 PROJECT = Path(__file__).resolve().parents[2]
-HOME = Path(tempfile.mkdtemp(prefix="srm-airflow-test-"))
-CONFIG = HOME / "srm.properties"
-CONFIG.write_text(
-    """\
+CONFIG = """\
 clusters = P, B
 P.bootstrap.servers = 127.0.0.1:1
 B.bootstrap.servers = 127.0.0.1:2
@@ -31,21 +30,41 @@ reverse.checkpointing.enabled = true
 emit.checkpoints.interval.seconds = 17
 refresh.topics.interval.seconds = 5
 """
-)
-ENVIRONMENT = airflow_environment(HOME / "airflow", PROJECT, 1, CONFIG)
-os.environ.update({k: v for k, v in ENVIRONMENT.items() if k.startswith("AIRFLOW")})
-os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
-# The first file of DAGs imports half of Airflow, on a busy machine for longer than 30 s.
-os.environ["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "300"
+SETTINGS = pytest.StashKey[Mapping[str, str]]()
 # As Airflow does in its own processes.
 sys.path.append(str(PROJECT / "plugins"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Import a test file: the first one imports Airflow, which reads its home only then."""
+    with airflow_settings(collector.config):
+        return (yield)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def srm_environment() -> Iterator[None]:
-    """Set what is not Airflow's own only while these tests run: others look at it too."""
+def srm_environment(pytestconfig: pytest.Config) -> Iterator[None]:
+    with airflow_settings(pytestconfig):
+        yield
+
+
+@contextmanager
+def airflow_settings(config: pytest.Config) -> Iterator[None]:
+    """Set the variables of this process's Airflow; its folder is made for the first file."""
+    if SETTINGS not in config.stash:
+        home: Path = config._tmp_path_factory.mktemp("airflow")
+        file = home / "srm.properties"
+        file.write_text(CONFIG)
+        config.stash[SETTINGS] = {
+            **airflow_environment(home / "airflow", PROJECT, 1, file),
+            "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
+            # The first file of DAGs imports half of Airflow, which may take longer than 30 s.
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+        }
     with pytest.MonkeyPatch.context() as patch:
-        for key, value in ENVIRONMENT.items():
+        for key, value in config.stash[SETTINGS].items():
             patch.setenv(key, value)
         yield
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,10 +30,8 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def demo(home: Path, *options: str) -> subprocess.Popen[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
     return subprocess.Popen(
         [sys.executable, "-m", "srm.cli.main", "demo", "--home", str(home), *options],
-        env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
