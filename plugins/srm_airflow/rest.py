@@ -16,6 +16,7 @@ from airflow.sdk import conf
 
 logger = logging.getLogger(__name__)
 
+URL_VARIABLE: Final = "SRM_AIRFLOW_URL"
 TOKEN_VARIABLE: Final = "SRM_AIRFLOW_TOKEN"  # noqa: S105 - a name, not a token
 TIMEOUT_S: Final = 15.0
 LONGEST_NOTE: Final = 1000
@@ -25,12 +26,14 @@ PROGRESS_KEY: Final = "progress"
 class AirflowRest:
     """Writes to one run of one DAG; the first failure ends all further attempts.
 
+    $SRM_AIRFLOW_URL is the address, by default ``[api] base_url``, which people use.
     $SRM_AIRFLOW_TOKEN authenticates; without it, Airflow is asked for a token, which it gives where
     all users are administrators. The constructor does no I/O.
     """
 
     def __init__(self, dag_id: str, run_id: str) -> None:
-        self._base = conf.get("api", "base_url", fallback="").rstrip("/")
+        url = os.environ.get(URL_VARIABLE) or conf.get("api", "base_url", fallback="")
+        self._base = url.rstrip("/")
         self._run = f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}"
         self._token = os.environ.get(TOKEN_VARIABLE, "")
         self.works = bool(self._base)
@@ -56,9 +59,10 @@ class AirflowRest:
         except (httpx.HTTPError, KeyError, ValueError) as error:
             self.works = False
             logger.warning(
-                "Airflow's REST API at %s did not take a note or progress: %s; is $%s set?",
+                "Airflow's REST API at %s took no note or progress: %s; set $%s or $%s",
                 self._base,
                 error,
+                URL_VARIABLE,
                 TOKEN_VARIABLE,
             )
 

@@ -62,9 +62,11 @@ def test_a_note_is_written_with_a_token_that_airflow_gives(requests: list[Any]) 
     assert body == {"note": "x" * 1000}
 
 
-def test_a_token_of_the_environment_is_used_and_progress_goes_to_the_state_store(
+def test_the_environment_names_address_and_token_and_progress_goes_to_the_state_store(
     requests: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(rest.URL_VARIABLE, rest.conf.get("api", "base_url"))
+    monkeypatch.setattr(rest.conf, "get", lambda *_args, **_kwargs: "http://127.0.0.1:9")
     monkeypatch.setenv(rest.TOKEN_VARIABLE, "mine")
 
     AirflowRest("d", "r").set_progress("wait", -1, {"remaining_records": 7})
