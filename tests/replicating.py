@@ -62,7 +62,6 @@ def driver_of(
     *,
     slots: Collection[str] = ("0",),
     timing: Timing = PATIENT,
-    started_after: str | None = None,
 ) -> FlowDriver:
     """Return the driver of an open flow, with the settings and clients of one of its slots."""
     flow = context.config.flow
@@ -71,8 +70,9 @@ def driver_of(
         KafkaDriverLog(flow, spec.target.consumer, spec.target.producer),
         Discovery(context, spec.flow_config),
         slots=slots,
-        identity=lambda: DriverHeartbeat(name, f"app-{name}", "elsewhere", os.getpid(), now_ms()),
-        started_after=started_after,
+        identity=lambda: DriverHeartbeat(
+            name, f"app-{name}", "elsewhere", os.getpid(), now_ms(), flows=(str(flow),)
+        ),
         timing=timing,
     )
 

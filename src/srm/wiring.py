@@ -105,6 +105,21 @@ def open_flow(
         yield replace(context, opposite=config.flow_configs.get(flow.reversed))
 
 
+@contextmanager
+def open_configured_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
+    """Give access to one flow by its settings alone, without lists: nothing has to answer yet.
+
+    Raises:
+        ConfigError: the flow names a cluster that the configuration does not list.
+    """
+    clients = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
+    with (
+        kafka_cluster(flow.source, clients[flow.source]) as source,
+        kafka_cluster(flow.target, clients[flow.target]) as target,
+    ):
+        yield flow_context(config.flow(flow), source, target, clients[flow.target])
+
+
 def _patiently(
     config: Config,
     flow: Flow,

@@ -12,7 +12,6 @@ from tests.replicating import driver_of, slot_of
 
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine.supervision import standing_request
 from srm.wiring import open_flow
 
 
@@ -20,10 +19,7 @@ def main(name: str, file: str, text: str) -> None:
     """Drive the flow until a request ends it."""
     config, flow = load_config(file), Flow.parse(text)
     with open_flow(config, flow) as context:
-        driver = driver_of(
-            context, slot_of(config, flow), name, started_after=standing_request(context)
-        )
-        driver.run(threading.Event())
+        driver_of(context, slot_of(config, flow), name).run(threading.Event())
 
 
 if __name__ == "__main__":

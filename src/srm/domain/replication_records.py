@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
@@ -177,7 +177,8 @@ class DriverHeartbeat:
     one is meant for it. ``ended`` is true in the last heartbeat of one that ended in good order:
     its slots have stopped. ``started_ms`` is when it began, 0: not told. One that a request to stop
     has ended says in the heartbeats of all its flows who asked, ``stopped_by``, and in the state
-    topic of which flow the request is, ``stopped_flow``.
+    topic of which flow the request is, ``stopped_flow``. ``flows`` are all flows of the
+    application, also those whose clusters do not answer yet.
     """
 
     driver: str
@@ -190,6 +191,7 @@ class DriverHeartbeat:
     started_ms: int = 0
     stopped_by: str = ""
     stopped_flow: str = ""
+    flows: tuple[str, ...] = ()
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -202,7 +204,8 @@ class DriverHeartbeat:
         Raises:
             IntegrityError: the value is not a driver heartbeat.
         """
-        return json_records.decode(cls, "driver heartbeat", value)
+        found = json_records.decode(cls, "driver heartbeat", value)
+        return replace(found, flows=tuple(found.flows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -36,22 +36,17 @@ from srm import logs
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
-from srm.engine.ports import FlowContext
-from srm.engine.supervision import standing_request
-from srm.errors import ConfigError, SrmError, UnavailableError
+from srm.errors import ConfigError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.raw_log import follow_raw_metrics
-from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.heartbeats import emit_heartbeats
-from srm.replication.driver.jobs import keep_running
+from srm.replication.driver.flow_run import FlowHost, FlowRun
 from srm.replication.driver.progress import FlowProgress
-from srm.replication.driver.windows import keep_windows
 from srm.replication.slot.slot import SlotSpec
 from srm.spark.session import spark_context, submitted
 from srm.spark.slot_task import DEFAULT_SLOT, SlotTask, slot_function
-from srm.wiring import open_flow
+from srm.wiring import open_configured_flow
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +57,6 @@ _CAUSE: Final = re.compile(
 )
 _TICK_S: Final = 0.25
 _ALIVE_S: Final = 1.0
-_JOIN_S: Final = 2.0
 _CONF: Final = {
     # A slot lives as long as its worker: nothing of an earlier slot may be left in it.
     "spark.python.worker.reuse": "false",
@@ -72,13 +66,6 @@ _CONF: Final = {
     # A task that fails ends its job: one place submits again, says why and pauses in between.
     "spark.task.maxFailures": "1",
 }
-
-
-@dataclass(frozen=True)
-class _FlowWork:
-    context: FlowContext
-    driver: FlowDriver
-    specs: tuple[SlotSpec, ...]
 
 
 def fitted_master(master: str | None, slots: int) -> str:
@@ -151,11 +138,9 @@ class Replicator:
         self._master = master
         self._function = function
         self._timing = timing
-        self._work: tuple[_FlowWork, ...] = ()
-        self._stop = threading.Event()
-        self._slots_ended = threading.Event()
-        self._failure: SrmError | None = None
-        self._application_id = ""
+        self._runs: tuple[FlowRun, ...] = ()
+        self._host = FlowHost(self._cancel, _one_line)
+        self._spark: SparkContext | None = None
         self._id = uuid.uuid4().hex
         self._started_ms = _now_ms()
 
@@ -166,151 +151,129 @@ class Replicator:
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
-        self._stop.set()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the end was asked for, or came by a failure."""
-        return self._stop.is_set()
+        self._host.stop.set()
 
     @property
     def asked_to_end(self) -> bool:
         """Whether a request in a flow's state topic has ended it."""
-        return any(work.driver.obeyed for work in self._work)
+        return any(run.driver.obeyed for run in self._runs)
 
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
-        return tuple(work.driver.progress.snapshot() for work in self._work)
+        return tuple(run.driver.progress.snapshot() for run in self._runs)
 
     def run(self, *, until_caught_up: bool = False) -> None:
         """Copy until :meth:`stop`, or until everything is copied that was there at the start.
 
-        A request in the state topic of one flow ends the application with all its flows.
+        Each flow begins when its target answers, and is retried by itself. It ends by itself, too,
+        where another replicator has taken it over or where it cannot catch up. A request in the
+        state topic of one flow ends the application with all its flows.
 
         Raises:
-            FencedError: another replicator has taken over one of the flows.
+            ConfigError: the configuration does not list a cluster.
             StackError: Spark does not start.
-            SrmError: a cluster refuses something, or the copy cannot catch up.
+            SrmError: no flow is left to copy; of the first one that has failed.
         """
+        host = self._host
         with ExitStack() as stack:
-            self._work = tuple(self._prepare(stack, flow) for flow in self._flows)
-            slots = sum(len(work.specs) for work in self._work)
+            self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
+            slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
             given = dict(SparkConf().getAll()) if submitted() else {}
             conf = _CONF | placement(given, self._master, slots)
-            with _context(conf) as spark:
-                self._application_id = spark.applicationId
-                if not logger.isEnabledFor(logging.DEBUG):
-                    # A slot that ends is one line here; Spark has four stack traces for it.
-                    spark.setLogLevel("FATAL")
-                try:
-                    threads = self._start(spark)
-                    self._watch(spark, until_caught_up=until_caught_up)
-                finally:
-                    self._stop.set()
-                    _hush(spark)
-            self._slots_ended.set()  # the drivers' last heartbeats say so
-            for thread in threads:
-                thread.join(_JOIN_S)
-        if self._failure is not None:
-            raise self._failure
+            try:
+                for run in self._runs:
+                    run.start()
+                with _context(conf) as spark:
+                    self._spark = spark
+                    if not logger.isEnabledFor(logging.DEBUG):
+                        # A slot that ends is one line here; Spark has four stack traces for it.
+                        spark.setLogLevel("FATAL")
+                    host.ready.set()
+                    try:
+                        ended = self._watch(spark, until_caught_up=until_caught_up)
+                    finally:
+                        self._end()
+                        _hush(spark)
+                host.slots_ended.set()  # the drivers' last heartbeats say so
+                for run in self._runs:
+                    run.join()
+            finally:
+                self._end()
+        for failure in (run.failure for run in self._runs if ended and run.failure):
+            raise failure
 
-    def _prepare(self, stack: ExitStack, flow: Flow) -> _FlowWork:
+    def _end(self) -> None:
+        self._host.stop.set()
+        self._host.ready.set()  # whoever waits for it sees that this is the end
+        for run in self._runs:
+            run.end()
+
+    def _flow_run(self, stack: ExitStack, flow: Flow) -> FlowRun:
         config, flow_config = self._config, self._config.flow(flow)
-        context = stack.enter_context(open_flow(config, flow))
-        slots = [str(number) for number in range(flow_config.tasks_max)]
+        context = stack.enter_context(open_configured_flow(config, flow))
         source = config.cluster_clients(flow.source, flow)
         target = config.cluster_clients(flow.target, flow)
-        log = KafkaDriverLog(flow, target.consumer, target.producer)
-        refresh_s = flow_config.refresh_topics_interval.total_seconds()
+        slots = [str(number) for number in range(flow_config.tasks_max)]
         driver = FlowDriver(
             flow,
-            log,
+            KafkaDriverLog(flow, target.consumer, target.producer),
             Discovery(context, flow_config),
             slots=slots,
             identity=self._identity,
-            started_after=standing_request(context),
-            timing=self._timing or Timing(refresh_s=refresh_s),
+            timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
         )
-        specs = tuple(SlotSpec(flow_config, slot, source, target) for slot in slots)
-        return _FlowWork(context, driver, specs)
+        names = {slot: f"slot {slot} of {flow}" for slot in slots}
+        jobs = {
+            name: partial(self._job, name, SlotSpec(flow_config, slot, source, target))
+            for slot, name in names.items()
+        }
+        follow = partial(follow_raw_metrics, flow, target.consumer)
+        return FlowRun(self._host, context, driver, jobs, follow)
 
     def _identity(self) -> DriverHeartbeat:
         beat = DriverHeartbeat(
             self._id,
-            self._application_id,
+            self._spark.applicationId if self._spark else "",
             socket.gethostname(),
             os.getpid(),
             _now_ms(),
             started_ms=self._started_ms,
+            flows=tuple(str(run.flow) for run in self._runs if run.failure is None),
         )
-        for work in self._work:
-            request = work.driver.obeyed
+        for run in self._runs:
+            request = run.driver.obeyed
             if request is not None and request.action == "stop":
-                flow = str(work.context.config.flow)
-                return replace(beat, stopped_by=request.by, stopped_flow=flow)
+                return replace(beat, stopped_by=request.by, stopped_flow=str(run.flow))
         return beat
 
-    def _start(self, spark: SparkContext) -> list[threading.Thread]:
-        """Start everything; return the threads that end by themselves once stopped."""
-        threads = []
-        for work in self._work:
-            flow = work.context.config.flow
-            threads.append(_thread(f"driver {flow}", partial(self._drive, work)))
-            beat = partial(emit_heartbeats, work.context, self._stop)
-            threads.append(_thread(f"heartbeats {flow}", beat))
-            target = self._config.cluster_clients(flow.target, flow)
-            follow = partial(follow_raw_metrics, flow, target.consumer)
-            windows = partial(keep_windows, work.context, follow, self._stop)
-            threads.append(_thread(f"metrics windows {flow}", windows))
-            for spec in work.specs:
-                name = f"slot {spec.slot} of {flow}"
-                _thread(name, partial(self._keep_running, name, spark, spec))
-        return threads
-
-    def _drive(self, work: _FlowWork) -> None:
-        try:
-            with logs.about(flow=str(work.context.config.flow)):
-                work.driver.run(self._stop, self._slots_ended)
-        except SrmError as error:
-            self._fail(error)
-        except Exception as error:
-            logger.exception("%s: the driver failed", work.context.config.flow)
-            self._fail(SrmError(f"driver of {work.context.config.flow}: {error!r}"))
-
-    def _fail(self, error: SrmError) -> None:
-        self._failure = self._failure or error
-        self._stop.set()
-
-    def _keep_running(self, name: str, spark: SparkContext, spec: SlotSpec) -> None:
+    def _job(self, name: str, spec: SlotSpec) -> None:
+        """Run one job with one task, which returns when the slot ends."""
+        if self._spark is None:
+            raise UnavailableError("Spark has not started")
         level = logging.getLogger("srm").getEffectiveLevel()
         task = SlotTask(spec, self._function, level, logs.log_format())
-        number = int(spec.slot)
+        self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
+        self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
 
-        def job() -> None:
-            """One job with one task, which returns when the slot ends."""
-            spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
-            spark.parallelize([number], 1).foreachPartition(task)
+    def _cancel(self, name: str) -> None:
+        with suppress(Py4JError, OSError):
+            if self._spark is not None:
+                self._spark.cancelJobGroup(name)
 
-        keep_running(name, job, self._stop, describe=_one_line)
-
-    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> None:
-        goals = [CatchUp(work.driver, work.context.source) for work in self._work]
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> bool:
+        """Wait for the end; return whether the flows have ended by themselves."""
         is_stopped = _question(spark)
-        while not self._stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
+        while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
             if is_stopped():
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
-            if until_caught_up and not [goal for goal in goals if not goal.done()]:
-                return
+            over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]
+            if all(over):
+                return True
+        return False
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _thread(name: str, target: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
-    thread.start()
-    return thread
 
 
 @contextmanager

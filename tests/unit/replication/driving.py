@@ -100,10 +100,18 @@ class MemoryLog:
 
 
 class NoDiscovery:
+    """Finds nothing; ``target`` and ``source`` are what comes of reaching a cluster."""
+
+    target: Exception | None = None
+    source: Exception | None = None
+
     def prepare(self) -> None:
-        """Nothing to create."""
+        if self.target is not None:
+            raise self.target
 
     def round(self) -> Discovered:
+        if self.source is not None:
+            raise self.source
         return Discovered()
 
     def target_ends(self, partitions: object) -> dict[AssignedPartition, int]:
@@ -121,18 +129,20 @@ class Lab:
     def __init__(self) -> None:
         self.now = 1000.0
         self.topic = MemoryTopic()
+        self.discovery = NoDiscovery()
 
-    def driver(self, name: str = "first", slots: int = 2) -> FlowDriver:
+    def driver(self, name: str = "first", slots: int = 2, *, opened: bool = True) -> FlowDriver:
         driver = FlowDriver(
             FLOW,
             MemoryLog(self.topic),
-            NoDiscovery(),
+            self.discovery,
             slots=[str(n) for n in range(slots)],
             identity=lambda: DriverHeartbeat(name, "app-1", "here", 1, 0),
             timing=Timing(grace_s=3.0),
             clock=lambda: self.now,
         )
-        driver._open(again=False)
+        if opened:
+            driver._open(again=False)
         return driver
 
     def beat(self, slot: str, incarnation: Incarnation = FIRST, *, generation: int = 1) -> None:

@@ -62,11 +62,8 @@ def test_who_has_stopped_an_application_is_told_in_the_heartbeats_of_all_its_flo
     before = replicator._identity()
     flow = config.flows[0]
     request = DriverRequest("r", "stop", "ada@ops", 5)
-    replicator._work = tuple(
-        SimpleNamespace(
-            driver=SimpleNamespace(obeyed=obeyed),
-            context=SimpleNamespace(config=SimpleNamespace(flow=flow)),
-        )
+    replicator._runs = tuple(
+        SimpleNamespace(driver=SimpleNamespace(obeyed=obeyed), flow=flow, failure=None)
         for obeyed in (None, request)
     )
 

@@ -9,7 +9,7 @@ from typing import Final
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster
-from srm.errors import ConflictError, DataLossError
+from srm.errors import ConflictError, DataLossError, SrmError
 from srm.replication.driver.driver import FlowDriver
 
 STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
@@ -40,15 +40,17 @@ class CatchUp:
         Raises:
             DataLossError: what is left has stopped because records are gone from the source.
             ConflictError: what is left has stopped, or a remote topic cannot be created.
+            SrmError: a cluster has not answered, or has refused something, for ``STUCK_S``.
         """
+        progress = self._driver.progress
         if self._goal is None:
             self._goal = self._ends()
         if self._goal is None:
-            self._check_stuck(self._pending())
+            self._check_stuck(progress.trouble or self._pending())
             return False
-        behind = self._driver.progress.behind(self._goal)
+        behind = progress.behind(self._goal)
         if behind:
-            self._check_stuck(self._reasons(behind))
+            self._check_stuck(progress.trouble or self._reasons(behind))
         return not behind
 
     def _ends(self) -> dict[AssignedPartition, int] | None:
@@ -56,35 +58,40 @@ class CatchUp:
         if found is None or found.pending:
             return None
         names = {p: TopicPartition(p.topic, p.partition) for p in found.partitions}
-        starts = self._source.log_starts(names.values())
-        ends = self._source.log_ends(names.values())
+        try:
+            starts = self._source.log_starts(names.values())
+            ends = self._source.log_ends(names.values())
+        except SrmError:
+            return None  # discovery meets the same, and waits
         return {
             assigned: ends[name]
             for assigned, name in names.items()
             if ends.get(name, 0) > starts.get(name, 0)
         }
 
-    def _pending(self) -> str:
+    def _pending(self) -> SrmError | None:
         found = self._driver.discovered
         if found is None or not found.pending:
-            return ""
-        return f"the remote topics of {', '.join(found.pending)} cannot be created, see the log"
+            return None
+        names = ", ".join(found.pending)
+        return ConflictError(f"the remote topics of {names} cannot be created, see the log")
 
-    def _reasons(self, behind: tuple[AssignedPartition, ...]) -> str:
-        """Return why nothing more will come, empty while any partition still moves."""
+    def _reasons(self, behind: tuple[AssignedPartition, ...]) -> SrmError | None:
+        """Return why nothing more will come, None while any partition still moves."""
         stopped = self._driver.progress.stopped()
         names = [TopicPartition(p.topic, p.partition) for p in behind]
         if not all(name in stopped for name in names):
-            return ""
-        return "; ".join(f"{name}: {stopped[name].why}" for name in names)
+            return None
+        lost = any(status.lost_from is not None for status in stopped.values())
+        reasons = "; ".join(f"{name}: {stopped[name].why}" for name in names)
+        return (DataLossError if lost else ConflictError)(reasons)
 
-    def _check_stuck(self, reasons: str) -> None:
-        if not reasons:
+    def _check_stuck(self, reason: SrmError | None) -> None:
+        if reason is None:
             self._stuck_since = None
             return
         now = self._clock()
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
         if now - self._stuck_since <= STUCK_S:
             return
-        lost = any(s.lost_from is not None for s in self._driver.progress.stopped().values())
-        raise (DataLossError if lost else ConflictError)(f"the copy cannot catch up: {reasons}")
+        raise type(reason)(f"the copy cannot catch up: {reason}")

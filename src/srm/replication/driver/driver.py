@@ -26,9 +26,10 @@ from srm.domain.replication_records import (
 from srm.domain.silence import HEARTBEAT_S, SLOT_DEAD_S
 from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow
-from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
+from srm.errors import ConfigError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
+from srm.replication.driver.jobs import Backoff
 from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.pausing import pause_in
 from srm.replication.driver.progress import ProgressBook
@@ -42,6 +43,8 @@ LONGEST_POLL_S: Final = 0.5
 FOUND_S: Final = 0.05  # an ordinary round of discovery is over by then
 RETRY_S: Final = 1.0
 SUCCESSOR_S: Final = 30.0  # to whoever fences a driver, for the first word: thrice a slow start
+_DRIVING: Final = "the driver"
+_DISCOVERING: Final = "discovery of topics"
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
@@ -87,7 +90,6 @@ class FlowDriver:
         *,
         slots: Collection[str],
         identity: Callable[[], DriverHeartbeat],
-        started_after: str | None = None,
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -99,15 +101,15 @@ class FlowDriver:
             discovery: finds its topics.
             slots: ids of the slots of this application.
             identity: makes a heartbeat record; its ``driver`` must be the same in each.
-            started_after: id of the request to end that stood when the application started, empty
-                for none; without it, the one that stands when the log is first read.
             timing: intervals.
             clock: monotonic seconds.
         """
         self.progress = ProgressBook(str(flow), slots)
         self.discovered: Discovered | None = None
         self.obeyed: DriverRequest | None = None
-        self._started_after = started_after
+        self._started_after: str | None = None
+        self._opened = False
+        self._fenced: FencedError | None = None
         self._flow = flow
         self._log = log
         self._discovery = discovery
@@ -122,47 +124,71 @@ class FlowDriver:
         self._next_round = float("-inf")
         self._pause: Pause | None = None
 
-    def run(self, stop: threading.Event, slots_ended: threading.Event | None = None) -> None:
-        """Drive the flow until ``stop``; a cluster that does not answer is waited for.
+    def run(
+        self,
+        stop: threading.Event,
+        slots_ended: threading.Event | None = None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Drive the flow until ``stop``; whatever fails is reported and tried again.
 
         A request in the log that is newer than the application sets ``stop`` for all of it and is
-        kept in ``obeyed``. The last heartbeat, which says that the application has ended, is
-        written after ``slots_ended`` where that is given.
+        kept in ``obeyed``.
+
+        Args:
+            stop: ends the driver.
+            slots_ended: the last heartbeat, which says that the application has ended, waits for
+                it.
+            begin: called when the target has answered and before the flow is taken over, again if
+                that fails. A request that is written while it blocks ends this application.
 
         Raises:
             FencedError: a newer driver has taken over the flow.
-            AuthorizationError: a right is missing on the target.
+            ConfigError: the settings of the target cannot be used.
         """
         ended = threading.Event()
         name = f"srm-discovery-{self._flow}"
         rounds = threading.Thread(target=self._discover, args=(ended,), name=name, daemon=True)
-        opened = False
-        fenced: FencedError | None = None
+        backoff = Backoff()
         try:
             while not stop.is_set():
+                tried = self._clock()
                 try:
-                    self._open(again=opened, fenced=fenced, stop=stop)
-                    if not opened:
-                        rounds.start()
-                    opened, fenced = True, None
-                    while not self._must_end(stop):
-                        self._step()
+                    self._drive(stop, begin, rounds)
                 except FencedError as error:
-                    if not opened or fenced is not None:
+                    if not self._opened or self._fenced is not None:
                         raise
-                    fenced = error
-                except UnavailableError as error:
-                    logger.warning(
-                        "%s: the driver waits for %s: %s", self._flow, self._flow.target, error
-                    )
-                    stop.wait(RETRY_S)
-            if opened:
+                    self._fenced = error
+                except Exception as error:
+                    if not self._opened and isinstance(error, ConfigError):
+                        raise
+                    pause_s = backoff.after(self._clock() - tried)
+                    stop.wait(self._report(_DRIVING, error, pause_s))
+            if self._opened:
                 self._sign_off(slots_ended)
         finally:
             ended.set()
             self._log.close()
-            if opened:
+            if self._opened:
                 rounds.join(RETRY_S)
+
+    def _drive(
+        self, stop: threading.Event, begin: Callable[[], None], rounds: threading.Thread
+    ) -> None:
+        """Take the flow over and drive it until ``stop`` or until something fails."""
+        self._discovery.prepare()
+        if not self._opened:
+            self._note_standing_request()
+            begin()
+            if stop.is_set():
+                return
+        self._open(again=self._opened, fenced=self._fenced, stop=stop)
+        if not self._opened:
+            rounds.start()
+        self._opened, self._fenced = True, None
+        self._work_again(_DRIVING)
+        while not self._must_end(stop):
+            self._step()
 
     def _open(
         self,
@@ -171,8 +197,7 @@ class FlowDriver:
         fenced: FencedError | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """Become the driver, unless somebody else became it while we were away."""
-        self._discovery.prepare()
+        """Become the driver, unless another one has become it since the last time."""
         if again:
             records = self._log.read()
             self._check_successor(records)
@@ -192,6 +217,27 @@ class FlowDriver:
         logger.info("%s: driver %s has taken over", self._flow, self._driver)
         if self._pause is not None:
             logger.warning("%s is paused: %s; nothing is copied", self._flow, self._pause.reason)
+
+    def _note_standing_request(self) -> None:
+        if self._started_after is None:
+            standing = (r.value for r in self._log.read() if r.key == REQUEST_KEY)
+            self._request(next(standing, None) or b"")
+
+    def _report(self, what: str, error: Exception, pause_s: float) -> float:
+        """Report a failure, once while it stays the same; return the seconds until a new try."""
+        trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
+        if str(self.progress.troubles.get(what, "")) != str(trouble):
+            known = trouble is error
+            logger.warning(
+                *("%s: %s fails and is tried again: %s", self._flow, what, trouble),
+                exc_info=None if known else error,
+            )
+        self.progress.troubles[what] = trouble
+        return RETRY_S if trouble.retriable else max(RETRY_S, pause_s)
+
+    def _work_again(self, what: str) -> None:
+        if self.progress.troubles.pop(what, None) is not None:
+            logger.info("%s: %s works again", self._flow, what)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
         """Wait until whoever fenced us says what for.
@@ -264,8 +310,9 @@ class FlowDriver:
 
     def _discover(self, ended: threading.Event) -> None:
         """Repeat discovery; it has its own thread since a slow source must not silence us."""
+        backoff = Backoff()
         while not ended.is_set():
-            wait = self._timing.refresh_s
+            wait, tried = self._timing.refresh_s, self._clock()
             try:
                 before, found = self.discovered, self._discovery.round()
                 if found.pending and (before is None or found.pending != before.pending):
@@ -274,8 +321,11 @@ class FlowDriver:
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
                 self._term.cleaning.look(self._discovery.gone, self._log.clear_maps)
-            except SrmError as error:
-                logger.warning("%s: topics could not be refreshed: %s", self._flow, error)
+                self._work_again(_DISCOVERING)
+                backoff = Backoff()
+            except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
+                pause_s = backoff.after(self._clock() - tried)
+                wait = max(wait, self._report(_DISCOVERING, error, pause_s))
             self._next_round = self._clock() + wait
             ended.wait(wait)
 

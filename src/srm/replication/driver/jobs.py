@@ -17,13 +17,13 @@ HEALTHY_S: Final = 30.0  # a job that ran for this long was fine: the pause star
 
 
 @dataclass(slots=True)
-class Pause:
-    """Pause before the next submission, doubled by each job that ends early."""
+class Backoff:
+    """Pause before the next attempt, doubled by each one that ends early."""
 
     next_s: float = FIRST_PAUSE_S
 
     def after(self, ran_s: float) -> float:
-        """Return the pause after a job that ran for so many seconds."""
+        """Return the pause after an attempt that lasted for so many seconds."""
         if ran_s >= HEALTHY_S:
             self.next_s = FIRST_PAUSE_S
         pause, self.next_s = self.next_s, min(LONGEST_PAUSE_S, self.next_s * 2)
@@ -45,7 +45,7 @@ def keep_running(
         stop: ends the series; the caller also has to end the running job.
         describe: turns what ended a job into one line.
     """
-    pause, submissions = Pause(), 0
+    pause, submissions = Backoff(), 0
     while not stop.is_set():
         started = time.monotonic()
         submissions += 1

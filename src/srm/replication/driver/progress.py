@@ -17,7 +17,7 @@ from srm.domain.replication_records import (
 )
 from srm.domain.reported_positions import newest_position
 from srm.domain.topics import TopicPartition
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, SrmError
 from srm.replication.driver.state_book import Key
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ class FlowProgress:
     ``records`` and ``bytes`` count what was copied since the driver started: records from target
     positions less the marker that each claim writes, bytes from raw metrics, which come every
     ``metrics.interval.seconds``. ``lag`` is how many source offsets are not copied yet in the
-    ``reported`` partitions.
+    ``reported`` partitions. ``trouble`` says why the flow cannot be driven or its topics not be
+    found at the moment, empty where both work.
     """
 
     flow: str
@@ -46,13 +47,18 @@ class FlowProgress:
     slots_alive: int
     slots: int
     stopped: tuple[PartitionStatus, ...] = ()
+    trouble: str = ""
 
 
 class ProgressBook:
-    """Gathers reports, statuses and raw metrics; written by one thread, read by any."""
+    """Gathers reports, statuses and raw metrics; written by one thread, read by any.
+
+    ``troubles`` are the failures that last, by what does not work.
+    """
 
     def __init__(self, flow: str, slots: Collection[str]) -> None:
         """Begin with nothing known."""
+        self.troubles: dict[str, SrmError] = {}
         self._flow = flow
         self._slots = len(slots)
         self._lock = threading.Lock()
@@ -162,6 +168,11 @@ class ProgressBook:
         with self._lock:
             return {k: v for k, v in self._statuses.items() if v.state == "stopped"}
 
+    @property
+    def trouble(self) -> SrmError | None:
+        """A failure that lasts, None where there is none."""
+        return next(iter(tuple(self.troubles.values())), None)
+
     def snapshot(self) -> FlowProgress:
         """Return the state of the flow."""
         with self._lock:
@@ -178,6 +189,7 @@ class ProgressBook:
                 slots_alive=self._alive,
                 slots=self._slots,
                 stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
+                trouble=str(self.trouble or ""),
             )
 
     def _next(self, partition: AssignedPartition) -> int:

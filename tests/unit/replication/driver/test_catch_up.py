@@ -8,7 +8,7 @@ from srm.domain.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
-from srm.errors import ConflictError, DataLossError
+from srm.errors import AuthorizationError, ConflictError, DataLossError, UnavailableError
 from srm.replication.driver import catch_up
 from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.discovery import Discovered
@@ -140,6 +140,29 @@ def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_fr
     assert not first
     with pytest.raises(error, match="cannot catch up: orders-0: too large"):
         goal.done()
+
+
+@pytest.mark.parametrize("error", [AuthorizationError, UnavailableError])
+def test_a_flow_that_cannot_start_ends_the_wait_with_what_keeps_it(source, error):
+    driver, clock = Driver(), Clock()
+    goal = CatchUp(driver, source, clock)
+    driver.progress.troubles["the driver"] = error("B refuses")
+
+    first = goal.done()
+    clock.now = catch_up.STUCK_S + 1
+
+    assert not first
+    with pytest.raises(error, match="cannot catch up: B refuses"):
+        goal.done()
+
+
+def test_trouble_of_a_flow_that_has_caught_up_is_not_waited_for(source):
+    driver = Driver()
+    driver.finds(2)
+    driver.reports(10)
+    driver.progress.troubles["the driver"] = UnavailableError("B does not answer")
+
+    assert CatchUp(driver, source).done()
 
 
 def test_a_partition_that_stops_and_goes_on_does_not_end_the_wait(source):

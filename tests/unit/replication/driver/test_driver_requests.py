@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.unit.replication.driving import (
-    FLOW,
-    Lab,
-    MemoryLog,
-    NoDiscovery,
-)
+from tests.unit.replication.driving import Lab
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.replication_records import (
@@ -18,7 +13,6 @@ from srm.domain.replication_records import (
     DriverHeartbeat,
     DriverRequest,
 )
-from srm.replication.driver.driver import FlowDriver
 
 
 def asked(lab: Lab, name: str, action: str = "restart") -> None:
@@ -29,12 +23,6 @@ def asked(lab: Lab, name: str, action: str = "restart") -> None:
 def last_heartbeat(lab: Lab) -> DriverHeartbeat:
     beats = [r.value for r in lab.topic.records if r.key == DRIVER_KEY]
     return DriverHeartbeat.decode(beats[-1] or b"")
-
-
-def running(driver: FlowDriver, slots_ended: threading.Event | None = None) -> threading.Thread:
-    thread = threading.Thread(target=driver.run, args=(threading.Event(), slots_ended))
-    thread.start()
-    return thread
 
 
 def test_a_request_ends_the_application_and_the_last_heartbeat_says_so_after_its_slots(lab):
@@ -71,20 +59,10 @@ def test_a_request_does_not_end_a_driver_that_started_after_it(lab):
 def test_a_request_that_came_while_the_application_started_is_meant_for_it(lab):
     """It has read its settings already; Spark takes its time before the log is opened."""
     asked(lab, "r1")
-    driver = FlowDriver(
-        FLOW,
-        MemoryLog(lab.topic),
-        NoDiscovery(),
-        slots=["0"],
-        identity=lambda: DriverHeartbeat("starting", "app-1", "here", 1, 0),
-        started_after="r1",
-    )
-    asked(lab, "r2")
+    driver = lab.driver("starting", opened=False)
 
-    thread = running(driver)
-    thread.join(DEADLINE_S)
+    driver.run(threading.Event(), begin=lambda: asked(lab, "r2"))
 
-    assert not thread.is_alive()
     assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("starting", True)
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import threading
 
 from srm.replication.driver import jobs
-from srm.replication.driver.jobs import Pause, keep_running
+from srm.replication.driver.jobs import Backoff, keep_running
 
 
 def test_the_pause_doubles_for_a_job_that_keeps_dying_and_has_a_ceiling():
-    pause = Pause()
+    pause = Backoff()
 
     pauses = [pause.after(0.1) for _ in range(10)]
 
@@ -16,7 +16,7 @@ def test_the_pause_doubles_for_a_job_that_keeps_dying_and_has_a_ceiling():
 
 
 def test_the_pause_starts_small_again_after_a_job_that_ran_well():
-    pause = Pause()
+    pause = Backoff()
     for _ in range(5):
         pause.after(0.1)
 

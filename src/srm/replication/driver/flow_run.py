@@ -1,0 +1,140 @@
+"""One flow in an application: it begins when its target answers, and ends without the others."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from srm import logs
+from srm.domain.topics import Flow
+from srm.engine.ports import FlowContext
+from srm.errors import SrmError
+from srm.replication.driver.catch_up import CatchUp
+from srm.replication.driver.driver import FlowDriver
+from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.driver.jobs import keep_running
+from srm.replication.driver.windows import OpenLog, keep_windows
+
+logger = logging.getLogger(__name__)
+
+_JOIN_S = 2.0
+_CANCEL_EVERY_S = 1.0
+
+
+@dataclass
+class FlowHost:
+    """The application: events that concern all of its flows, and how it cancels a job.
+
+    ``ready``: jobs may be submitted. ``stop``: everything ends. ``slots_ended``: no job runs any
+    more.
+    """
+
+    cancel: Callable[[str], None]
+    describe: Callable[[Exception], str] = str
+    ready: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
+    slots_ended: threading.Event = field(default_factory=threading.Event)
+
+
+class FlowRun:
+    """The life of one flow: its driver, and once its target has answered slots and metrics."""
+
+    def __init__(
+        self,
+        host: FlowHost,
+        context: FlowContext,
+        driver: FlowDriver,
+        jobs: Mapping[str, Callable[[], None]],
+        open_log: OpenLog,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            host: what the flow shares with others.
+            context: the flow; nothing has to answer yet.
+            driver: its driver.
+            jobs: runs one job of a slot until that ends, by the name of the job.
+            open_log: gives access to the flow's raw metrics.
+        """
+        self.driver = driver
+        self.failure: SrmError | None = None
+        self._host = host
+        self._context = context
+        self._jobs = jobs
+        self._open_log = open_log
+        self._goal = CatchUp(driver, context.source)
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._slots: dict[str, threading.Thread] = {}
+
+    @property
+    def flow(self) -> Flow:
+        """The flow."""
+        return self._context.config.flow
+
+    def start(self) -> None:
+        """Start the driver, which starts everything else."""
+        self._threads.append(_thread(f"driver {self.flow}", self._drive))
+
+    def is_over(self, *, until_caught_up: bool) -> bool:
+        """Whether the flow has failed for good, or has caught up where that is all it has to do."""
+        if self.failure is None and until_caught_up:
+            try:
+                return self._goal.done()
+            except SrmError as error:
+                self._fail(error)
+        return self.failure is not None
+
+    def end(self) -> None:
+        """Have everything end but the driver, which ends with the application."""
+        self._over.set()
+
+    def join(self) -> None:
+        """Wait a moment for what ends by itself."""
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def _drive(self) -> None:
+        host = self._host
+        with logs.about(flow=str(self.flow)):
+            try:
+                self.driver.run(host.stop, host.slots_ended, self._begin)
+            except SrmError as error:
+                self._fail(error)
+                self._cancel_slots()
+
+    def _begin(self) -> None:
+        self._host.ready.wait()
+        if self._host.stop.is_set() or self._slots:
+            return
+        context, over = self._context, self._over
+        windows = partial(keep_windows, context, self._open_log, over)
+        self._threads += [
+            _thread(f"heartbeats {self.flow}", partial(emit_heartbeats, context, over)),
+            _thread(f"metrics windows {self.flow}", windows),
+        ]
+        describe = self._host.describe
+        for name, job in self._jobs.items():
+            slot = partial(keep_running, name, job, over, describe=describe)
+            self._slots[name] = _thread(name, slot)
+
+    def _fail(self, error: SrmError) -> None:
+        logger.error("%s has ended, no other flow does: %s", self.flow, error)
+        self.failure = error
+
+    def _cancel_slots(self) -> None:
+        """Leave the partitions to whoever has taken over the flow."""
+        self._over.set()
+        for name, thread in self._slots.items():
+            while thread.is_alive() and not self._host.stop.is_set():
+                self._host.cancel(name)  # again: its job may only be submitted just now
+                thread.join(_CANCEL_EVERY_S)
+
+
+def _thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
+    thread.start()
+    return thread

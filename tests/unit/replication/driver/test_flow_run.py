@@ -1,0 +1,141 @@
+"""Each flow of an application begins, fails and ends by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from tests.unit.replication.driving import FLOW, Lab
+from tests.waiting import DEADLINE_S, eventually
+
+from srm.domain.replication_records import DRIVER_KEY
+from srm.errors import AuthorizationError, ConfigError, FencedError, SrmError, UnavailableError
+from srm.replication.driver import driver as driver_module
+from srm.replication.driver.flow_run import FlowHost, FlowRun
+
+
+class OneFlow:
+    """A flow with its driver over memory, and a slot that copies until it is cancelled."""
+
+    def __init__(self, host: FlowHost) -> None:
+        self.lab = Lab()
+        self.copying = threading.Event()
+        self.cancelled = threading.Event()
+        self.driver = self.lab.driver(opened=False)
+        self.run = FlowRun(host, _context(), self.driver, {"slot": self._copy}, _no_log)
+
+    def _copy(self) -> None:
+        self.copying.set()
+        self.cancelled.wait(DEADLINE_S)
+        raise SrmError("cancelled")
+
+    def is_driven(self) -> bool:
+        return any(record.key == DRIVER_KEY for record in self.lab.topic.records)
+
+
+def _context() -> SimpleNamespace:
+    settings = SimpleNamespace(
+        flow=FLOW, emit_heartbeats_enabled=False, metrics_windows_continuous=False
+    )
+    return SimpleNamespace(config=settings, source=None)
+
+
+def _no_log(since_ms: int) -> object:
+    raise AssertionError(since_ms)
+
+
+@pytest.fixture
+def flows(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OneFlow, OneFlow]]:
+    """Two flows of one application, which ends with the test."""
+    monkeypatch.setattr(driver_module, "RETRY_S", 0.05)
+    made: list[OneFlow] = []
+    host = FlowHost(cancel=lambda _name: [one.cancelled.set() for one in made if one.run.failure])
+    host.ready.set()
+    made += [OneFlow(host), OneFlow(host)]
+    yield made[0], made[1]
+    host.stop.set()
+    host.slots_ended.set()
+    for one in made:
+        one.run.end()
+        one.cancelled.set()
+        one.run.join()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        UnavailableError("C does not answer"),
+        AuthorizationError("C refuses the password"),
+        SrmError("C answers nonsense"),
+        ValueError("a mistake in srm"),
+    ],
+)
+def test_a_flow_that_cannot_begin_waits_alone_and_begins_when_its_target_answers(
+    flows: tuple[OneFlow, OneFlow], failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    well, waiting = flows
+    waiting.lab.discovery.target = failure
+    for one in flows:
+        one.run.start()
+
+    eventually(lambda: well.copying.is_set() and well.is_driven(), "the other flow is copied")
+    eventually(lambda: waiting.driver.progress.trouble, "the flow says why it waits")
+    assert str(failure) in waiting.driver.progress.snapshot().trouble
+    assert not waiting.copying.is_set()
+    assert "P->B: the driver fails and is tried again: " in caplog.text
+
+    waiting.lab.discovery.target = None
+    eventually(lambda: waiting.copying.is_set() and waiting.is_driven(), "it begins")
+    assert waiting.driver.progress.snapshot().trouble == ""
+    assert not any(one.run.is_over(until_caught_up=False) for one in flows)
+
+
+def test_a_flow_that_another_replicator_takes_over_ends_with_its_slots_and_no_other(
+    flows: tuple[OneFlow, OneFlow],
+) -> None:
+    going, taken = flows
+    for one in flows:
+        one.run.start()
+        eventually(one.is_driven, "it is driven")
+
+    taken.lab.driver("another")
+    taken.lab.second(taken.lab.driver("another"))
+
+    eventually(taken.cancelled.is_set, "its slots are cancelled")
+    assert isinstance(taken.run.failure, FencedError)
+    assert taken.run.is_over(until_caught_up=False)
+    beats = len(going.lab.topic.records)
+    going.lab.now += 5
+    eventually(lambda: len(going.lab.topic.records) > beats, "the other is driven")
+    assert not going.cancelled.is_set()
+    assert not going.run.is_over(until_caught_up=False)
+
+
+def test_settings_that_cannot_be_used_end_a_flow_at_once(flows: tuple[OneFlow, OneFlow]) -> None:
+    wrong, _ = flows
+    wrong.lab.discovery.target = ConfigError("B.ssl.ca.location: no such file")
+    wrong.run.start()
+
+    eventually(lambda: wrong.run.is_over(until_caught_up=False), "it has ended")
+
+    assert str(wrong.run.failure) == "B.ssl.ca.location: no such file"
+
+
+def test_a_failure_that_stays_the_same_is_logged_once(
+    flows: tuple[OneFlow, OneFlow], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = flows
+    one.lab.discovery.source = UnavailableError("P does not answer")
+    tries: list[int] = []
+    round_of_topics = one.lab.discovery.round
+    one.lab.discovery.round = lambda: tries.append(1) or round_of_topics()  # type: ignore[method-assign]
+    one.driver._timing = replace(one.driver._timing, refresh_s=0.01)
+    one.run.start()
+
+    eventually(lambda: len(tries) > 3, "discovery is tried again")
+
+    assert caplog.text.count("P does not answer") == 1
+    assert one.driver.progress.snapshot().trouble == "P does not answer"
