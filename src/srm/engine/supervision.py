@@ -26,7 +26,7 @@ from srm.domain.silence import LOOK_S, LOST_S, SILENT_S, STARTUP_S
 from srm.domain.topics import Flow
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.state_topic import StateTable, StateTopic
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import IntegrityError, SrmError
 
 KEPT_REASONS: Final = 20
 _logger = logging.getLogger(__name__)
@@ -97,8 +97,8 @@ class FlowSigns:
         )
 
 
-Signs = Mapping[Flow, FlowSigns | None]
-"""What one look found; None for a flow whose target does not answer."""
+Signs = Mapping[Flow, FlowSigns | SrmError]
+"""What one look found; an error for a flow whose state topic cannot be read."""
 
 
 def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
@@ -169,42 +169,46 @@ def paused_text(context: FlowContext) -> str:
     return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
 
-def standing_request(context: FlowContext) -> str:
-    """Return the id of the request that stands now, empty for none.
-
-    An application notes it when it starts, before anything that takes long: a request that comes
-    while it starts is meant for it.
-    """
-    request = read_request(state_topic(context).read_commands())
-    return request.request if request else ""
-
-
-def look(topics: StateTopics) -> dict[Flow, FlowSigns | None]:
-    """Read the state topic of each flow once; a target that does not answer gives None."""
-    found: dict[Flow, FlowSigns | None] = {}
+def look(topics: StateTopics) -> dict[Flow, FlowSigns | SrmError]:
+    """Read the state topic of each flow once; where that fails the error takes its place."""
+    found: dict[Flow, FlowSigns | SrmError] = {}
     for flow, topic in topics.items():
         try:
             found[flow] = read_signs(flow, topic.read())
-        except UnavailableError:
-            found[flow] = None
+        except SrmError as error:
+            found[flow] = error
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One flow: its latest signs, when a heartbeat was last seen to change, is it readable."""
+    """One flow: its latest signs, when they were first read, when its heartbeat last changed.
+
+    ``error`` says why it cannot be read now.
+    """
 
     signs: FlowSigns | None = None
+    first: float = 0.0
     changed: float | None = None
-    readable: bool = True
+    error: SrmError | None = None
+
+    @property
+    def readable(self) -> FlowSigns | None:
+        """The signs of a flow that can be read now."""
+        return self.signs if self.error is None else None
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since the heartbeat changed, endless where it never did."""
+        return float("inf") if self.changed is None else now - self.changed
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Judges the heartbeats of all flows by when they change, on this host's monotonic clock.
 
-    The record of a dead driver stays in the topic, so its presence proves nothing. While a target
-    does not answer nothing is concluded: the driver cannot write there either.
+    The record of a dead driver stays in the topic, so its presence proves nothing. Each heartbeat
+    names all flows of its application: one that beats speaks for them all. Nothing is concluded
+    from a flow whose target does not answer: the driver cannot write there either.
 
     Args:
         began: when watching began. All times are monotonic seconds.
@@ -223,45 +227,59 @@ class Watch:
 
     def after(self, found: Signs, now: float) -> Watch:
         """Return what is known after one more look."""
-        flows = {flow: _seen(seen, found.get(flow), now) for flow, seen in self.flows.items()}
+        flows = {flow: _seen(seen, found[flow], now) for flow, seen in self.flows.items()}
         return replace(self, flows=flows)
 
     @property
     def signs(self) -> tuple[FlowSigns, ...]:
-        """The latest signs of the flows whose target answers."""
-        known = (seen.signs for seen in self.flows.values() if seen.readable)
-        return tuple(signs for signs in known if signs is not None)
+        """The latest signs of the flows that can be read."""
+        return tuple(seen.readable for seen in self.flows.values() if seen.readable is not None)
+
+    @property
+    def errors(self) -> dict[Flow, SrmError]:
+        """The flows that cannot be read, and why."""
+        return {flow: seen.error for flow, seen in self.flows.items() if seen.error is not None}
 
     def verdict(self, now: float) -> Verdict:
         """Say how the application is that drives all flows, as far as they could be read."""
         seen = self.flows.values()
         if any(self._has_ended(one) for one in seen):
             return "ended"
-        if any(one.changed is None for one in seen):
-            late = now - self.began > STARTUP_S and all(one.readable for one in seen)
-            return "lost" if late else "starting"
-        silent = any(_since(one, now) > LOST_S and one.readable for one in seen)
-        return "lost" if silent else "running"
+        driven = self._driven(now)
+        left = [one for one in seen if one.readable and one.readable.flow not in driven]
+        if any(now - self.began > STARTUP_S or one.changed is not None for one in left):
+            return "lost"
+        return "starting" if left or all(one.changed is None for one in seen) else "running"
 
     def next_step(self, now: float) -> NextStep:
         """Say what a supervisor does that has no application yet: call until it is not "look"."""
-        signs, waited = self.signs, now - self.began
         if self.stopped_by is not None:
             return "stay-stopped"
-        if not signs or any(one.driver is None or one.ended for one in signs):
-            return "start"
-        alive = all(one.changed is not None for one in self.flows.values())
-        if any(one.asked_to_end for one in signs):
-            # Its clean end is worth waiting for; without it the new one fences it.
-            return "look" if waited < (LOST_S if alive else LOOK_S) else "start"
-        if alive:
+        driven = self._driven(now)
+        asked = any(one.asked_to_end for one in self.signs)
+        if not asked and driven.issuperset(map(str, self.flows)):
             return "supervise"
-        return "look" if waited < LOOK_S else "start"
+        # A clean end is worth waiting for; without it the new application fences the old one.
+        patience = LOST_S if asked and driven else LOOK_S
+        waits = any(
+            one.readable.driver and not one.readable.ended and now - one.first < patience
+            for one in self.flows.values()
+            if one.readable
+        )
+        return "look" if waits or not self.signs else "start"
 
     @property
     def stopped_by(self) -> DriverRequest | None:
         """The request that keeps a flow stopped, None where there is none."""
         return next((one.stopped_by for one in self.signs if one.stopped_by), None)
+
+    def living(self, now: float) -> tuple[DriverHeartbeat, ...]:
+        """Return the heartbeats that are seen to change."""
+        alive = (one.readable for one in self.flows.values() if one.silence(now) <= LOST_S)
+        return tuple(s.driver for s in alive if s is not None and s.driver and not s.ended)
+
+    def _driven(self, now: float) -> set[str]:
+        return {flow for driver in self.living(now) for flow in driver.flows}
 
     def _has_ended(self, seen: _Seen) -> bool:
         driver = seen.signs.driver if seen.signs else None
@@ -269,16 +287,13 @@ class Watch:
         return driver is not None and driver.ended and ours
 
 
-def _seen(before: _Seen, signs: FlowSigns | None, now: float) -> _Seen:
-    if signs is None:
-        return replace(before, readable=False)
-    changed = before.changed
-    if before.signs is not None and signs.beat != before.signs.beat:
+def _seen(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
+    if isinstance(found, SrmError):
+        return replace(before, error=found)
+    first, changed = before.first, before.changed
+    if before.readable is None:
+        # While it could not be read it could not be written either: time to begin again.
+        first, changed = now, None if changed is None else now
+    elif found.beat != before.readable.beat:
         changed = now
-    elif not before.readable and changed is not None:
-        changed = now  # it could not write either: time to begin again
-    return _Seen(signs, changed)
-
-
-def _since(seen: _Seen, now: float) -> float:
-    return 0.0 if seen.changed is None else now - seen.changed
+    return _Seen(found, first, changed)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import psutil
 
+from srm.domain.replication_records import DriverHeartbeat
 from srm.engine import driver_requests, supervision
 from srm.engine.health import signs_health, signs_line
 from srm.engine.supervision import StateTopics, Watch
@@ -110,22 +111,19 @@ class Supervisor:
     def _find_or_start(self, topics: StateTopics) -> Application | None:
         watch, said = Watch.over(topics, time.monotonic()), ""
         while not self._killed:
-            watch = watch.after(supervision.look(topics), time.monotonic())
-            step = watch.next_step(time.monotonic())
+            found, now = supervision.look(topics), time.monotonic()
+            watch = watch.after(found, now)
+            step = watch.next_step(now)
             if step == "supervise":
-                return _found(watch)
+                return _found(watch.living(now)[0])
             if step == "start":
                 return self._start()
-            request = watch.stopped_by
-            if request is not None:
-                if request.request != said:
-                    said = request.request
-                    logger.warning(
-                        "%s has stopped the replicator, nothing is copied until "
-                        "'srm replicator restart'",
-                        request.by,
-                    )
-                self._show(_progress("stopped", None, watch))
+            reason = _waits_for(watch)
+            if reason:
+                if reason != said:
+                    said = reason
+                    logger.warning("%s", reason)
+                self._show(_progress("stopped" if watch.stopped_by else "unknown", None, watch))
             time.sleep(driver_requests.POLL_S)
         return None
 
@@ -144,8 +142,9 @@ class Supervisor:
             self._show(_progress(verdict, application, watch))
             if time.monotonic() - logged > LOG_EVERY_S:
                 logged = time.monotonic()
-                lines = "; ".join(signs_line(sign) for sign in watch.signs)
-                logger.info("Replicator is %s: %s", verdict, lines)
+                lines = [signs_line(sign) for sign in watch.signs]
+                lines += [f"{flow}: not known: {error}" for flow, error in watch.errors.items()]
+                logger.info("Replicator is %s: %s", verdict, "; ".join(lines))
             if verdict == "ended":
                 logger.info("The replicator has ended in good order")
                 return
@@ -195,8 +194,17 @@ def requester(name: str) -> str:
     return f"{name} on {socket.gethostname()}"
 
 
-def _found(watch: Watch) -> Application:
-    driver = next(sign.driver for sign in watch.signs if sign.driver)
+def _waits_for(watch: Watch) -> str:
+    """Return why no application is started, empty where that is about to be known."""
+    if watch.stopped_by is not None:
+        by = watch.stopped_by.by
+        return f"{by} has stopped the replicator, nothing is copied until 'srm replicator restart'"
+    if watch.signs:
+        return ""
+    return f"no flow can be read, a replicator may run: {next(iter(watch.errors.values()), '')}"
+
+
+def _found(driver: DriverHeartbeat) -> Application:
     logger.info(
         "Replicator %s on %s already drives all flows: supervising it, not starting another",
         *(driver.application_id, driver.host),
@@ -209,5 +217,9 @@ def _progress(state: str, application: Application | None, watch: Watch) -> dict
     return {
         "state": state,
         **{key: known.get(key) for key in ("pid", "host", "log")},
-        "flows": [{**sign.summary(), "health": signs_health(sign).state} for sign in watch.signs],
+        "flows": [{**sign.summary(), "health": signs_health(sign).state} for sign in watch.signs]
+        + [
+            {"flow": str(f), "health": "UNKNOWN", "reasons": [str(e)]}
+            for f, e in watch.errors.items()
+        ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.slot_reports import records_of
 
 from srm.domain import silence
@@ -22,11 +23,11 @@ from srm.domain.topics import Flow
 from srm.engine import driver_requests, supervision
 from srm.engine.health import signs_line
 from srm.engine.supervision import Watch, look, read_signs
-from srm.errors import UnavailableError
+from srm.errors import AuthorizationError, SrmError, UnavailableError
 
 FLOW = Flow("P", "B")
 OTHER = Flow("B", "P")
-BEAT = DriverHeartbeat("d1", "app-1", "host", 4711, time_ms=1_000_000)
+BEAT = DriverHeartbeat("d1", "app-1", "host", 4711, time_ms=1_000_000, flows=("P->B", "B->P"))
 STOP = DriverRequest("r1", "stop", "ada@ops", 5)
 RESTART = DriverRequest("r2", "restart", "ada@ops", 6)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -34,27 +35,27 @@ TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 class Topic:
-    """A state topic whose content the test sets; None: the cluster does not answer."""
+    """A state topic whose content the test sets; ``failure``: what comes of reading it."""
 
     def __init__(self, *records: DriverHeartbeat | DriverRequest) -> None:
-        self.records: dict[bytes, bytes] | None = {}
+        self.records: dict[bytes, bytes] = {}
+        self.failure: SrmError | None = None
         self.put(*records)
 
     def put(self, *records: DriverHeartbeat | DriverRequest) -> None:
         for record in records:
             key = DRIVER_KEY if isinstance(record, DriverHeartbeat) else REQUEST_KEY
-            self.records = {**(self.records or {}), key: record.value()}
+            self.records[key] = record.value()
 
     def read(self) -> dict[bytes, bytes]:
-        if self.records is None:
-            raise UnavailableError("cluster B does not answer")
-        return self.records
+        if self.failure is not None:
+            raise self.failure
+        return dict(self.records)
 
     def read_commands(self) -> dict[bytes, bytes]:
         return self.read()
 
     def write(self, records: dict[bytes, bytes | None]) -> None:
-        assert self.records is not None
         self.records |= {key: value for key, value in records.items() if value is not None}
 
     def beat(self, seconds: float, **changes: object) -> None:
@@ -135,13 +136,12 @@ def test_a_cluster_that_does_not_answer_is_no_proof_and_gives_the_driver_time_af
     watcher = Watcher(topic)
     topic.beat(1)
     watcher.look()
-    last = topic.records
 
-    topic.records = None
+    topic.failure = UnavailableError("cluster B does not answer")
     assert watcher.look(after=10 * silence.LOST_S) == "running"
     assert watcher.watch.signs == ()
 
-    topic.records = last
+    topic.failure = None
     assert watcher.look() == "running"
     assert watcher.look(after=silence.LOST_S + 1) == "lost"
 
@@ -192,10 +192,60 @@ def test_a_flow_without_a_living_driver_is_started() -> None:
 def test_an_application_is_only_supervised_where_it_drives_all_flows() -> None:
     alive = Topic(BEAT)
     watcher = Watcher(alive, Topic(BEAT))
-    alive.beat(1)
+    alive.beat(1, flows=("P->B",))
 
     assert watcher.step(after=1) == "look"
     assert watcher.step(after=silence.LOOK_S) == "start"
+
+
+@pytest.mark.parametrize("failure", [UnavailableError, AuthorizationError])
+def test_a_living_application_is_not_started_again_while_one_target_cannot_be_read(
+    failure: type[SrmError],
+) -> None:
+    """Its heartbeat on the other target names the flow that cannot be read."""
+    alive, away = Topic(BEAT), Topic()
+    away.failure = failure("cluster P cannot be read")
+    watcher = Watcher(alive, away)
+
+    alive.beat(1)
+    assert watcher.step(after=30) == "supervise", "a look at a dead cluster takes long"
+    assert watcher.look() == "running"
+    assert list(watcher.watch.errors) == [OTHER]
+
+    away.failure, away.records = None, {DRIVER_KEY: replace(BEAT, ended=True).value()}
+    alive.beat(2)
+    assert watcher.step(after=1) == "supervise", "its driver there has only just begun"
+
+
+def test_one_look_does_not_prove_that_nobody_drives_a_flow_however_long_it_takes() -> None:
+    topics = {FLOW: Topic(BEAT)}
+    watch = Watch.over(topics, 0.0)
+
+    assert watch.after(look(topics), 30.0).next_step(30.0) == "look"
+
+
+def test_nothing_is_started_while_no_flow_can_be_read() -> None:
+    """An application may run, and a new one could not copy anything either."""
+    away = Topic()
+    away.failure = UnavailableError("cluster B does not answer")
+    watcher = Watcher(away)
+
+    assert watcher.step(after=10 * silence.LOST_S) == "look"
+    away.failure = None
+    assert watcher.step() == "start"
+
+
+def test_a_flow_whose_driver_fails_is_no_reason_to_end_the_application_of_the_others() -> None:
+    alive, failing = Topic(BEAT), Topic(replace(BEAT, driver="long-gone"))
+    watcher = Watcher(alive, failing)
+
+    alive.beat(1)
+    watcher.look(after=1)
+    alive.beat(2)
+    assert watcher.look(after=silence.STARTUP_S + 1) == "running"
+
+    alive.beat(3, flows=("P->B",))
+    assert watcher.look() == "lost", "no living application has that flow any more"
 
 
 def test_a_driver_that_was_asked_to_end_is_waited_for_and_then_replaced() -> None:

@@ -34,7 +34,7 @@ from srm.spark.supervisor import Supervisor
 FLOWS = [Flow("B", "P"), Flow("P", "B")]
 SLEEPS = "import time; print('copying', flush=True); time.sleep(600)"
 FAILS = "import sys; print('no such topic'); sys.exit(3)"
-ELSEWHERE = DriverHeartbeat("d", "app-7", "another-host", 4711, 1)
+ELSEWHERE = DriverHeartbeat("d", "app-7", "another-host", 4711, 1, flows=("B->P", "P->B"))
 
 
 class Topic:
