@@ -23,12 +23,16 @@ from srm.stack.kafka import KafkaBroker
 from srm.stack.ports import LOOPBACK
 
 PASSWORD: Final = "it's srm's, \"quoted\""
+SUITE: Final = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+"""What the listener TLS12 has alone."""
 KEY_PASSWORD: Final = "of the key"
 SESSION_MS: Final = 2_500
 """Lifetime of a session on the listener SHORT."""
 
 LISTENERS: Final = {
     "TLS": "SSL",
+    "TLS12": "SSL",
+    "TLS13": "SSL",
     "MUTUAL": "SSL",
     "ELSEWHERE": "SSL",
     "SASL": "SASL_PLAINTEXT",
@@ -99,6 +103,9 @@ class SecuredBroker:
                     "listener.name.elsewhere.", self.authority.broker("kafka.example.org")
                 ),
                 "listener.name.mutual.ssl.client.auth": "required",
+                "listener.name.tls12.ssl.enabled.protocols": "TLSv1.2",
+                "listener.name.tls12.ssl.cipher.suites": SUITE,
+                "listener.name.tls13.ssl.enabled.protocols": "TLSv1.3",
                 "sasl.enabled.mechanisms": ",".join(name.upper() for name in modules),
                 "listener.name.oidc.sasl.enabled.mechanisms": "OAUTHBEARER",
                 "listener.name.oidc.oauthbearer.sasl.jaas.config": modules["oauthbearer"],

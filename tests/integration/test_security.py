@@ -15,12 +15,22 @@ import pytest
 from tests.cases import cases
 from tests.identities import identity_provider
 from tests.integration.copying import CopyLab
-from tests.integration.securing import PASSWORD, SESSION_MS, WAYS_IN, SecuredBroker
+from tests.integration.securing import (
+    PASSWORD,
+    SESSION_MS,
+    SUITE,
+    WAYS_IN,
+    SecuredBroker,
+    may_come_in,
+)
 from tests.waiting import eventually
 
+from srm.config.security import NO_TLS_1_3, translate_security
 from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.cluster import WireCluster
+from srm.kafka.wire.security import read_security
+from srm.kafka.wire.security_tls import tls_context
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -159,6 +169,66 @@ def test_a_certificate_for_another_host_is_refused_unless_that_is_not_checked(
     assert "see ssl.endpoint.identification.algorithm" in str(refused)
     assert _copying_refused(unchecked) is None
     assert _others_refused(unchecked) is None
+
+
+_OTHER_SUITE = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+
+
+@pytest.mark.parametrize(
+    ("limits", "let_in"),
+    [
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "TLS13"),
+        ({"ssl.enabled.protocols": "TLSv1.2"}, "TLS12"),
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}, "TLS12 TLS13"),
+        ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "TLS13"),
+        ({"ssl.cipher.suites": SUITE}, "TLS12"),
+        ({"ssl.cipher.suites": _OTHER_SUITE}, ""),
+        ({"ssl.cipher.suites": f"{_OTHER_SUITE},TLS_AES_128_GCM_SHA256"}, "TLS13"),
+        ({"ssl.cipher.suites": "ECDHE-ECDSA-AES128-GCM-SHA256"}, "TLS12 TLS13"),
+    ],
+)
+def test_srm_agrees_only_to_versions_and_suites_that_the_file_names(
+    secured: SecuredBroker, limits: dict[str, str], let_in: str
+) -> None:
+    """By the connections that copy; librdkafka's own take TLSv1.3 wherever a broker has it."""
+    for listener in ("TLS12", "TLS13"):
+        properties = translate_security({**secured.at(listener), **limits})
+        welcome = listener in let_in.split()
+        by_librdkafka = may_come_in(properties)
+
+        copying = _copying_refused(properties)
+        assert (copying is None) == welcome, (listener, copying)
+        assert copying is None or "TLS handshake failed: " in str(copying)
+        only_1_2 = NO_TLS_1_3 in properties.get("ssl.cipher.suites", "").split(":")
+        assert by_librdkafka == (welcome or (listener == "TLS13" and only_1_2)), listener
+
+
+@pytest.mark.parametrize(
+    ("limits", "agreed"),
+    [
+        ({}, ("TLSv1.3", "TLS_AES_256_GCM_SHA384")),
+        ({"ssl.cipher.suites": SUITE}, ("TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256")),
+        (
+            {"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": f"{_OTHER_SUITE},{SUITE}"},
+            ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ),
+    ],
+)
+def test_a_broker_that_has_everything_is_spoken_to_as_the_file_says(
+    secured: SecuredBroker, limits: dict[str, str], agreed: tuple[str, str]
+) -> None:
+    tls = read_security("P", translate_security({**secured.at("TLS"), **limits})).tls
+    assert tls is not None
+    host, _, port = secured.broker.address("TLS").rpartition(":")
+
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as plain,
+        tls_context("P", tls).wrap_socket(plain, server_hostname=host) as encrypted,
+    ):
+        version, cipher = encrypted.version(), encrypted.cipher()
+
+    assert cipher is not None
+    assert (version, cipher[0]) == agreed
 
 
 def _copying_refused(properties: dict[str, str]) -> SrmError | None:

@@ -82,9 +82,9 @@ _RENAMED: Final = (
 
 TRANSLATED: Final = _names("""
     sasl.jaas.config sasl.oauthbearer.client.credentials.client.id
-    sasl.oauthbearer.client.credentials.client.secret ssl.keystore.type ssl.keystore.key
-    ssl.keystore.certificate.chain ssl.truststore.type ssl.truststore.location
-    ssl.truststore.certificates ssl.truststore.password
+    sasl.oauthbearer.client.credentials.client.secret ssl.cipher.suites ssl.enabled.protocols
+    ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain ssl.truststore.type
+    ssl.truststore.location ssl.truststore.certificates ssl.truststore.password
 """)
 """Settings whose notation differs; srm.config.security turns them into librdkafka's."""
 
@@ -93,6 +93,8 @@ _JAVA: Final = "it names a Java class"
 _ASSIGNED: Final = "partitions are assigned without a consumer group"
 _TLS: Final = "OpenSSL chooses it"
 _RELOGIN: Final = "librdkafka renews logins by itself"
+_CREDENTIALS: Final = "tokens are fetched with a client secret"
+_BROKERS: Final = "brokers use it to check clients"
 _BOUNDS: Final = "the clients here bound it otherwise"
 _METRICS: Final = "Java metrics do not exist here"
 
@@ -106,34 +108,49 @@ _MEANINGLESS: Final[dict[str, str]] = {
     _JAVA: (
         "interceptor.classes metric.reporters security.providers ssl.engine.factory.class "
         "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class "
-        "sasl.jwt.retriever.class sasl.jwt.validator.class socket.factory.class config.providers"
+        "sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class "
+        "socket.factory.class config.providers"
     ),
     _ASSIGNED: (
         "group.id group.instance.id partition.assignment.strategy exclude.internal.topics "
-        "transactional.id transaction.two.phase.commit.enable internal.leave.group.on.close"
+        "transactional.id transaction.two.phase.commit.enable internal.leave.group.on.close "
+        "internal.throw.on.fetch.stable.offset.unsupported share.acknowledgement.mode "
+        "share.acquire.mode"
     ),
     _TLS: (
-        "ssl.protocol ssl.enabled.protocols ssl.provider ssl.cipher.suites "
-        "ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.secure.random.implementation"
+        "ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm "
+        "ssl.secure.random.implementation"
     ),
     _RELOGIN: (
         "sasl.kerberos.kinit.cmd sasl.kerberos.ticket.renew.jitter "
         "sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds "
         "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor "
         "sasl.login.refresh.window.jitter sasl.login.connect.timeout.ms "
-        "sasl.login.read.timeout.ms sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms "
-        "sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name "
+        "sasl.login.read.timeout.ms sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms"
+    ),
+    _CREDENTIALS: (
+        "sasl.oauthbearer.header.urlencode sasl.oauthbearer.assertion.algorithm "
+        "sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds "
+        "sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include "
+        "sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub "
+        "sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file "
+        "sasl.oauthbearer.assertion.private.key.passphrase "
+        "sasl.oauthbearer.assertion.template.file"
+    ),
+    _BROKERS: (
+        "ssl.client.auth sasl.oauthbearer.jwks.endpoint.url "
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms "
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.scope.claim.name "
         "sasl.oauthbearer.sub.claim.name sasl.oauthbearer.expected.audience "
-        "sasl.oauthbearer.expected.issuer sasl.oauthbearer.clock.skew.seconds "
-        "sasl.oauthbearer.header.urlencode"
+        "sasl.oauthbearer.expected.issuer sasl.oauthbearer.clock.skew.seconds"
     ),
     _BOUNDS: (
         "max.poll.records buffer.memory max.block.ms default.api.timeout.ms bootstrap.controllers "
-        "metadata.max.idle.ms socket.connection.setup.timeout.max.ms share.acknowledgement.mode"
+        "metadata.max.idle.ms socket.connection.setup.timeout.max.ms"
     ),
     _METRICS: (
         "metrics.num.samples metrics.recording.level metrics.sample.window.ms "
-        "auto.include.jmx.reporter"
+        "metric.names.formats auto.include.jmx.reporter"
     ),
 }
 

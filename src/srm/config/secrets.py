@@ -12,6 +12,7 @@ from typing import Final
 HIDDEN: Final = "[hidden]"
 _SECRET: Final = (
     "password",
+    "passphrase",
     "secret",
     "jaas",
     "key.pem",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from srm.errors import ConfigError
@@ -19,6 +20,23 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 """What Java's tokenizer makes of letters behind a backslash; others stand for themselves."""
 
 
+_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+_SUITES_1_3: Final = {
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+}
+"""What OpenSSL offers for TLSv1.3; the list of cipher suites is about earlier versions alone."""
+_SUITE: Final = re.compile(r"(?:TLS|SSL)_(\w+)_WITH_(\w+)")
+_EXCHANGES: Final = {"RSA": "", "DH_anon": "ADH-", "ECDH_anon": "AECDH-"}
+_NO_TLS_1_2: Final = "PSK-AES128-CBC-SHA:!TLSv1.2"
+"""No cipher suite that srm could use with TLSv1.2: a list may not be empty, and has no keys."""
+NO_TLS_1_3: Final = "!TLSv1.3"
+"""A word for the connections that copy; OpenSSL skips words that it does not know."""
+DEFAULT_SUITES: Final = "DEFAULT"
+
+
 def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     """Replace the settings that only the Java clients know; the others stay as they are.
 
@@ -26,9 +44,11 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     replication wins over the ``sasl.jaas.config`` of all clusters.
 
     Raises:
-        ConfigError: a key store of a format librdkafka cannot read, or an unknown login module.
+        ConfigError: a key store of a format librdkafka cannot read, an unknown login module, TLS
+            version or cipher suite.
     """
     settings = dict(given)
+    _translate_tls_limits(settings)
     _translate_keystore(settings)
     _translate_truststore(settings)
     _translate_jaas(settings)
@@ -36,6 +56,80 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     if settings.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl.endpoint.identification.algorithm"] = "none"
     return settings
+
+
+def describe_tls_limits(name: str, value: str) -> str:
+    """Say which part of a setting of TLS versions or cipher suites OpenSSL cannot follow."""
+    words = set(_words(value))
+    if name == "ssl.cipher.suites" and words & _SUITES_1_3 and not words >= _SUITES_1_3:
+        return (
+            "OpenSSL offers all three suites of TLSv1.3 where one is listed; Ciphersuites in the "
+            "file of $OPENSSL_CONF limits them"
+        )
+    without = name == "ssl.enabled.protocols" and "TLSv1.3" not in words
+    if without or (name == "ssl.cipher.suites" and _is_java(words) and not words & _SUITES_1_3):
+        return (
+            "keeps TLSv1.3 from the connections that copy; librdkafka's take it where the broker "
+            "has it, unless the file of $OPENSSL_CONF has MaxProtocol = TLSv1.2"
+        )
+    return ""
+
+
+def _translate_tls_limits(settings: dict[str, str]) -> None:
+    """Turn versions and cipher suites into one OpenSSL list, the limit that librdkafka has."""
+    enabled = settings.pop("ssl.enabled.protocols", None)
+    suites = _words(settings.pop("ssl.cipher.suites", ""))
+    versions = set(_VERSIONS)
+    if enabled is not None:
+        named = _words(enabled)
+        versions &= set(named)
+        if not versions or not {*named} <= {*_VERSIONS, *_OLD_VERSIONS}:
+            raise ConfigError(
+                f"ssl.enabled.protocols: {enabled!r} has to name TLSv1.2, TLSv1.3 or both"
+            )
+    earlier = [_openssl_name(suite) for suite in suites if suite not in _SUITES_1_3]
+    if _is_java(suites):
+        versions -= {"TLSv1.2"} if not earlier else set()
+        versions -= {"TLSv1.3"} if len(earlier) == len(suites) else set()
+    if not versions:
+        raise ConfigError(
+            f"ssl.cipher.suites has no suite for {enabled or 'any version'}; add one, or change "
+            "ssl.enabled.protocols"
+        )
+    if "TLSv1.2" not in versions:
+        settings["ssl.cipher.suites"] = _NO_TLS_1_2
+    elif earlier or "TLSv1.3" not in versions:
+        words = [*(earlier or [DEFAULT_SUITES]), *([] if "TLSv1.3" in versions else [NO_TLS_1_3])]
+        settings["ssl.cipher.suites"] = ":".join(words)
+
+
+def _words(text: str) -> list[str]:
+    """Split a list of Java's (with commas) or OpenSSL's (with colons)."""
+    return re.findall(r"[^,:\s]+", text)
+
+
+def _is_java(suites: Iterable[str]) -> bool:
+    """Whether a list names suites in Java's way, by which it holds for all versions of TLS."""
+    return any(suite.startswith(("TLS_", "SSL_")) for suite in suites)
+
+
+def _openssl_name(suite: str) -> str:
+    """Return OpenSSL's name of a cipher suite that may be written by its IANA name, as in Java."""
+    name = suite
+    if found := _SUITE.fullmatch(suite):
+        cipher = re.sub(r"(AES|CAMELLIA)_(?=\d)|_CBC(?=_)", r"\1", found[2])
+        cipher = cipher.replace("3DES_EDE", "DES_CBC3").replace("CCM_8", "CCM8")
+        cipher = cipher.replace("POLY1305_SHA256", "POLY1305")
+        name = _EXCHANGES.get(found[1], f"{found[1]}-") + cipher
+        name = name.replace("_", "-")
+    if not suite.startswith(("!", "+", "-", "@")):
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(name)
+        except ssl.SSLError:
+            raise ConfigError(
+                f"ssl.cipher.suites: OpenSSL has no suite {suite}; remove it from the list"
+            ) from None
+    return name
 
 
 def _store_type(settings: dict[str, str], store: str) -> str:

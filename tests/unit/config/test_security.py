@@ -66,6 +66,28 @@ from srm.errors import ConfigError
             },
         ),
         ({"security.protocol": "SSL"}, {"security.protocol": "SSL"}),
+        ({"ssl.enabled.protocols": "TLSv1.3, TLSv1.2,TLSv1.1"}, {}),
+        ({"ssl.enabled.protocols": "TLSv1.2"}, {"ssl.cipher.suites": "DEFAULT:!TLSv1.3"}),
+        (
+            {
+                "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,"
+                "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_RSA_WITH_AES_256_CBC_SHA,"
+                "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256,TLS_DHE_RSA_WITH_AES_128_CCM_8"
+            },
+            {
+                "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305:"
+                "AES256-SHA:DHE-RSA-AES128-SHA256:DHE-RSA-AES128-CCM8"
+            },
+        ),
+        (
+            {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384"},
+            {"ssl.cipher.suites": "ECDHE-ECDSA-AES256-SHA384:!TLSv1.3"},
+        ),
+        ({"ssl.cipher.suites": "HIGH:!aNULL"}, {"ssl.cipher.suites": "HIGH:!aNULL"}),
+        (
+            {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"},
+            {"ssl.cipher.suites": "PSK-AES128-CBC-SHA:!TLSv1.2"},
+        ),
     ],
 )
 def test_translation(java: dict[str, str], librdkafka: dict[str, str]) -> None:
@@ -75,6 +97,32 @@ def test_translation(java: dict[str, str], librdkafka: dict[str, str]) -> None:
 def test_an_explicit_type_wins_over_the_name_of_the_store() -> None:
     with pytest.raises(ConfigError, match=r"a\.pem is a JKS store"):
         translate_security({"ssl.keystore.location": "a.pem", "ssl.keystore.type": "JKS"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("ssl.enabled.protocols", "TLSv1.1", "'TLSv1.1' has to name TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLS13", "has to name TLSv1.2, TLSv1.3 or both"),
+        ("ssl.cipher.suites", "TLS_ECDHE_RSA_WITH_AES_129_GCM_SHA256", "no suite TLS_ECDHE_RSA_WI"),
+        ("ssl.cipher.suites", "ECDHE-RSA-AES128-GCM-SHA256:TYPO", "OpenSSL has no suite TYPO"),
+    ],
+)
+def test_a_limit_of_tls_that_openssl_does_not_know_is_refused(
+    setting: str, value: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{setting}: .*{message}"):
+        translate_security({setting: value})
+
+
+def test_versions_without_a_suite_of_theirs_are_refused() -> None:
+    limits = {
+        "ssl.enabled.protocols": "TLSv1.3",
+        "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    }
+
+    with pytest.raises(ConfigError, match=r"ssl.cipher.suites has no suite for TLSv1\.3; add one"):
+        translate_security(limits)
 
 
 def test_an_empty_login_configuration_is_refused() -> None:

@@ -45,6 +45,7 @@ class Tls:
     key_password: str = field(default="", repr=False)
     keystore_location: str = ""
     keystore_password: str = field(default="", repr=False)
+    cipher_suites: str = ""
     verify_certificate: bool = True
     verify_hostname: bool = True
 
@@ -166,6 +167,7 @@ def _tls(alias: str, properties: Mapping[str, str]) -> Tls:
         key_password=get("ssl.key.password", ""),
         keystore_location=get("ssl.keystore.location", ""),
         keystore_password=get("ssl.keystore.password", ""),
+        cipher_suites=get("ssl.cipher.suites", ""),
         verify_certificate=verifies,
         verify_hostname=verifies and identification not in {"", "none"},
     )

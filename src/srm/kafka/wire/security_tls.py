@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
 
+from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.security import Tls
 
@@ -27,6 +28,7 @@ def tls_context(alias: str, tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.verify_hostname
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify_certificate else ssl.CERT_NONE
+    _limit(context, alias, tls.cipher_suites)
     _load_authorities(context, alias, tls.ca_location, tls.ca_pem, "ssl.ca")
     if tls.crl_location:
         _reading(
@@ -36,6 +38,14 @@ def tls_context(alias: str, tls: Tls) -> ssl.SSLContext:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     _load_own_certificate(context, alias, tls)
     return context
+
+
+def _limit(context: ssl.SSLContext, alias: str, suites: str) -> None:
+    words = suites.split(":")
+    if suites and words[0] != DEFAULT_SUITES:
+        _reading(f"cluster {alias}: ssl.cipher.suites", lambda: context.set_ciphers(suites))
+    if NO_TLS_1_3 in words:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
 
 
 def authorities(alias: str, location: str, pem: str, key: str) -> ssl.SSLContext:
@@ -152,4 +162,7 @@ def tls_failure(where: str, error: OSError) -> SrmError:
         )
     if "wrong version number" in reason or "record layer" in reason or "http request" in reason:
         return ConfigError(f"{where}: the listener has no TLS", "check security.protocol")
-    return ConfigError(f"{where}: TLS handshake failed: {reason}", "check security.protocol")
+    return ConfigError(
+        f"{where}: TLS handshake failed: {reason}",
+        "check security.protocol, ssl.enabled.protocols and ssl.cipher.suites",
+    )
