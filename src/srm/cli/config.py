@@ -20,7 +20,8 @@ from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_set
 from srm.config.model import Config, FlowConfig
 from srm.config.secrets import shown
 from srm.domain.topics import Flow
-from srm.errors import UsageError
+from srm.errors import ConfigError, UsageError
+from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 
 app = typer.Typer(no_args_is_help=True, help="Check the properties file and explain its values.")
@@ -59,9 +60,17 @@ class Explanation:
 
 
 @app.command()
-def check(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def check(
+    *,
+    config: ConfigOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Take every unknown key for an error.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Read the file and report its clusters, flows and warnings; exit 2 where it has an error."""
-    resolved = build_config(read_settings(config))
+    resolved = build_config(read_settings(config, strict=strict))
+    _check_connections(resolved)
     report = _report(resolved)
     emit(report, as_json, lambda console: _show_report(console, report, resolved))
 
@@ -78,6 +87,17 @@ def explain(
     file = read_settings(config)
     explanations = tuple(_explain(key, file, flow))
     emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
+
+
+def _check_connections(config: Config) -> None:
+    """Refuse what would only fail when something connects; nothing connects here."""
+    clients = [(alias, client) for (alias, _), client in config.clients.items()]
+    clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
+    for alias, client in clients:
+        try:
+            read_security(alias, client)
+        except ConfigError as error:
+            raise ConfigError(f"{config.path}: {error}") from None
 
 
 def _report(config: Config) -> CheckReport:

@@ -1,118 +1,165 @@
-"""Judging the lines of a properties file: unknown keys are errors, lost ones are warnings."""
+"""Judging the lines of a file: a mistake is an error, a line without effect a warning."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Final
 
 from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
-from srm.config.hierarchy import Level, Setting
+from srm.config.hierarchy import Level, Setting, classify
 from srm.config.keys import KEYS, find_key
 from srm.config.properties import Property
 from srm.config.secrets import shown
+from srm.config.security import describe_tls_limits
 from srm.errors import ConfigError
 
 _PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
 _SHOWN: Final = 3
 _ALIAS: Final = r"[\w-]{1,60}"
-_FLOW: Final = re.compile(rf"{_ALIAS}->{_ALIAS}\.")
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*")
+_WORD: Final = r"[A-Za-z][A-Za-z0-9]{0,39}"
+_NAME: Final = rf"{_WORD}(?:[._-][A-Za-z0-9]{{1,40}})*"
+_OF_FLOW: Final = rf"{_ALIAS}->{_ALIAS}(?:\.{_NAME})?"
+_KEY: Final = re.compile(rf"{_OF_FLOW}|{_NAME}")
+_WITH_BLANKS: Final = re.compile(rf"({_OF_FLOW})\s*[=:\s]\s*(.*)", re.DOTALL)
 _NEAR_NAME: Final = re.compile(r"[\w.-]+")
+_SHORTEST: Final = 5
 _LONGEST: Final = 120
+_OURS: Final = (
+    *(name for name, key in KEYS.items() if key.effect),
+    *(name for name, key in CLIENT_KEYS.items() if key.librdkafka is not None),
+)
+"""Names whose misspelling changes what srm does."""
 
 
 def check_settings(
-    classified: Sequence[tuple[Property, Setting | None]], clusters: Sequence[str], path: str
+    classified: Sequence[tuple[Property, Setting | None]],
+    clusters: Sequence[str],
+    path: str,
+    *,
+    strict: bool = False,
 ) -> tuple[str, ...]:
-    """Return the warnings about the lines of a file.
+    """Return the warnings about the lines of a file; one of them lists all unknown keys.
 
     Raises:
-        ConfigError: a line's key is unknown, or names a cluster that is not listed.
+        ConfigError: a line is a mistake. An unknown key is one where it nearly is one of ours or
+            was written on the command line, and with ``strict`` always.
     """
-    problems = [
-        problem
-        for line, setting in classified
-        if (problem := _problem(line, setting, clusters, path)) is not None
-    ]
-    if problems:
-        more = len(problems) - _SHOWN
-        rest = f"; and {more} more" if more > 0 else ""
-        raise ConfigError("; ".join(problems[:_SHOWN]) + rest)
-    seen: dict[str, Property] = {}
-    warnings = []
+    problems, unknown, seen, warnings = [], [], dict[str, Property](), []
     for line, setting in classified:
+        if setting is None or _outside(setting, clusters):
+            if problem := _mistake(line, clusters, strict=strict or not line.line):
+                problems.append(f"{line.at(path)}: {problem}")
+            elif line.key not in seen:
+                unknown.append(f"{line.key} (line {line.line}{_stranger(line.key, clusters)})")
+        elif warning := _warning(setting):
+            warnings.append(f"{line.at(path)}: {line.key}: {warning}")
         if line.key in seen:
             warnings.append(
                 f"{line.at(path)}: {line.key} was already set on line {seen[line.key].line}; "
                 "this line counts"
             )
         seen[line.key] = line
-        warning = _warning(setting) if setting is not None else ""
-        if warning:
-            warnings.append(f"{line.at(path)}: {line.key}: {warning}")
+    if problems:
+        more = len(problems) - _SHOWN
+        rest = f"; and {more} more" if more > 0 else ""
+        raise ConfigError("; ".join(problems[:_SHOWN]) + rest)
+    if unknown:
+        warnings.append(f"{path}: unknown keys, which have no effect: {', '.join(unknown)}")
     return tuple(warnings)
 
 
-def _problem(
-    line: Property, setting: Setting | None, clusters: Sequence[str], path: str
-) -> str | None:
-    if setting is None:
-        return f"{line.at(path)}: {_unknown(line, clusters)}"
-    if setting.level is Level.FLOW:
-        source, _, target = setting.scope.partition("->")
-        missing = [alias for alias in (source, target) if alias not in clusters]
-        if missing or source == target:
-            return (
-                f"{line.at(path)}: {line.key} is no flow between two of the clusters "
-                f"{', '.join(clusters)}"
-            )
-    return None
+def _outside(setting: Setting, clusters: Collection[str]) -> bool:
+    """Whether a line is about a flow that is not one between two of the clusters."""
+    source, arrow, target = setting.scope.partition("->")
+    return bool(arrow) and (source == target or not {source, target} <= {*clusters})
 
 
-def _unknown(line: Property, clusters: Sequence[str]) -> str:
-    """Say what is wrong with a line whose key is unknown, and what to do.
+def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
+    """Say what is wrong with a line and what to do, nothing where it may be somebody's own.
 
-    Where a backslash at the end of a line is forgotten, the next one is read as a key: a part of a
-    private key, or a password. So only what looks like a key is named.
+    A line after a forgotten backslash is read as a key, though it is a part of a private key or a
+    password. So an error names only what looks like a key.
     """
-    if line.value.startswith("->"):
-        text = f"{line.key}{line.value.replace('-> ', '->', 1)}"
-        key, value = (part.strip() for part in text.partition("=")[::2])
-        if _may_be_named(Property(key, value), clusters, near=""):
-            written = f"{key} = {shown(key, value)}"
+    if line.value.startswith("->") or line.key.endswith("->"):
+        joined = re.sub(r"\s*->\s*", "->", f"{line.key} {line.value}", count=1)
+        if found := _WITH_BLANKS.fullmatch(joined):
+            written = f"{found[1]} = {shown(found[1], found[2])}"
             return f"unknown key {line.key}; write a flow without blanks: {written}"
+    meant = _with_our_alias(line, clusters)
     prefix, rest = _split_prefixes(line.key, clusters)
-    head, dot, tail = rest.partition(".")
-    if dot and not prefix and _is_known(tail) and re.fullmatch(_ALIAS, head):
-        missing = f"{head} is not among the clusters {', '.join(clusters)}"
-        return f"unknown key {line.key}; {missing}"
-    near = "".join(difflib.get_close_matches(rest, [*KEYS, *CLIENT_KEYS], n=1, cutoff=0.6))
-    if not _may_be_named(line, clusters, near):
+    stranger = _stranger(line.key, clusters)
+    if not stranger and find_key(rest) is None and _NEAR_NAME.fullmatch(rest):
+        near = _nearest(rest, _OURS)
+        meant = f"{prefix}{near}" if near else meant
+    if meant:
+        return f"unknown key {line.key}; did you mean {meant}?"
+    if not _is_like_a_key(line, rest):
         return (
-            "it begins with no key, and is not shown; where it goes on from the line before, "
+            "it begins with no key, and is not shown; where it continues the line before, "
             "that one has to end with \\"
         )
-    if near:
-        return f"unknown key {line.key}; did you mean {prefix}{near}?"
-    return f"unknown key {line.key}; docs/configuration.md lists all keys"
+    if not strict:
+        return ""
+    return f"unknown key {line.key}{stranger or '; docs/configuration.md lists all keys'}"
 
 
-def _may_be_named(line: Property, clusters: Sequence[str], near: str) -> bool:
-    """Whether a line's unknown key looks like one; ``near``: the known key that it resembles."""
-    prefix, rest = _split_prefixes(line.key, clusters)
-    if len(line.key) > _LONGEST or ("->" in prefix and not _FLOW.match(prefix)):
+def _is_like_a_key(line: Property, rest: str) -> bool:
+    if len(line.key) > _LONGEST or not _KEY.fullmatch(line.key):
         return False
-    if near:
-        return _NEAR_NAME.fullmatch(rest) is not None
     # A word alone on its line may be a password, one with = behind it the end of Base64.
-    has_value = bool(line.value.strip("="))
-    return _NAME.fullmatch(rest) is not None and (has_value or "." in rest)
+    return bool(line.value.strip("=")) or ("." in rest and rest.islower())
 
 
-def _is_known(name: str) -> bool:
-    return find_key(name) is not None or name in CLIENT_KEYS
+def _nearest(name: str, names: Collection[str]) -> str:
+    """Return which of the names a name misspells, nothing where it is another name.
+
+    A misspelling is one slip: a letter too many, missing, wrong or misplaced, other separators or
+    capitals, or the last word left out (``emit.checkpoints.interval``). Other words are a key of
+    somebody else: Kafka's own keys differ by a word (``sync.topic.acls.enabled``).
+    """
+    slips = _slips(name)
+    for other in names if len(name) >= _SHORTEST else ():
+        beginning, _, _ = other.rpartition(".")
+        if not slips.isdisjoint(_slips(other)) or ("." in name and name == beginning):
+            return other
+    return ""
+
+
+@cache
+def _slips(name: str) -> frozenset[str]:
+    """Return a name without separators, and all that it is without one letter."""
+    plain = re.sub(r"[._-]", "", name).lower()
+    return frozenset({plain} | {plain[:at] + plain[at + 1 :] for at in range(len(plain))})
+
+
+def _with_our_alias(line: Property, clusters: Sequence[str]) -> str:
+    """Return a known key whose cluster is nearly one of ours as it was meant, else nothing."""
+    flow, dot, name = line.key.partition(".")
+    source, arrow, target = flow.partition("->")
+    aliases = [_our_alias(alias, clusters) for alias in (source, target) if alias]
+    written = arrow.join(aliases) + dot + name
+    if written == line.key or "" in aliases:
+        return ""
+    setting = classify(Property(written, ""), clusters)
+    return written if setting is not None and not _outside(setting, clusters) else ""
+
+
+def _our_alias(alias: str, clusters: Sequence[str]) -> str:
+    if alias in clusters:
+        return alias
+    same = [known for known in clusters if known.lower() == alias.lower()]
+    return same[0] if same else _nearest(alias, clusters)
+
+
+def _stranger(key: str, clusters: Collection[str]) -> str:
+    """Say of a known key that its cluster is not one of the file's."""
+    head, dot, tail = key.partition(".")
+    if "->" not in head and not (dot and classify(Property(tail, ""), clusters)):
+        return ""
+    missing = [alias for alias in head.split("->") if alias not in clusters]
+    return f"; {missing[0]} is not among the clusters {', '.join(clusters)}" if missing else ""
 
 
 def _split_prefixes(key: str, clusters: Sequence[str]) -> tuple[str, str]:
@@ -139,7 +186,7 @@ def _client_warning(setting: Setting) -> str:
             f"({setting.scope.partition('->')[0]}.{setting.name}) or for its clients "
             f"({setting.scope}.consumer.{setting.name})"
         )
-    return _beside_the_copy(setting)
+    return describe_tls_limits(setting.name, setting.written.value) or _beside_the_copy(setting)
 
 
 def _beside_the_copy(setting: Setting) -> str:

@@ -38,9 +38,10 @@ _HEAD: Final = """\
 
 <!-- Written by `python -m srm.config.docs`; change the tables in src/srm/config instead. -->
 
-srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. A file
-that starts MirrorMaker 2 is taken as it is. Commands look for it at `--config FILE`, then
-`$SRM_CONFIG`, then `./srm.properties`.
+srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. It
+takes every key of MirrorMaker 2, Kafka Connect and the Kafka clients (4.3.1), and warns of those
+that have no meaning here. Commands look for the file at `--config FILE`, then `$SRM_CONFIG`, then
+`./srm.properties`.
 
 ```properties
 clusters = P, B
@@ -53,8 +54,13 @@ groups = .*
 reverse.checkpointing.enabled = true
 ```
 
-- `srm config check` reads the file and says what is wrong with it: an unknown key is an error, a
-  key that has no meaning here a warning.
+- `srm config check` reads the file and reports what is wrong with it. It connects to nothing.
+- A key that has no meaning here is a warning. One more warning lists all unknown keys, without
+  their values. The replicator logs the same warnings when it starts.
+- A misspelt key is an error that names the right one: a letter too many, missing, wrong or
+  misplaced, other separators or capitals, or the last word left out. So is a cluster's alias that
+  is misspelt in the same way.
+- `srm config check --strict` takes every unknown key for an error.
 - `srm config explain KEY --flow 'P->B'` shows a value, the line that decided it and the lines that
   were overruled.
 
@@ -86,8 +92,12 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
 - `topics` and `groups` have no match-all default: where neither they nor the lists of `srm-control`
   name anything for a flow, nothing is copied.
 - New topics are looked for every 2 seconds, new groups with each emission of checkpoints.
-- Two aliases with a common address are refused: they would be one cluster.
-- Only the DefaultReplicationPolicy is supported.
+- Two aliases of one cluster are refused: the file may not give them a common address, and a flow
+  stops where both ends have one cluster id.
+- `IdentityReplicationPolicy`, custom policies and custom filter classes are refused.
+- `GSSAPI` (Kerberos), other unknown SASL mechanisms, JKS stores and PKCS12 trust stores are refused
+  (docs/security.md).
+- ACLs are not copied, and transformations (`transforms`, `predicates`) are not applied.
 - Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
   consumer on the source (MirrorMaker 2 copies aborted ones too unless told not to).
 """
@@ -118,7 +128,7 @@ def render() -> str:
             "",
             "`stack.*` keys configure the embedded stack of `srm stack`.\n",
             "## Keys without meaning here\n",
-            "They are understood and answered with a warning.\n",
+            "srm knows them, does nothing with them, and warns of each.\n",
             *_table_of_ignored((*IGNORED_KEYS, *IGNORED_PREFIXES)),
             "",
             _CLIENTS_HEAD,

@@ -107,7 +107,7 @@ def classify(line: Property, clusters: Iterable[str]) -> Setting | None:
     A flow prefix is split off whether or not its clusters exist; the loader judges that.
     """
     level, scope, rest = _split_level(line.key, clusters)
-    if level is Level.FLOW and rest.startswith("worker."):
+    if level is Level.FLOW and find_key(rest) is None:
         rest = rest.removeprefix("worker.")
     if find_key(rest) is not None or rest.startswith((STACK_PREFIX, PROVIDERS_KEY)):
         return Setting(level, scope, rest, line)

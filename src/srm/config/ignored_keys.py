@@ -2,91 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from srm.config.config_key import ConfigKey, Origin
 
-
-def _ignored(
-    name: str, doc: str, origin: Origin = "connect", quiet: tuple[str, ...] = ()
-) -> ConfigKey:
-    return ConfigKey(name, "string", None, doc, origin, effect=False, quiet=quiet)
-
-
-_CONFIGS_AT_REFRESH: Final = "Topic settings are compared at each topic refresh."
-_GROUPS_AT_EMISSION: Final = "A long `refresh.groups.interval.seconds` has the same effect."
 _NO_WORKERS: Final = "There are no Connect workers."
-_BROKER: Final = "It is a setting of brokers."
+_NO_REST: Final = "There is no Connect REST server."
+_BYTES: Final = "Records are copied byte for byte."
+_ONCE: Final = "Each record is copied exactly once, always."
 _OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
+_BY_PREFIX: Final = "Flows are named by their prefix."
+_IN_CLUSTERS: Final = "Every cluster is named in `clusters`."
 
-IGNORED_KEYS: Final = (
-    _ignored("offset.lag.max", "The offset map is exact whatever the lag.", "mm2"),
-    _ignored("consumer.poll.timeout.ms", "Records are not polled one by one.", "mm2"),
-    _ignored("admin.timeout.ms", "Set `admin.request.timeout.ms` instead.", "mm2"),
-    _ignored("sync.topic.configs.interval.seconds", _CONFIGS_AT_REFRESH, "mm2"),
-    _ignored("refresh.groups.enabled", _GROUPS_AT_EMISSION, "mm2", ("true",)),
-    _ignored("sync.topic.acls.enabled", "ACLs are not copied.", "mm2", ("false",)),
-    _ignored("sync.topic.acls.interval.seconds", "ACLs are not copied.", "mm2"),
-    _ignored("use.incremental.alter.configs", "Topic settings are always altered so.", "mm2"),
-    _ignored("use.defaults.from", "Settings at their default stay the target's.", "mm2"),
-    _ignored("add.source.alias.to.metrics", "Metrics always name their flow.", "mm2"),
-    _ignored("offset.flush.interval.ms", "Each copied record is in the map at once."),
-    _ignored("offset.flush.timeout.ms", "Each copied record is in the map at once."),
-    _ignored("exactly.once.source.support", "Each record is copied exactly once, always."),
-    _ignored("transaction.boundary", "Each record is copied exactly once, always."),
-    _ignored("dedicated.mode.enable.internal.rest", _NO_WORKERS, "mm2"),
-    _ignored("forwarding.admin.class", "It names a Java class.", "mm2"),
-    _ignored("plugin.path", "It is for Java classes."),
-    _ignored("plugin.discovery", "It is for Java classes."),
-    _ignored("name", _NO_WORKERS),
-    _ignored("source.cluster.alias", "Flows are named by their prefix."),
-    _ignored("target.cluster.alias", "Flows are named by their prefix."),
-    _ignored("tasks.max.enforce", _NO_WORKERS),
-    _ignored("config.action.reload", _NO_WORKERS),
-    _ignored("offsets.topic.replication.factor", _BROKER),
-    _ignored("connector.class", _NO_WORKERS),
-    _ignored("scheduled.rebalance.max.delay.ms", "Slots take over partitions at once."),
-    _ignored("connect.protocol", _NO_WORKERS),
-    _ignored("connector.client.config.override.policy", "Every client setting may be set."),
-    _ignored("rebalance.timeout.ms", _NO_WORKERS),
-    _ignored("inter.worker.signature.algorithm", _NO_WORKERS),
-    _ignored("connect.start.task.timeout.ms", _NO_WORKERS, "srm"),
-    _ignored("disable.source.topic.auto.creation", "Reading creates no topic.", "srm", ("true",)),
-    _ignored("srm.internal.topic.exclude.enable", "Internal topics are never copied.", "srm"),
-    _ignored("metrics.topic.replication.factor", _OWN_STATE, "srm"),
-    _ignored("control.topic.replication.factor", _OWN_STATE, "srm"),
-    _ignored("metrics.topic.creation.for.possible.flows.enabled", "Made when needed.", "srm"),
-    _ignored("metrics.period", "Use metrics.interval.seconds.", "srm"),
-    _ignored("colocated.cluster.alias", "Every cluster is named in `clusters`.", "srm"),
-    _ignored("external_kafka_accounts", "Every cluster is named in `clusters`.", "srm"),
+_TABLE: Final[tuple[tuple[Origin, str, str], ...]] = (
+    ("mm2", "The offset map is exact whatever the lag.", "offset.lag.max"),
+    ("mm2", "Records are not polled one by one.", "consumer.poll.timeout.ms"),
+    ("mm2", "Set `admin.request.timeout.ms` instead.", "admin.timeout.ms"),
+    (
+        "mm2",
+        "The DAG `srm_topic_sync` and `srm topics sync` compare topic settings.",
+        "sync.topic.configs.interval.seconds",
+    ),
+    (
+        "mm2",
+        "A long `refresh.groups.interval.seconds` has the same effect.",
+        "refresh.groups.enabled=true",
+    ),
+    (
+        "mm2",
+        "ACLs are not copied.",
+        "sync.topic.acls.enabled=false sync.topic.acls.interval.seconds",
+    ),
+    ("mm2", "Topic settings are always altered so.", "use.incremental.alter.configs"),
+    ("mm2", "Settings at their default stay the target's.", "use.defaults.from"),
+    ("mm2", "Metrics always name their flow.", "add.source.alias.to.metrics"),
+    ("mm2", "It names a Java class.", "forwarding.admin.class"),
+    ("mm2", _NO_WORKERS, "dedicated.mode.enable.internal.rest"),
+    (
+        "connect",
+        "Each copied record is in the map at once.",
+        "offset.flush.interval.ms offset.flush.timeout.ms",
+    ),
+    ("connect", _ONCE, "exactly.once.source.support exactly.once.support transaction.boundary*"),
+    ("connect", "It is for Java classes.", "plugin.path plugin.discovery connector.plugin.version"),
+    ("connect", _BY_PREFIX, "source.cluster.alias target.cluster.alias"),
+    (
+        "connect",
+        _NO_WORKERS,
+        (
+            "name tasks.max.enforce config.action.reload connector.class connect.protocol "
+            "rebalance.timeout.ms task.* worker.sync.timeout.ms worker.unsync.backoff.ms "
+            "inter.worker.* topic.tracking.* internal.key.converter* internal.value.converter* "
+            "metrics.context.*"
+        ),
+    ),
+    ("connect", "Slots take over partitions at once.", "scheduled.rebalance.max.delay.ms"),
+    ("connect", "Every client setting may be set.", "connector.client.config.override.policy"),
+    ("connect", _OWN_STATE, "offset.storage.* offsets.storage.* config.storage.* status.storage.*"),
+    (
+        "connect",
+        _BYTES,
+        "key.converter* value.converter* header.converter* transforms* predicates*",
+    ),
+    ("connect", "A record that cannot be copied stops its partition with a reason.", "errors.*"),
+    ("connect", "Remote topics are created by srm.", "topic.creation.*"),
+    (
+        "connect",
+        "It is a setting of brokers.",
+        "offsets.topic.replication.factor transaction.state.log.*",
+    ),
+    (
+        "connect",
+        _NO_REST,
+        "listeners* rest.* admin.listeners* access.control.* response.http.*",
+    ),
+    ("srm", _NO_WORKERS, "connect.start.task.timeout.ms"),
+    ("srm", "Reading creates no topic.", "disable.source.topic.auto.creation=true"),
+    ("srm", "Internal topics are never copied.", "srm.internal.topic.exclude.enable"),
+    ("srm", _OWN_STATE, "metrics.topic.replication.factor control.topic.replication.factor"),
+    ("srm", "Made when needed.", "metrics.topic.creation.for.possible.flows.enabled"),
+    ("srm", "Use metrics.interval.seconds.", "metrics.period"),
+    ("srm", _IN_CLUSTERS, "colocated.cluster.alias external_kafka_accounts"),
+    ("srm", _NO_REST, "mm.*"),
+    ("srm", "There is no metrics server.", "metrics.jetty.server.*"),
+    ("srm", "It configures Cloudera Manager.", "streams.replication.manager.*"),
+    ("srm", "It configures the SRM service.", "srm.service.*"),
 )
+"""Whose keys they are, why they have no meaning, and their names: ``*`` stands for any ending, and
+``=value`` for the one that needs no warning, since it says what happens anyway."""
 
-IGNORED_PREFIXES: Final = (
-    _ignored("offset.storage.", _OWN_STATE),
-    _ignored("config.storage.", _OWN_STATE),
-    _ignored("status.storage.", _OWN_STATE),
-    _ignored("key.converter", "Records are copied byte for byte."),
-    _ignored("value.converter", "Records are copied byte for byte."),
-    _ignored("header.converter", "Records are copied byte for byte."),
-    _ignored("transforms", "Records are copied byte for byte."),
-    _ignored("predicates", "Records are copied byte for byte."),
-    _ignored("errors.", "A record that cannot be copied stops its partition with a reason."),
-    _ignored("task.", _NO_WORKERS),
-    _ignored("worker.", _NO_WORKERS),
-    _ignored("inter.worker.", _NO_WORKERS),
-    _ignored("topic.tracking.", _NO_WORKERS),
-    _ignored("topic.creation.", "Remote topics are created by srm."),
-    _ignored("internal.key.converter", _NO_WORKERS),
-    _ignored("internal.value.converter", _NO_WORKERS),
-    _ignored("metrics.context.", _NO_WORKERS),
-    _ignored("transaction.state.log.", _BROKER),
-    _ignored("listeners", "There is no Connect REST server."),
-    _ignored("rest.", "There is no Connect REST server."),
-    _ignored("admin.listeners", "There is no Connect REST server."),
-    _ignored("access.control.", "There is no Connect REST server."),
-    _ignored("response.http.", "There is no Connect REST server."),
-    _ignored("mm.", "There is no Connect REST server.", "srm"),
-    _ignored("metrics.jetty.server.", "There is no metrics server.", "srm"),
-    _ignored("streams.replication.manager.", "It configures Cloudera Manager.", "srm"),
-    _ignored("srm.service.", "It configures the SRM service.", "srm"),
-)
+
+def _keys(*, families: bool) -> Iterator[ConfigKey]:
+    for origin, doc, names in _TABLE:
+        for written in names.split():
+            name, _, quiet = written.partition("=")
+            if name.endswith("*") == families:
+                said = (quiet,) if quiet else ()
+                text = name.rstrip("*")
+                yield ConfigKey(text, "string", None, doc, origin, effect=False, quiet=said)
+
+
+IGNORED_KEYS: Final = tuple(_keys(families=False))
+IGNORED_PREFIXES: Final = tuple(_keys(families=True))

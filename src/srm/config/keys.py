@@ -73,8 +73,9 @@ FLOW_KEYS: Final = (
     ConfigKey(
         "topics.exclude",
         "regexes",
-        r".*[\-\.]internal, .*\.replica, __.*",
-        "Topics never to copy; wins over `topics`.",
+        r"mm2.*\.internal, .*\.replica, __.*",
+        "Topics never to copy; wins over `topics`. Topics that end with `.internal` or `-internal` "
+        "are never copied.",
         attribute="topics_exclude",
         deprecated=("topics.blacklist",),
     ),
@@ -98,7 +99,8 @@ FLOW_KEYS: Final = (
         "config.properties.exclude",
         "regexes",
         r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
-        r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type, "
+        r"message\.timestamp\.difference\.max\.ms, log\.message\.timestamp\.before\.max\.ms, "
+        r"log\.message\.timestamp\.after\.max\.ms, message\.timestamp\.type, "
         r"unclean\.leader\.election\.enable, min\.insync\.replicas",
         "Topic settings that are not carried to the remote topic.",
         attribute="config_properties_exclude",

@@ -96,7 +96,7 @@ def load_config(
     From then on the process logs as the file says, see :mod:`srm.logs`.
 
     Raises:
-        ConfigError: no file, an unknown key, or a value that cannot be used; one line that says
+        ConfigError: no file, a misspelt key, or a value that cannot be used; one line that says
             which key, on which line of which file, and what to do.
     """
     config = build_config(read_settings(path, overrides))
@@ -105,28 +105,33 @@ def load_config(
 
 
 def read_settings(
-    path: Path | str | None = None, overrides: Mapping[str, str] | None = None
+    path: Path | str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    strict: bool = False,
 ) -> SettingsFile:
     """Read a properties file and understand each line, without building a Config.
+
+    With ``strict`` every unknown key is an error, else only one that nearly is one of srm's.
 
     Raises:
         ConfigError: as :func:`load_config`, for keys but not for values.
     """
     file = find_config(path)
     lines = with_overrides(read_properties(file), overrides)
-    return understand(resolve_references(lines, str(file)), str(file))
+    return understand(resolve_references(lines, str(file)), str(file), strict=strict)
 
 
-def understand(lines: Iterable[Property], path: str) -> SettingsFile:
-    """Classify lines that were read from ``path``.
+def understand(lines: Iterable[Property], path: str, *, strict: bool = False) -> SettingsFile:
+    """Classify lines that were read from ``path``; for ``strict`` see :func:`read_settings`.
 
     Raises:
-        ConfigError: ``clusters`` is missing or unusable, or a key is unknown.
+        ConfigError: ``clusters`` is missing or unusable, or a line is a mistake.
     """
     lines = tuple(lines)
     clusters = _clusters(lines, path)
     classified = [(line, classify(line, clusters)) for line in lines]
-    warnings = check_settings(classified, clusters, path)
+    warnings = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
     return SettingsFile(path, clusters, settings, warnings)
 
@@ -202,7 +207,7 @@ def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
     """Build a Config that reaches a flow's target alone, from client settings without aliases.
 
     Raises:
-        ConfigError: a setting is unknown, or no address is among them.
+        ConfigError: a setting is misspelt, or no address is among them.
     """
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)

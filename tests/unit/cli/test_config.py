@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,40 @@ def test_check_as_json_has_every_setting_of_every_flow() -> None:
     assert len(report["warnings"]) == 16
 
 
-def test_check_of_a_bad_file_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "arguments", "message"),
+    [
+        ("taks.max = 1", (), r"bad\.properties line 5: unknown key taks\.max; did you mean"),
+        ("nope = 1", ("--strict",), "line 5: unknown key nope; docs/configuration"),
+        ("sasl.mechanism = GSSAPI", (), r"cluster P: .*GSSAPI \(Kerberos\) is not supported; use"),
+        ("P.sasl.mechanism = NTLM", (), "cluster P: sasl.mechanism: NTLM is none of PLAIN"),
+        ("P->B.producer.sasl.mechanism = GSSAPI", (), "cluster B: sasl.mechanism: GSSAPI"),
+        ("security.protocol = TLS", (), "cluster P: security.protocol: TLS is none of"),
+        ("sasl.username =", (), "cluster P: sasl.username is missing, PLAIN needs it"),
+        ("P.ssl.truststore.location = /t.p12", (), "is a PKCS12 store.*keytool -list -rfc"),
+        ("P.bootstrap.servers = b1:9092", (), "P and B are the same cluster: both name b1:9092"),
+    ],
+)
+def test_check_refuses_what_cannot_work(
+    tmp_path: Path, lines: str, arguments: tuple[str, ...], message: str
+) -> None:
     file = tmp_path / "bad.properties"
-    file.write_text("clusters = P, B\nnope = 1\n")
+    head = "clusters = P, B\nP.bootstrap.servers = p1:9092\nB.bootstrap.servers = b1:9092\n\n"
+    login = "sasl.mechanism = PLAIN\nsasl.username = srm\nsasl.password = x\n"
+    good = f"{head}sasl.extra = 1\nsecurity.protocol = SASL_SSL\n{login}"
+    command = ["config", "check", "--config", str(file)]
 
-    result = CliRunner().invoke(app, ["config", "check", "--config", str(file)])
+    file.write_text(good)
+    assert CliRunner().invoke(app, command).exception is None
+    name = lines.partition(" ")[0]
+    kept = [line for line in good.splitlines() if not line.startswith(f"{name} ")]
+    file.write_text("\n".join([*kept[:3], "", lines, *kept[3:]]))
+    result = CliRunner().invoke(app, [*command, *arguments])
 
     assert isinstance(result.exception, ConfigError)
-    assert "bad.properties line 2: unknown key nope" in str(result.exception)
+    assert result.exception.exit_code == 2
+    assert re.search(message, str(result.exception)), result.exception
+    assert "\n" not in str(result.exception)
 
 
 def test_explain_shows_the_deciding_line_and_the_overruled_ones() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from srm.config.loader import find_config, load_config
+from srm.config.loader import find_config, load_config, read_settings
 from srm.config.model import Config
 from srm.config.values import NEVER
 from srm.domain.topics import Flow
@@ -48,7 +48,7 @@ class TestDefaults:
         flow = load("").flow(Flow("P", "B"))
 
         assert (flow.topics, flow.groups) == ((), ())
-        assert flow.topics_exclude == (r".*[\-\.]internal", r".*\.replica", "__.*")
+        assert flow.topics_exclude == (r"mm2.*\.internal", r".*\.replica", "__.*")
         assert flow.groups_exclude == ("console-consumer-.*", "connect-.*", "__.*")
         assert flow.refresh_topics_interval == timedelta(seconds=2)
         assert flow.replication_factor == 2
@@ -226,16 +226,22 @@ class TestOurKeys:
         ),
         ("P->B.topic = x", r"unknown key P->B\.topic; did you mean P->B\.topics\?"),
         ("P.consumer.fetch.mn.bytes = 1", r"did you mean P\.consumer\.fetch\.min\.bytes\?"),
-        ("X.bootstrap.servers = x:1", "X is not among the clusters P, B"),
-        ("P->X.enabled = true", "P->X.enabled is no flow between two of the clusters P, B"),
+        ("topic = x", r"unknown key topic; did you mean topics\?"),
+        ("emit.checkpoints.interval = 5", r"did you mean emit\.checkpoints\.interval\.seconds\?"),
+        ("p.security.protocol = SSL", r"did you mean P\.security\.protocol\?"),
+        ("P->b.topics = x", r"did you mean P->B\.topics\?"),
         ("B -> P.enabled = true", "write a flow without blanks: B->P.enabled = true"),
+        ("B -> P = true", "write a flow without blanks: B->P = true"),
+        ("B-> P = true", "write a flow without blanks: B->P = true"),
+        ("B ->P: true", "write a flow without blanks: B->P = true"),
+        ("B -> P.sasl.password = x", r"write a flow without blanks: .* = \[hidden\]$"),
         (
             "P.bootstrapServers = p:1",
             r"did you mean P\.bootstrap\.servers\?",
         ),
-        ("no.such.thing", r"unknown key no\.such\.thing; docs/configuration"),
+        ("-----BEGIN PRIVATE KEY-----", "line 5: it begins with no key"),
+        ("aGVsbG8gd29ybGQ=", "line 5: it begins with no key"),
         ("MIIEvQIBADANBgkq", r"line 5: it begins with no key, .* that one has to end with \\"),
-        ("colour = blue", r"unknown key colour; docs/configuration\.md lists all keys"),
         ("tasks.max = many", r"line 5: tasks\.max: 'many' is not a whole number above 0"),
         ("tasks.max = 0", "'0' is not a whole number above 0"),
         ("P->B.emit.checkpoints.interval.seconds = -1", "'-1' is not a number of seconds above 0"),
@@ -270,9 +276,43 @@ def test_a_mistake_is_named_with_what_to_do(load: Load, line: str, message: str)
     assert "srm.properties" in str(caught.value)
 
 
-def test_several_unknown_keys_are_told_at_once(load: Load) -> None:
-    with pytest.raises(ConfigError, match=r"line 5.*line 6.*line 7.*and 2 more"):
-        load("".join(f"unknown{number} = 1\n" for number in range(5)))
+FOREIGN = """\
+my.company.key = hunter2
+transforms.x.type = InsertField
+auditTrail = on
+no.such.thing
+src.consumer.group.id = replicator
+sync.topic.quotas.enabled = true
+C.bootstrap.servers = c:9092
+P->C.enabled = true
+P->B.consumer.fetch.what.bytes = 1
+my.company.key = twice
+"""
+
+
+def test_keys_of_others_are_listed_in_one_warning_without_their_values(load: Load) -> None:
+    warnings = load(FOREIGN).warnings
+
+    (unknown,) = [text for text in warnings if "unknown" in text]
+    stranger = "is not among the clusters P, B)"
+    assert unknown.partition("srm.properties: ")[2] == (
+        "unknown keys, which have no effect: my.company.key (line 5), auditTrail (line 7), "
+        f"no.such.thing (line 8), src.consumer.group.id (line 9; src {stranger}, "
+        f"sync.topic.quotas.enabled (line 10), C.bootstrap.servers (line 11; C {stranger}, "
+        f"P->C.enabled (line 12; C {stranger}, P->B.consumer.fetch.what.bytes (line 13)"
+    )
+    assert "hunter2" not in "".join(warnings)
+
+
+def test_the_strict_take_each_of_them_for_an_error(load: Load, tmp_path: Path) -> None:
+    load(FOREIGN)
+
+    with pytest.raises(
+        ConfigError,
+        match=r"line 5: unknown key my\.company\.key; docs/configuration\.md lists all keys; .*"
+        r"line 7.*line 8.*and 6 more",
+    ):
+        read_settings(tmp_path / "srm.properties", strict=True)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +342,12 @@ def test_clusters_have_to_be_named_and_addressed(load: Load, head: str, message:
         ("workers.rest.port = 1", "no Connect REST server"),
         ("P->B.worker.offset.flush.timeout.ms = 1", "has no meaning here"),
         ("sync.topic.acls.enabled = true", "ACLs are not copied"),
+        ("P.ssl.enabled.protocols = TLSv1.2", "librdkafka's take it where the broker has it"),
+        (
+            "ssl.cipher.suites = TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "librdkafka's take it where the broker has it",
+        ),
+        ("ssl.cipher.suites = TLS_AES_256_GCM_SHA384", "offers all three suites of TLSv1.3"),
     ],
 )
 def test_a_line_without_effect_is_a_warning(load: Load, line: str, warning: str) -> None:
