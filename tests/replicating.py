@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import pytest
 from tests.waiting import DEADLINE_S
 
 from srm.config.loader import load_config
@@ -17,6 +18,7 @@ from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
@@ -75,6 +77,15 @@ def driver_of(
         ),
         timing=timing,
     )
+
+
+@contextmanager
+def one_broker_as_two_clusters() -> Iterator[None]:
+    """Give each alias a cluster id of its own, though both clusters are one broker."""
+    shared = KafkaCluster.cluster_id
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaCluster, "cluster_id", lambda self: f"{shared(self)} as {self.alias}")
+        yield
 
 
 @contextmanager

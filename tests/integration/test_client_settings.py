@@ -17,7 +17,7 @@ from tests.integration import rights
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right
-from tests.replicating import configure
+from tests.replicating import configure, one_broker_as_two_clusters
 from tests.waiting import eventually
 
 from srm.config.model import Config
@@ -62,7 +62,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", made.bootstrap]
         tool += ["--entity-type", "broker-loggers", "--entity-name", "1", "--alter"]
         run_tool(*tool, "--add-config", "kafka.request.logger=DEBUG")
-        yield made
+        with one_broker_as_two_clusters():
+            yield made
     finally:
         made.kill()
 

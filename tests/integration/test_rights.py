@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
-from tests.replicating import at_work, driver_of, is_copied
+from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_clusters
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients, FlowConfig
@@ -46,7 +46,7 @@ GROUP = "analytics"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Both clusters are one broker: who comes in tells which of them it is."""
-    with identity_provider() as identities:
+    with identity_provider() as identities, one_broker_as_two_clusters():
         broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
         try:
             broker.start()

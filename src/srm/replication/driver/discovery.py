@@ -26,7 +26,7 @@ from srm.engine.control_lists import ControlLists
 from srm.engine.control_topics import create_control_topics
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.engine.raw_metrics import raw_metrics_spec
-from srm.errors import AuthorizationError, SrmError
+from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.replication.driver.gone import GoneWatch, Side
 
 logger = logging.getLogger(__name__)
@@ -146,6 +146,13 @@ class Discovery:
         context = replace(self._context, config=control_lists.effective(configured, lists))
         source_topics, target_topics = context.source.topics(), context.target.topics()
         self._sides = _side(context.source, source_topics), _side(context.target, target_topics)
+        source_id, target_id = (side.cluster_id for side in self._sides)
+        if source_id == target_id:
+            flow = configured.flow
+            raise ConfigError(
+                f"{flow.source} and {flow.target} are one cluster, {source_id}; give each its own "
+                "bootstrap.servers"
+            )
         ensure_offset_syncs(context, source_topics, target_topics)
         names = topic_sync.selected_topics(source_topics, context.config)
         self._tell_hidden(context, names)
@@ -155,8 +162,8 @@ class Discovery:
             target_topics = context.target.topics()
         return replace(
             assignable(selected, target_topics, context.config),
-            source_cluster=self._sides[0].cluster_id,
-            target_cluster=self._sides[1].cluster_id,
+            source_cluster=source_id,
+            target_cluster=target_id,
         )
 
     def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:

@@ -15,7 +15,7 @@ from srm.engine import control_lists
 from srm.engine.compacted import COMPACTED_CONFIGS
 from srm.engine.control_lists import ListChange
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
-from srm.errors import AuthorizationError, UnavailableError
+from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.gone import GONE_S
 from srm.testing import flows
@@ -67,6 +67,17 @@ class Site:
 @pytest.fixture
 def site() -> Site:
     return Site()
+
+
+def test_two_aliases_of_one_cluster_are_refused_before_anything_is_created() -> None:
+    one = FakeCluster("P")
+    one.add_topic("Payments")
+    site = Site(one, one)
+
+    with pytest.raises(ConfigError, match="P and B are one cluster, .*its own bootstrap.servers"):
+        site.discovery(flow_config("Payments")).round()
+
+    assert set(one.topics()) == {"Payments"}
 
 
 def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
