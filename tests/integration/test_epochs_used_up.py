@@ -8,14 +8,20 @@ from collections.abc import Mapping
 import pytest
 from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
-from tests.waiting import eventually
 
-from srm.domain.replication_records import AssignedPartition
+from srm.domain import internal_topics
+from srm.domain.replication_records import (
+    REPORTS,
+    STATUS_PREFIX,
+    AssignedPartition,
+    PartitionStatus,
+)
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.ports import ProducerId
 from srm.replication.slot.claim import LAST_EPOCH, transactional_id
 from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(2400)]
 
@@ -25,6 +31,14 @@ def _copy_one(lab: CopyLab, p: AssignedPartition) -> None:
     producer.produce(p.topic, b"v", partition=0)
     assert producer.flush(120) == 0
     lab.wait_until_copied([p])
+
+
+def _reasons(lab: CopyLab, p: AssignedPartition) -> list[str]:
+    """Return why a partition has waited, all that its slots have ever said."""
+    key = f"{STATUS_PREFIX.decode()}{p.topic}-{p.partition}".encode()
+    log = read_log(lab.target_props, internal_topics.replication(lab.flow.source), REPORTS)
+    told = [record.value for _, record in log if record.key == key]
+    return [PartitionStatus.decode(value).reason for value in told if value]
 
 
 async def _use_up_epochs(broker: KafkaBroker, name: str) -> ProducerId:
@@ -55,16 +69,8 @@ def test_who_gets_a_new_producer_id_waits_until_the_last_claim_under_the_old_one
     assert lab.reports()[0].positions[0].producer_epoch == LAST_EPOCH
 
     with lab.running():
-        producer = lab.producer()
-        producer.produce(p.topic, b"v", partition=0)
-        assert producer.flush(120) == 0
-        eventually(
-            lambda: (
-                (s := lab.status(p)) is not None and "the producer id of its claims" in s.reason
-            ),
-            "it waits, and says so",
-        )
-        lab.wait_until_copied([p])
+        _copy_one(lab, p)
 
+    assert any("the producer id of its claims" in reason for reason in _reasons(lab, p))
     assert lab.reports()[0].positions[0].producer_id != old.id
     lab.assert_equal([p])

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(12
 
 GIVEN_UP_S = 300.0
 """On a busy machine; some requests one after the other, and back-offs between them."""
-REQUEST_TIMEOUT = {"socket.timeout.ms": "3000"}
-"""Called request.timeout.ms in srm's configuration."""
+REQUEST_TIMEOUT = {"socket.timeout.ms": "10000"}
+"""Called request.timeout.ms in srm's configuration; a broker on a busy machine keeps it."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_connection_whose_packets_vanish_is_given_up(
         if side == "source":
             proxy.swallow()
         accepted = proxy.accepted
-        eventually(lambda: proxy.accepted > accepted + 3, "they are given up", GIVEN_UP_S)
+        eventually(lambda: proxy.accepted > accepted + 1, "they are given up", GIVEN_UP_S)
         proxy.heal()
         for p in partitions:
             send(lab, p, 100)
