@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,6 @@ from srm.wiring import open_cluster
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 COPIED = 100
-_REPORTED_EVERY_S = 1.0
 
 
 @dataclass
@@ -49,8 +48,6 @@ class Site:
     run_id: str = ""
     dag_id: str = ""
     notes: list[str] = field(default_factory=list)
-    copied: PartitionPosition | None = None
-    reporting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def remote(self) -> str:
@@ -86,8 +83,14 @@ class Site:
         Who it is, is not known here: there is no login.
         """
         shown: dict[str, str] = {}
-        with _beside(lambda over: _answer(choice, shown, over)):
+        over = threading.Event()
+        person = threading.Thread(target=_answer, args=(choice, shown, over))
+        person.start()
+        try:
             yield shown
+        finally:
+            over.set()
+            person.join()
 
     def note(self) -> str:
         """Return the last note that the run's tasks have written."""
@@ -143,27 +146,8 @@ class Site:
         )
         blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
-        with self.reporting:
-            self.copied = position
-            self._report()
-
-    @contextmanager
-    def copying(self) -> Iterator[None]:
-        """Have a slot that is alive say so, again and again, whatever it still has to copy."""
-
-        def report(over: threading.Event) -> None:
-            while not over.wait(_REPORTED_EVERY_S):
-                with self.reporting:
-                    self._report()
-
-        with _beside(report):
-            yield
-
-    def _report(self) -> None:
-        assert self.copied is not None
         now_ms = time.time_ns() // 1_000_000
-        report = SlotReport("0", 1, now_ms, (self.copied,), source_heard_ms=now_ms)
-        state_topic = internal_topics.replication(self.x.alias)
+        report = SlotReport("0", 1, now_ms, (position,), source_heard_ms=now_ms)
         self.y.compacted(state_topic, REPORTS).write(records_of(report))
 
 
@@ -191,19 +175,6 @@ def copied_site(clusters: Mapping[str, KafkaBroker], file: Path, more: str = "")
         yield site
 
 
-@contextmanager
-def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Let somebody be at work until all is over."""
-    over = threading.Event()
-    worker = threading.Thread(target=work, args=(over,))
-    worker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        worker.join()
-
-
 def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
     from airflow.models.hitl import HITLDetail  # noqa: PLC0415 - after conftest
     from airflow.models.trigger import handle_event_submit  # noqa: PLC0415
@@ -211,11 +182,14 @@ def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
     from airflow.utils.session import create_session  # noqa: PLC0415
     from airflow.utils.state import TaskInstanceState  # noqa: PLC0415
     from sqlalchemy import select  # noqa: PLC0415
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
 
     open_ones = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
-    while not shown and not over.wait(0.2):
-        with create_session() as session:
-            for detail in session.scalars(open_ones):
+    answered = False
+    while not answered and not over.wait(0.2):
+        # SQLite has one writer, and refuses a second one at once that reads when it begins.
+        with suppress(OperationalError), create_session() as session:
+            for detail in session.scalars(open_ones).all():
                 ti = detail.task_instance
                 if ti.state != TaskInstanceState.AWAITING_INPUT:
                     continue
@@ -226,3 +200,5 @@ def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
                 session.flush()
                 event = TriggerEvent(detail.as_resume_event_payload())
                 handle_event_submit(event, task_instance=ti, session=session)
+                session.commit()
+                answered = True
