@@ -8,7 +8,6 @@ serves for a moment, so that a page that asks for itself again does not ask the 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -41,6 +40,10 @@ Ask = Callable[[Config, Flow, str, str], Committed]
 """Asks one end of a flow, by its alias, for what a group has committed there."""
 _Place = tuple[Flow, str, str]
 """A flow, the alias of one of its ends, and a group."""
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed:
@@ -99,7 +102,7 @@ class CommittedOffsets:
         return GroupCommits(source, target)
 
     async def _side(self, place: _Place, error: str = "") -> Committed:
-        now_s = time.monotonic()
+        now_s = _now_s()
         self._forget(now_s)
         if error:
             return Committed(error=error)
@@ -119,7 +122,7 @@ class CommittedOffsets:
         done, _ = await asyncio.wait({asked.task}, timeout=left_s)
         if done:
             return asked.task.result()
-        ended_s = time.monotonic()
+        ended_s = _now_s()
         self._silent.setdefault(alias, _Silence(ended_s, ended_s + _SERVES_S))
         return self._not_answered(alias)
 
@@ -131,7 +134,7 @@ class CommittedOffsets:
         except SrmError as error:  # too many ask
             found = Committed(error=str(error))
         else:
-            serves_until_s = time.monotonic() + _SERVES_S
+            serves_until_s = _now_s() + _SERVES_S
         finally:
             self._asked[place].serves_until_s = serves_until_s
         return found

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.loops import pass_time, run_still, settle
 
 from srm.errors import UnavailableError
 from srm.kafka.wire.connection import Connection, as_it_is
@@ -20,21 +21,6 @@ from srm.replication.buffers import BufferPool, PooledBuffer
 TIMEOUT_S = 30.0
 BIG = 64 << 20
 """More than the sockets between two processes hold."""
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only when the test moves it on."""
-
-    now_s = 1000.0
-
-    def time(self) -> float:
-        return self.now_s
-
-
-async def settle() -> None:
-    """Let timers that are due, and bytes that have arrived, have their effect."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 class Peer:
@@ -53,12 +39,6 @@ class Peer:
     def send(self, *parts: bytes) -> asyncio.Future[PooledBuffer]:
         return self.connection.request(0, 0, parts, as_it_is, flexible=False)
 
-    async def pass_time(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
-        loop.now_s += seconds
-        await settle()
-
     async def read(self) -> bytes:
         """Read a request, its correlation id first."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -66,7 +46,7 @@ class Peer:
 
     async def say(self, data: bytes) -> None:
         """Write, and wait until the connection has seen it."""
-        await self.pass_time(0.001)  # the connection notes when it heard something
+        await pass_time(0.001)  # the connection notes when it heard something
         before = self.connection._alive_at
         self.writer.write(data)
         while self.connection._alive_at == before:  # noqa: ASYNC110 - there is no event
@@ -91,8 +71,7 @@ def played(scenario: Callable[[Peer], Awaitable[Any]], security: Security | None
             peer.writer.close()
             server.close()
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        return runner.run(run())
+    return run_still(run)
 
 
 @pytest.mark.parametrize("size", [60, BIG], ids=["small", "more than the sockets hold"])
@@ -100,9 +79,9 @@ def test_a_silent_broker_is_given_up_with_all_that_waits_for_it(size: int) -> No
     async def scenario(peer: Peer) -> None:
         sent = [peer.send(bytes(size)), peer.send(b"behind it")]
         await settle()
-        await peer.pass_time(TIMEOUT_S - 5)
+        await pass_time(TIMEOUT_S - 5)
         assert not peer.connection.closed
-        await peer.pass_time(10)
+        await pass_time(10)
 
         assert peer.connection.closed
         for answer in sent:
@@ -119,7 +98,7 @@ def test_each_answer_is_due_when_it_is_its_turn() -> None:
         sent = [peer.send(b"%d" % number) for number in range(4)]
         for answer in sent:
             request = await peer.read()
-            await peer.pass_time(TIMEOUT_S - 5)
+            await pass_time(TIMEOUT_S - 5)
             await peer.say(struct.pack(">i", 4) + request[:4])
             await answer
         assert not peer.connection.closed
@@ -133,7 +112,7 @@ def test_a_broker_whose_answer_takes_its_time_is_alive() -> None:
         data = (await peer.read())[:4] + bytes(10)
         data = struct.pack(">i", len(data)) + data
         for at in range(len(data)):
-            await peer.pass_time(TIMEOUT_S - 5)
+            await pass_time(TIMEOUT_S - 5)
             peer.writer.write(data[at : at + 1])
         assert bytes((await answer).data[4:14]) == bytes(10)
 
@@ -147,7 +126,7 @@ def test_a_broker_that_takes_a_request_slowly_is_alive() -> None:
         (size,) = struct.unpack(">i", await peer.reader.readexactly(4))
         came = b""
         while len(came) < size:
-            await peer.pass_time(TIMEOUT_S - 5)
+            await pass_time(TIMEOUT_S - 5)
             # More than the sockets hold, so the connection has sent something meanwhile.
             came += await peer.reader.readexactly(min(16 << 20, size - len(came)))
         assert hashlib.sha256(came[13:]).digest() == hashlib.sha256(body).digest()
@@ -161,9 +140,9 @@ def test_a_broker_that_may_wait_before_it_answers_is_given_that_time_too() -> No
     async def scenario(peer: Peer) -> None:
         poll = peer.connection.request(0, 0, [b"x"], as_it_is, flexible=False, wait_s=100.0)
         await settle()
-        await peer.pass_time(TIMEOUT_S + 95)
+        await pass_time(TIMEOUT_S + 95)
         assert not peer.connection.closed
-        await peer.pass_time(10)
+        await pass_time(10)
         assert peer.connection.closed
         assert isinstance(poll.exception(), UnavailableError)
 
@@ -177,7 +156,7 @@ def test_a_short_deadline_is_not_kept_waiting_by_a_long_one() -> None:
         await poll
         peer.send(b"y")
         await settle()
-        await peer.pass_time(TIMEOUT_S + 1)
+        await pass_time(TIMEOUT_S + 1)
         assert peer.connection.closed
 
     played(scenario)
@@ -188,7 +167,7 @@ def test_a_connection_on_which_nothing_is_due_stays_open() -> None:
         answer = peer.send(b"x")
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
         await answer
-        await peer.pass_time(100 * TIMEOUT_S)
+        await pass_time(100 * TIMEOUT_S)
         assert not peer.connection.closed
         late = peer.send(b"y")
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])

@@ -85,7 +85,8 @@ class Announced:
 class Site:
     """A gateway that watches P; others watch B and C, and have ``limit`` for an answer.
 
-    ``patience`` is what the gateway counts on instead, for lists in several parts.
+    ``patience`` is what the gateway counts on instead, for lists in several parts and for the turn
+    of the next service of a target.
     """
 
     looks: dict[str, FlowLook]
@@ -111,7 +112,7 @@ class Site:
 
     def gateway(self, *flows: str) -> TestClient:
         views = self.views(*(flows or ("BP", "CP")))
-        remote = Remote(self.service, self.network)
+        remote = Remote(self.service, self.network, clock=lambda: 0.0)
         limit_s = (self.patience or self.limit).total_seconds()
         federation = Federation(views.watched, ("B", "C", "P"), self.known, remote, limit_s)
         app = create_app(views, joining=Joining(None, remote, federation))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.loops import happens, pass_time, run_still
 from tests.service_views import config_of, look_at
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.waiting import eventually
 
 from srm.config.model import Config
 from srm.domain.topics import Flow, TopicPartition
@@ -23,9 +21,11 @@ from srm.service import committed
 from srm.service.committed import CommittedOffsets
 from srm.service.flow_rows import group_detail
 from srm.service.looks import Committed, GroupCommits
+from srm.service.turns import AT_ONCE
 from srm.service.views import Views
 
 FLOW = Flow("P", "B")
+PATIENCE_S = 5.0
 
 
 class Clusters:
@@ -247,6 +247,21 @@ class Hanging:
     def answer(self) -> None:
         self._answers.set()
 
+    async def in_vain(self, offsets: CommittedOffsets, *groups: str) -> list[GroupCommits]:
+        """Ask for groups until the patience is over; of B, if that answers, they are known."""
+        if "B" not in self._away:
+            await asyncio.gather(*(offsets.of(FLOW, group, "not asked") for group in groups))
+        asking = [asyncio.create_task(offsets.of(FLOW, group)) for group in groups]
+        hang = len(self._away) * min(AT_ONCE, len(groups))
+        await happens(lambda: sum(one[0] in self._away for one in self.asked) == hang, "the calls")
+        await pass_time(PATIENCE_S)
+        assert all(one.done() for one in asking)
+        return [one.result() for one in asking]
+
+    async def answer_late(self) -> None:
+        self.answer()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
 
 def _both(found: GroupCommits) -> tuple[str, str]:
     return found.source.error, found.target.error
@@ -254,29 +269,27 @@ def _both(found: GroupCommits) -> tuple[str, str]:
 
 def test_of_two_clusters_that_hang_nobody_waits_for_one_after_the_other() -> None:
     hanging = Hanging("P", "B")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=2)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     with hanging.let():
-        began = time.monotonic()
-        found = asyncio.run(offsets.of(FLOW, "pay"))
+        [found] = run_still(lambda: hanging.in_vain(offsets, "pay"))
 
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
-    assert _both(found) == tuple(f"cluster {a} has not answered within 2 s" for a in "PB")
-    assert time.monotonic() - began >= 2
+    assert _both(found) == tuple(f"cluster {a} has not answered within 5 s" for a in "PB")
 
 
 def test_whoever_comes_while_a_group_is_asked_for_waits_for_the_same_answer() -> None:
     hanging = Hanging("P", "B")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=60)
+    offsets = CommittedOffsets(config_of(FLOW), hanging)
 
-    async def two() -> list[GroupCommits]:
+    async def twenty() -> list[GroupCommits]:
         asking = [asyncio.create_task(offsets.of(FLOW, "pay")) for _ in range(20)]
-        await to_thread(eventually, lambda: len(hanging.asked) == 2, "both are asked")
+        await happens(lambda: len(hanging.asked) == 2, "both are asked")
         hanging.answer()
         return await asyncio.gather(*asking)
 
     with hanging.let():
-        found = asyncio.run(two())
+        found = run_still(twenty)
 
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
     assert len(set(map(_both, found))) == 1
@@ -285,15 +298,15 @@ def test_whoever_comes_while_a_group_is_asked_for_waits_for_the_same_answer() ->
 
 def test_after_one_has_waited_in_vain_nobody_waits_for_that_cluster_and_the_other_answers() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     async def many() -> list[GroupCommits]:
-        await offsets.of(FLOW, "first")
+        await hanging.in_vain(offsets, "first")
         asking = (offsets.of(FLOW, f"g{number:03}") for number in range(20))
         return await asyncio.gather(*asking)
 
     with hanging.let():
-        found = asyncio.run(many())
+        found = run_still(many)
 
     assert [_both(one) for one in found] == [("cluster P has not answered within 5 s", "")] * 20
     assert [one for one in hanging.asked if one[0] == "P"] == ["P:first"]
@@ -302,53 +315,47 @@ def test_after_one_has_waited_in_vain_nobody_waits_for_that_cluster_and_the_othe
 
 def test_a_late_answer_serves_the_next_who_asks() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=2)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     async def again() -> GroupCommits:
-        await offsets.of(FLOW, "pay")
-        hanging.answer()
-        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=60)
+        await hanging.in_vain(offsets, "pay")
+        await hanging.answer_late()
         return await offsets.of(FLOW, "pay")
 
     with hanging.let():
-        assert asyncio.run(again()).source.offsets == {TopicPartition("Topic", 0): 3}
+        assert run_still(again).source.offsets == {TopicPartition("Topic", 0): 3}
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
 
 
 def test_a_burst_on_a_cluster_that_hangs_waits_once_and_leaves_the_other_alone() -> None:
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
-
-    async def burst() -> list[GroupCommits]:
-        return await asyncio.gather(*(offsets.of(FLOW, f"g{number}") for number in range(12)))
+    offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     with hanging.let():
-        found = asyncio.run(burst())
+        found = run_still(lambda: hanging.in_vain(offsets, *(f"g{number}" for number in range(12))))
 
     assert all(one.source.error and one.target.offsets for one in found)
-    assert sum(one[0] == "P" for one in hanging.asked) == 4, "the turns at one cluster"
+    assert sum(one[0] == "P" for one in hanging.asked) == AT_ONCE
 
 
-def test_a_cluster_that_stays_silent_is_asked_again_by_one_who_hardly_waits_until_it_is_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(committed, "_SERVES_S", 0.0)
+def test_a_cluster_that_stays_silent_is_asked_again_by_one_who_hardly_waits_until_it_is_back() -> (
+    None
+):
     hanging = Hanging("P")
-    offsets = CommittedOffsets(config_of(FLOW), hanging, patience_s=5)
+    offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
-    async def waited(group: str) -> float:
-        began = time.monotonic()
-        assert (await offsets.of(FLOW, group)).source.error
-        return time.monotonic() - began
-
-    async def silent_then_back() -> tuple[float, float, GroupCommits]:
-        first, second = await waited("first"), await waited("second")
-        hanging.answer()
-        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=60)
-        return first, second, await offsets.of(FLOW, "third")
+    async def silent_then_back() -> GroupCommits:
+        await hanging.in_vain(offsets, "first")
+        await pass_time(10)
+        second = asyncio.create_task(offsets.of(FLOW, "second"))
+        await happens(lambda: "P:second" in hanging.asked, "it is asked again")
+        await pass_time(PATIENCE_S / 10)
+        await happens(second.done, "it has hardly waited")
+        assert second.result().source.error
+        await hanging.answer_late()
+        return await offsets.of(FLOW, "third")
 
     with hanging.let():
-        first, second, back = asyncio.run(silent_then_back())
+        back = run_still(silent_then_back)
 
-    assert second < first
     assert back.source.offsets == {TopicPartition("Topic", 0): 5}
