@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -16,6 +15,7 @@ from typing import IO, Final
 from srm.domain.move.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
+from srm.replication.clock import now_s
 from srm.telemetry import trace_environment
 
 TRY_AGAIN: Final = 75
@@ -77,7 +77,7 @@ class Command:
 
     def call(self, order: Order, cancelled: threading.Event) -> Answer:
         """Run the command until it is done, or refuses, or the time is over."""
-        end = time.monotonic() + self._limit_s
+        end = now_s() + self._limit_s
         with tempfile.TemporaryDirectory(prefix="srm-") as home:
             file = Path(home, "order.json")
             file.write_bytes(order.value())
@@ -132,7 +132,7 @@ class _Runs:
 
 
 def _wait(process: subprocess.Popen[bytes], end: float, cancelled: threading.Event) -> bool:
-    while not cancelled.is_set() and time.monotonic() < end:
+    while not cancelled.is_set() and now_s() < end:
         try:
             process.wait(_POLL_S)
         except subprocess.TimeoutExpired:

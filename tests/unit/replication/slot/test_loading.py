@@ -44,6 +44,13 @@ STATE = internal_topics.replication("P"), REPORTS
 HEALTHY, OTHER = ASSIGNED, replace(ASSIGNED, partition=1)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot reports, and tries again, twenty times a second."""
+    for pause in ("_REPORT_EVERY_S", "_POLL_S", "_LOAD_RETRY_S"):
+        monkeypatch.setattr(slot_module, pause, 0.05)
+
+
 class HalfACluster(FakeCluster):
     """One partition of the map topic has no leader."""
 
