@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -15,6 +15,7 @@ from srm.client import consumer as consumer_module
 from srm.client import group_follower
 from srm.client.cluster_producers import ClusterProducers
 from srm.client.consumer import FailoverConsumer
+from srm.client.producer import FailoverProducer
 from srm.client.transactions import Transactions
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -382,3 +383,12 @@ def test_records_under_way_are_dropped_with_the_producer_and_a_new_one_is_made(
     assert not producers.is_current(first)
     assert producers.on("P") is not first
     assert not producers.is_given_up("P")
+
+
+def test_the_first_call_of_a_transaction_starts_to_follow_the_routes(config: Config) -> None:
+    made = FailoverProducer({"transactional.id": "t"}, watcher=cast("Any", Watcher(config)))
+    with pytest.raises(KafkaException):
+        made.commit_transaction(0)
+
+    assert made._thread is not None
+    made.close()

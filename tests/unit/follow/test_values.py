@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.follow.following import GROUP, PRODUCER, config_in
 
-from srm.errors import ConfigError
+from srm.cli.follow import _work
+from srm.errors import ConfigError, UsageError
 from srm.follow.values import Values, pattern_of
 
 SASL = (
@@ -75,3 +76,11 @@ def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     lines = ("P.ssl.key.location = /no/key", "P.ssl.certificate.location = /no/chain")
     with pytest.raises(ConfigError, match="/no/key: cannot be read"):
         Values(config_in(tmp_path, *lines), GROUP, "P", "me")
+
+
+def test_what_a_program_writes_to_has_a_name_and_what_it_reads_may_be_a_pattern() -> None:
+    for topics, writes, producer in ((["^pay.*"], [], True), (["orders"], ["^pay.*"], False)):
+        with pytest.raises(UsageError, match=r"^\^pay\.\*: what a program writes to has a name"):
+            _work("" if producer else "audit", topics, writes, producer=producer)
+    assert _work("audit", ["^pay.*"], ["orders"], producer=False).reads == ("^pay.*",)
+    assert _work("", ["orders"], [], producer=True).writes == ("orders",)

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.move.moving import REQUEST, World, held
 
+from srm.domain.map_window import unread
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveReport, MoveRequest
+from srm.engine.move.reading import read_facts
 from srm.errors import AuthorizationError, GateClosedError, UsageError
 
 PAYMENTS = TopicPartition("Payments", 0)
@@ -225,6 +227,33 @@ def test_records_that_were_never_copied_are_skipped_records(
         missing,
     )
     assert any(f"Payments-0: {missing} " in problem for problem in report.problems)
+
+
+def test_noted_losses_count_as_far_as_the_log_holds_them_where_the_map_is_not_loaded(
+    world: World,
+) -> None:
+    holes(world, [Run(0, 0, 40), Run(60, 40, 40)], 80, loss="")
+    world.p.trim("Payments", 0, 50)
+    facts = read_facts(world.context(), NEAR, ("Payments",), ("near",))
+    maps = replace(facts.maps, maps={PAYMENTS: unread(Position(100, 80, 100))})
+
+    [partition] = replace(facts, maps=maps).replication()
+
+    assert partition.lost == 60 - 50
+
+
+def test_a_partition_of_the_target_without_a_copy_on_the_source_has_a_place_of_its_own(
+    world: World,
+) -> None:
+    world.b.create_partitions({"Payments": 2, "P.Payments": 2})
+
+    rows = read_facts(world.context(), NEAR, ("Payments",), ("near",)).positions("near")
+
+    assert [(row.target_topic, row.partition) for row in rows] == [
+        ("P.Payments", 0),
+        ("Payments", 0),
+        ("Payments", 1),
+    ]
 
 
 def test_a_damaged_map_is_no_missing_one(world: World) -> None:

@@ -274,6 +274,17 @@ def test_progress_counts_records_and_lag_from_reports(lab):
     assert [p.partition for p in driver.progress.behind(goal)] == [1]
 
 
+def test_progress_names_the_partitions_that_slots_say_have_stopped(lab):
+    driver = lab.driver()
+    driver.progress.set_partitions(found("orders").partitions)
+    status = PartitionStatus("orders", 1, "stopped", "records 3 to 9 are gone")
+    lab.topic.append(status.key(), status.value())
+
+    driver._step()
+
+    assert driver.progress.snapshot().stopped == (status,)
+
+
 def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of_claims(lab):
     """Each claim takes one target offset; a flow that is copied within a second counts as well."""
     driver = lab.driver()

@@ -221,17 +221,22 @@ def test_a_compressed_batch_that_holds_much_more_than_it_seems_is_not_opened(cod
     assert [bytes(outgoing.view) for outgoing in sent_alone] == [bomb, after]
 
 
-@pytest.mark.parametrize("codec", [2, 3, 4])
-def test_batches_of_default_producers_are_merged_however_well_they_compress(codec: int) -> None:
-    """Librdkafka fills batch.size, 16 KB, before compression."""
+@pytest.mark.parametrize(
+    ("codec", "count", "value"),
+    [*((codec, 100, b"the same again " * 10) for codec in (2, 3, 4)), (2, 3, bytes(60_000))],
+)
+def test_batches_of_default_producers_are_merged_however_well_they_compress(
+    codec: int, count: int, value: bytes
+) -> None:
+    """Librdkafka fills batch.size, 16 KB, before compression; Java cuts snappy at each 32 KB."""
     one, two = (
-        stored([Record(o + i, 5, None, b"the same again " * 10) for i in range(100)], codec)
-        for o in (0, 100)
+        stored([Record(o + i, 5, None, value) for i in range(count)], codec) for o in (0, count)
     )
 
     [merged] = travelled(one + two, 0, Merging(NativeLibrary(), 10**6))
 
-    assert merged.stretches == [(0, 200)]
+    assert merged.stretches == [(0, 2 * count)]
+    assert [offset for offset, *_ in sent([merged])] == list(range(2 * count))
 
 
 @pytest.mark.parametrize("codec", [2, 3, 4])
