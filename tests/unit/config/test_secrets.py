@@ -76,10 +76,9 @@ def spec(config: Config) -> SlotSpec:
     return SlotSpec(config.flow(FLOW), "0", *sides)
 
 
-@pytest.mark.parametrize("key", SECRET_KEYS)
 @pytest.mark.parametrize("prefix", ["", "P.", "P->B.source.consumer."])
-def test_every_key_that_holds_a_secret_is_known_as_one_under_any_prefix(prefix, key):
-    assert is_secret(prefix + key)
+def test_every_key_that_holds_a_secret_is_known_as_one_under_any_prefix(prefix):
+    assert [key for key in SECRET_KEYS if not is_secret(prefix + key)] == []
 
 
 @pytest.mark.parametrize("key", ["sasl.username", "ssl.key.location", "group.id", "topics"])

@@ -22,13 +22,9 @@ CODES = sorted(
 )
 
 
-def test_the_client_library_has_codes_to_map() -> None:
+def test_every_code_of_the_client_library_is_mapped() -> None:
     assert len(CODES) > 150
-
-
-@pytest.mark.parametrize("name", CODES)
-def test_every_code_of_the_client_library_is_mapped(name: str) -> None:
-    assert getattr(KafkaError, name) in ERROR_CLASSES
+    assert [name for name in CODES if getattr(KafkaError, name) not in ERROR_CLASSES] == []
 
 
 def test_no_code_is_mapped_twice() -> None:
