@@ -251,6 +251,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         faults="kill slot",
     ),
     Mutant(
+        "whoever has filled the target does not matter",
+        "a target that others have filled is not filled a second time",
+        ((f"{SLOT}.claiming:records_of_others", _async(None)),),
+        faults="filled",
+    ),
+    Mutant(
         "one sequence number",
         "sequence numbers keep the order of batches in flight",
         ((f"{SLOT}.send_queue:next_sequence", lambda _: lambda sequence, count: sequence),),

@@ -10,3 +10,10 @@ from tests.simulation.playing import pieces, play
 @pytest.mark.parametrize(("first", "end"), pieces(400))
 def test_kills_pauses_elections_and_outages_leave_no_trace(first: int, end: int) -> None:
     play("--kinds", "ordinary", "--seeds", f"{first}:{end}")
+
+
+@pytest.mark.parametrize(("first", "end"), pieces(20))
+def test_a_target_that_others_have_filled_is_copied_to_once_that_is_decided(
+    first: int, end: int
+) -> None:
+    play("--kinds", "filled", "--seeds", f"{first}:{end}")

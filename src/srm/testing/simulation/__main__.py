@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("seed", nargs="?", type=int, help="one seed, with its findings")
     parser.add_argument("--seeds", help="from:to, many seeds")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--kinds", default="all", help="all, or ordinary")
+    parser.add_argument("--kinds", default="all", help="all, ordinary, filled, or some")
     parser.add_argument("--most", type=int, default=20, help="stop after so many bad seeds")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what happens")
     given = parser.parse_args()

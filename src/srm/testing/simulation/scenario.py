@@ -45,11 +45,15 @@ class Scenario:
     clean_end: bool
     merge_bytes: int = 0
     patience_s: float = 75.0
+    filled: bool = False
     faults: list[Fault] = field(default_factory=list)
 
     @classmethod
     def drawn(cls, seed: int, kinds: str = "all") -> Scenario:
-        """Draw a scenario; ``kinds`` is "ordinary" for faults after which all must converge."""
+        """Draw a scenario; ``kinds`` is "ordinary" for faults after which all must converge.
+
+        With "filled" the faults are the same, and others have filled the remote topics before.
+        """
         rng = random.Random(seed * 2 + 1)  # noqa: S311 - to be repeated, not to be secret
         slots = rng.choice((1, 1, 2, 2, 3))
         brokers = rng.choice((1, 2, 3)), rng.choice((1, 2, 3))
@@ -75,7 +79,8 @@ class Scenario:
             spikes=rng.choice((0.0, 0.01)) if rough else 0.0,
             clean_end=rng.random() < 0.5,
         )
-        scenario.faults = fault_kinds.drawn(rng, scenario, kinds)
+        scenario.filled = kinds == "filled"
+        scenario.faults = fault_kinds.drawn(rng, scenario, "ordinary" if scenario.filled else kinds)
         scenario.merge_bytes = rng.choice((1_000_000, 1_000_000, 300, 0))
         return scenario
 

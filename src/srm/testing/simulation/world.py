@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
-from srm.domain.replication_records import AssignedPartition, DriverHeartbeat, PartitionPosition
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.replication_records import (
+    COMMANDS,
+    AssignedPartition,
+    DriverHeartbeat,
+    PartitionPosition,
+)
 from srm.domain.replication_state import ReplicationState, decode_state
 from srm.domain.reported_positions import newest_position, positions_by_copy
 from srm.domain.superseded import CopiedTopic, GoneTopics
@@ -25,6 +31,7 @@ from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.slot import Slot
 from srm.testing.flows import P_TO_B, flow_config
+from srm.testing.simulation.batches import foreign_batch
 from srm.testing.simulation.cluster import Partition, SimulatedCluster
 from srm.testing.simulation.connection import Network
 from srm.testing.simulation.loop import Process, SimulatedLoop
@@ -114,6 +121,9 @@ class World:
         for plan in scenario.topics:
             source.create_topic(plan.name, plan.partitions, plan.source)
             target.create_topic(f"P.{plan.name}", plan.partitions, plan.target)
+        for partition in target.partitions() if scenario.filled else ():
+            partition.log.append(foreign_batch(loop.now_ms()), loop.time(), loop.now_ms())
+            target.replicate(partition)
         return world
 
     def note(self, kind: str, what: Any = None) -> None:
@@ -297,6 +307,8 @@ class World:
             self.loop.world_task(fault.play(self, self.loop.time() + fault.at_s))
             for fault in scenario.faults
         ]
+        if scenario.filled:
+            faults.append(self.loop.world_task(self._append()))
         await asyncio.gather(*writers, *faults)
         self.heal()
         await self._show_cuts()
@@ -308,6 +320,17 @@ class World:
             for worker in self.workers.values():
                 worker.process.kill()
         await asyncio.sleep(5.0)
+
+    async def _append(self) -> None:
+        """Decide to copy after the records of others, which no slot has done before."""
+        await asyncio.sleep(self.loop.rng.uniform(0.0, self.scenario.span_s))
+        for assigned in self.assigned():
+            target = self.target.topics[assigned.target_topic].partitions[assigned.partition]
+            if any(batch.producer_id >= 0 and not batch.is_control for batch in target.log.history):
+                self.problems.append(f"{target.place}: copied before that was decided")
+            note = PartitionNotes.after_others(assigned, "an operator", self.loop.now_ms())
+            place = internal_topics.replication(FLOW.source), COMMANDS
+            self.store.append(place, [(note.key(), note.value())])
 
     def heal(self) -> None:
         """End all faults that last."""
