@@ -6,11 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+from srm.domain import internal_topics
+from srm.domain.offset_map import Position
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import PAUSE_KEY, Pause
-from srm.engine.ports import TopicDescription, TopicSpec
+from srm.domain.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Incarnation,
+    PartitionPosition,
+)
+from srm.domain.slot_records import PositionGroup
+from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.state_topic import StateTopic
-from srm.engine.topic_sync import TopicSyncPlan, apply, plan_remote_topics, sync
-from srm.errors import ConfigError
+from srm.engine.topic_sync import TopicSyncPlan, append, apply, plan_remote_topics, sync
+from srm.errors import ConfigError, NotFoundError
 
 
 def described(name: str, partitions: int) -> dict[str, TopicDescription]:
@@ -116,6 +127,48 @@ def test_a_dry_run_changes_nothing(sites) -> None:
 
     assert [spec.name for spec in plan.create] == ["P.Payments"]
     assert "P.Payments" not in sites.clusters["B"].topics()
+
+
+def reported(context: FlowContext, *partitions: AssignedPartition) -> None:
+    """Let a slot report positions, as it does of copies that have begun."""
+    entries = tuple(
+        PartitionPosition(p.topic_id, p.partition, p.target_topic_id, Position(0, 9, 0), -1, 7, 1)
+        for p in partitions
+    )
+    group = PositionGroup("0", Incarnation(1, "a"), "0", entries)
+    topic = internal_topics.replication("P")
+    context.target.compacted(topic, REPORTS).write({group.key(): group.value()})
+
+
+def test_what_others_have_filled_is_decided_about_and_no_copy_that_has_begun(sites) -> None:
+    """Partition 0 is a copy, 1 holds records of others, 2 is empty."""
+    context, target = sites.flow("P->B"), sites.clusters["B"]
+    target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
+    sites.clusters["P"].add_topic("Payments", 3)
+    sync(context)
+    for number in (0, 1):
+        target.produce("P.Payments", number, 5)
+    ids = context.source.topics()["Payments"].topic_id, target.topics()["P.Payments"].topic_id
+    here = [AssignedPartition("Payments", n, ids[0], "P.Payments", ids[1]) for n in range(3)]
+    reported(context, here[0])
+
+    assert append(context, ["Payments"], "ann", dry_run=True) == (here[1],)
+    assert StateTopic(target, "P").read_commands() == {}
+    assert append(context, ["Payments"], "ann") == (here[1],)
+
+    [note] = map(PartitionNotes.decode, StateTopic(target, "P").read_commands().values())
+    assert (note.decision, note.copy_id, note.time_ms) == (
+        *("after", here[1].copy_id),
+        context.now_ms(),
+    )
+    assert note.text.startswith("the copy begins after the records of others in P.Payments (by ")
+    assert append(context, ["Payments"], "bob") == (here[1],), "until a slot reports the copy"
+    assert len(StateTopic(target, "P").read_commands()) == 1
+
+
+def test_what_the_flow_does_not_copy_is_not_decided_about(sites) -> None:
+    with pytest.raises(NotFoundError, match=r"flow P->B copies no topic Other"):
+        append(sites.flow("P->B"), ["Payments", "Other"], "ann")
 
 
 def test_a_part_that_fails_keeps_none_of_the_others_from_being_done(sites) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 from tests.service_views import look_at
-from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
-from srm.domain.replication_records import DriverRequest
+from srm.domain.partition_notes import PartitionNotes
+from srm.domain.replication_records import AssignedPartition, DriverRequest
 from srm.engine.status import DriverStatus
 from srm.service.documents import Event
 from srm.service.events import events
@@ -51,3 +52,13 @@ def test_a_replicator_that_was_killed_is_told_as_last_heard_of(look: FlowLook) -
     [(_, text), _] = of_replicator(look, replace(DRIVER, alive=False))
 
     assert text == "the replicator on host-7 was last heard of"
+
+
+def test_a_decision_to_copy_after_others_is_one_event(world: CopiedTopic) -> None:
+    assigned = AssignedPartition("Topic", 0, "id", "P.Topic", "remote")
+    world.maps.notes[ORIGINAL] = (PartitionNotes.after_others(assigned, "ann", 7),)
+
+    found = events(look_at(world.forward), (), ())
+
+    of_notes = [(one.kind, one.time_ms) for one in found if one.partition == 0]
+    assert of_notes == [("decision", 7)]

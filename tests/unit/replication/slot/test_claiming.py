@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.slot.two_logs import OURS, Log, walked
+from tests.unit.replication.slot.two_logs import FOREIGN, OURS, Log, walked
 from tests.waiting import until
 
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.replication import clock, codes
@@ -218,6 +220,35 @@ def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> No
     run(lambda: Site(other, target), scenario)
 
     assert target.claimed == 1
+
+
+def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_that_is_decided() -> (
+    None
+):
+    theirs = stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN)
+    target = Cluster([theirs], [ProducerId(OURS, 1), ProducerId(OURS, 2)])
+    decided = PartitionNotes.after_others(ASSIGNED, "ann", 0)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, None)
+        for _ in range(2):
+            await site.until(lambda: site.copy.phase is Phase.STOPPED)
+            assert "holds records that srm did not copy, at target offsets 0 to 0" in (
+                site.copy.reason
+            )
+            assert "srm topics append --flow 'P->B' --topic T" in site.copy.action
+            site.lifecycle.hear([replace(decided, target_topic_id="another topic")])
+            assert site.copy.phase is Phase.STOPPED
+            site.lifecycle.claim(site.copy)
+        assert target.claimed == 1
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+        site.lifecycle.hear([decided])
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(source_of(1), target), scenario)
+
+    assert (site.copy.source_next, site.copy.target_next) == (0, 3)
+    assert site.told.notes == ["foreign records at target offsets 0 to 0"]
 
 
 def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> None:
