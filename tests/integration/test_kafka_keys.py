@@ -108,7 +108,7 @@ def test_excluded_by_default_is_what_mirror_maker_excludes(known: Known) -> None
 
 
 def test_each_cipher_suite_that_java_offers_has_a_name_in_openssl(known: Known) -> None:
-    """All but static Diffie-Hellman, which OpenSSL has no more, and a mark that is no suite."""
+    """OpenSSL has dropped static Diffie-Hellman; the name that ends with SCSV is a signal."""
     gone = {s for s in known.suites if s.startswith("TLS_ECDH_") or s.endswith("_SCSV")}
 
     for suite in set(known.suites) - gone:

@@ -23,7 +23,7 @@ _NAME: Final = rf"{_WORD}(?:[._-][A-Za-z0-9]{{1,40}})*"
 _OF_FLOW: Final = rf"{_ALIAS}->{_ALIAS}(?:\.{_NAME})?"
 _KEY: Final = re.compile(rf"{_OF_FLOW}|{_NAME}")
 _WITH_BLANKS: Final = re.compile(rf"({_OF_FLOW})\s*[=:\s]\s*(.*)", re.DOTALL)
-_NEAR_NAME: Final = re.compile(r"[\w.-]+")
+_NEAR_KEY: Final = re.compile(rf"(?:{_ALIAS}->{_ALIAS}\.)?[\w.-]+")
 _SHORTEST: Final = 5
 _LONGEST: Final = 120
 _OURS: Final = (
@@ -77,7 +77,7 @@ def _outside(setting: Setting, clusters: Collection[str]) -> bool:
 
 
 def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
-    """Say what is wrong with a line and what to do, nothing where it may be somebody's own.
+    """Say what is wrong with a line and what to do, nothing where another program may know its key.
 
     A line after a forgotten backslash is read as a key, though it is a part of a private key or a
     password. So an error names only what looks like a key.
@@ -90,10 +90,9 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
     meant = _with_our_alias(line, clusters)
     prefix, rest = _split_prefixes(line.key, clusters)
     stranger = _stranger(line.key, clusters)
-    if not stranger and find_key(rest) is None and _NEAR_NAME.fullmatch(rest):
-        near = _nearest(rest, _OURS)
-        meant = f"{prefix}{near}" if near else meant
-    if meant:
+    if not stranger and find_key(rest) is None and (near := _nearest(rest, _OURS)):
+        meant = f"{prefix}{near}"
+    if meant and len(line.key) <= _LONGEST and _NEAR_KEY.fullmatch(line.key):
         return f"unknown key {line.key}; did you mean {meant}?"
     if not _is_like_a_key(line, rest):
         return (
@@ -116,8 +115,8 @@ def _nearest(name: str, names: Collection[str]) -> str:
     """Return which of the names a name misspells, nothing where it is another name.
 
     A misspelling is one slip: a letter too many, missing, wrong or misplaced, other separators or
-    capitals, or the last word left out (``emit.checkpoints.interval``). Other words are a key of
-    somebody else: Kafka's own keys differ by a word (``sync.topic.acls.enabled``).
+    capitals, or the last word left out (``emit.checkpoints.interval``). Another word
+    makes another key, as in Kafka itself (``sync.topic.acls.enabled``).
     """
     slips = _slips(name)
     for other in names if len(name) >= _SHORTEST else ():

@@ -24,6 +24,8 @@ PUBLIC: Final = frozenset(
         "client.dns.lookup",
         "security.protocol",
         "enable.ssl.certificate.verification",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
         "ssl.endpoint.identification.algorithm",
         "ssl.truststore.type",
         "ssl.truststore.location",

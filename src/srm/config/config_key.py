@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
 ValueKind = Literal[
     "boolean",
@@ -28,7 +30,7 @@ Scope = Literal["file", "flow", "replication"]
 class ConfigKey:
     """One key: its values, its default as one would write it, where it may stand and its meaning.
 
-    ``attribute`` is the field of FlowConfig that it sets, empty where the loader derives one.
+    ``attribute`` names the field of FlowConfig that it sets where :attr:`field` would not.
     ``deprecated`` are older names that mean the same; they are taken with a warning.
     ``synonyms`` are names that are taken silently. ``quiet`` are values without effect that need
     no warning because they say what happens anyway.
@@ -46,3 +48,12 @@ class ConfigKey:
     synonyms: tuple[str, ...] = ()
     effect: bool = True
     quiet: tuple[str, ...] = ()
+
+    @property
+    def field(self) -> str:
+        """The field that the key sets, if there is one: its name, without the unit of seconds."""
+        return self.attribute or re.sub(r"[.-]", "_", self.name).removesuffix("_seconds")
+
+
+our_key: Final = partial(ConfigKey, origin="ours")
+our_file_key: Final = partial(ConfigKey, origin="ours", scope="file")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from srm.config.airflow_keys import AIRFLOW_KEYS
-from srm.config.config_key import ConfigKey
+from srm.config.config_key import ConfigKey, our_file_key, our_key
 from srm.config.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
 from srm.config.metrics_keys import METRICS_KEYS
 from srm.config.move_keys import MOVE_KEYS
@@ -23,31 +23,25 @@ DEFAULT_POLICY: Final = "org.apache.kafka.connect.mirror.DefaultReplicationPolic
 
 FILE_KEYS: Final = (
     ConfigKey("clusters", "list", None, "Aliases of all clusters, e.g. `P, B`.", scope="file"),
-    ConfigKey(
+    our_file_key(
         "report.signing.key.location",
         "string",
         None,
         "File with the private key (Ed25519, PEM) that reports of moves are signed with "
         "(docs/report.md). Default: they are not signed.",
-        origin="ours",
-        scope="file",
     ),
-    ConfigKey(
+    our_file_key(
         "report.signing.key.password",
         "string",
         None,
         "Password of that key, where it has one.",
-        origin="ours",
-        scope="file",
     ),
-    ConfigKey(
+    our_file_key(
         "log.format",
         "choice",
         "text",
         "How commands, service and replicator log to stderr: text for people, or a JSON object a "
         "line (docs/monitoring.md). `SRM_LOG_FORMAT` in the environment wins.",
-        origin="ours",
-        scope="file",
         choices=("text", "json"),
     ),
     *SERVICE_KEYS,
@@ -60,7 +54,6 @@ FLOW_KEYS: Final = (
         "false",
         "Whether this flow copies. `A->B = true` says the same.",
         scope="replication",
-        attribute="enabled",
     ),
     ConfigKey(
         "topics",
@@ -68,7 +61,6 @@ FLOW_KEYS: Final = (
         "",
         "Topics to copy: names or regular expressions, full match. The lists of srm-control add "
         "to it. Empty selects nothing (MirrorMaker 2 would copy everything).",
-        attribute="topics",
     ),
     ConfigKey(
         "topics.exclude",
@@ -76,7 +68,6 @@ FLOW_KEYS: Final = (
         r"mm2.*\.internal, .*\.replica, __.*",
         "Topics never to copy; wins over `topics`. Topics that end with `.internal` or `-internal` "
         "are never copied.",
-        attribute="topics_exclude",
         deprecated=("topics.blacklist",),
     ),
     ConfigKey(
@@ -85,14 +76,12 @@ FLOW_KEYS: Final = (
         "",
         "Consumer groups whose progress is carried over. The lists of srm-control add to it. "
         "Empty selects nothing (MirrorMaker 2 would take all).",
-        attribute="groups",
     ),
     ConfigKey(
         "groups.exclude",
         "regexes",
         "console-consumer-.*, connect-.*, __.*",
         "Consumer groups to leave alone; wins over `groups`.",
-        attribute="groups_exclude",
         deprecated=("groups.blacklist",),
     ),
     ConfigKey(
@@ -103,7 +92,6 @@ FLOW_KEYS: Final = (
         r"log\.message\.timestamp\.after\.max\.ms, message\.timestamp\.type, "
         r"unclean\.leader\.election\.enable, min\.insync\.replicas",
         "Topic settings that are not carried to the remote topic.",
-        attribute="config_properties_exclude",
         deprecated=("config.properties.blacklist",),
     ),
     ConfigKey(
@@ -111,14 +99,12 @@ FLOW_KEYS: Final = (
         "count",
         "1",
         "Slots of the flow: long-lived Spark tasks that its partitions are balanced over.",
-        attribute="tasks_max",
     ),
     ConfigKey(
         "replication.factor",
         "replication factor",
         "2",
         "Replication factor of remote topics that are created.",
-        attribute="replication_factor",
     ),
     ConfigKey(
         "offset-syncs.topic.replication.factor",
@@ -141,13 +127,12 @@ FLOW_KEYS: Final = (
         "Replication factor of the heartbeats topic.",
         attribute="heartbeats_replication_factor",
     ),
-    ConfigKey(
+    our_key(
         "internal.topic.replication.factor",
         "replication factor",
         None,
         "Replication factor of the topics srm keeps its own state in. Default: the value of "
         "`offset-syncs.topic.replication.factor`.",
-        origin="ours",
         attribute="internal_replication_factor",
     ),
     ConfigKey(
@@ -158,35 +143,30 @@ FLOW_KEYS: Final = (
         "seconds",
         "2",
         "How often new topics and partitions are looked for (MirrorMaker 2: 600).",
-        attribute="refresh_topics_interval",
     ),
     ConfigKey(
         "sync.topic.configs.enabled",
         "boolean",
         "true",
         "Whether settings of source topics are carried to their remote topics.",
-        attribute="sync_topic_configs_enabled",
     ),
     ConfigKey(
         "emit.checkpoints.enabled",
         "boolean",
         "true",
         "Whether checkpoints are written for the selected groups.",
-        attribute="emit_checkpoints_enabled",
     ),
     ConfigKey(
         "emit.checkpoints.interval.seconds",
         "seconds",
         "60",
         "How often checkpoints are written.",
-        attribute="emit_checkpoints_interval",
     ),
     ConfigKey(
         "sync.group.offsets.enabled",
         "boolean",
         "false",
         "Whether translated offsets are committed for idle groups on the target.",
-        attribute="sync_group_offsets_enabled",
     ),
     ConfigKey(
         "sync.group.offsets.interval.seconds",
@@ -194,7 +174,6 @@ FLOW_KEYS: Final = (
         None,
         "How often they are committed. Default: after each emission of checkpoints (MirrorMaker 2: "
         "60).",
-        attribute="sync_group_offsets_interval",
     ),
     ConfigKey(
         "refresh.groups.interval.seconds",
@@ -203,35 +182,30 @@ FLOW_KEYS: Final = (
         "How long a listing of the source's groups is used, so how late a new group may be seen; "
         "changed lists count at once. Default: listed with each emission of checkpoints "
         "(MirrorMaker 2: 600).",
-        attribute="refresh_groups_interval",
     ),
     ConfigKey(
         "emit.heartbeats.enabled",
         "boolean",
         "true",
         "Whether heartbeats are written to the target.",
-        attribute="emit_heartbeats_enabled",
     ),
     ConfigKey(
         "emit.heartbeats.interval.seconds",
         "seconds",
         "1",
         "How often a heartbeat is written.",
-        attribute="emit_heartbeats_interval",
     ),
     ConfigKey(
         "heartbeats.replication.enabled",
         "boolean",
         "true",
         "Whether heartbeats topics of the source are copied without being listed in `topics`.",
-        attribute="heartbeats_replication_enabled",
     ),
     ConfigKey(
         "emit.offset-syncs.enabled",
         "boolean",
         "true",
         "Whether MirrorMaker 2's offset syncs are written beside the exact map.",
-        attribute="emit_offset_syncs_enabled",
     ),
     ConfigKey(
         "offset-syncs.topic.location",
@@ -260,92 +234,78 @@ FLOW_KEYS: Final = (
         "Whether internal topics use the separator too; only true is supported where the "
         "separator is not `.`.",
     ),
-    ConfigKey(
+    our_key(
         "reverse.checkpointing.enabled",
         "boolean",
         "false",
         "Whether progress on replica topics is carried back to their originals. Set it on the "
         "flow from the backup to the primary, or for all.",
-        origin="ours",
-        attribute="reverse_checkpointing_enabled",
         synonyms=("cloudera.reverse.checkpointing.enabled",),
     ),
-    ConfigKey(
+    our_key(
         "reverse.checkpointed.topics",
         "regexes",
         "",
         "Replica topics on the flow's source (`P.Payments` for the flow `B->P`) whose progress is "
         "carried back. `srm-control reverse-checkpointed-topics` adds to it.",
-        origin="ours",
-        attribute="reverse_checkpointed_topics",
     ),
-    ConfigKey(
+    our_key(
         "checkpoints.engine",
         "choice",
         "task",
         "Where checkpoints and group offset sync run: in the Airflow task, or as a Spark job with "
         "the groups spread over Spark tasks.",
-        origin="ours",
-        attribute="checkpoints_engine",
         choices=("task", "spark"),
     ),
-    ConfigKey(
+    our_key(
         "checkpoints.proof.budget",
         "number",
         "200",
         "Of how many commits each emission of checkpoints compares the record there with the one "
         "at its translation, before it is written; groups take turns. 0: of none. Moves and drills "
         "always compare all of theirs.",
-        origin="ours",
         attribute="proof_budget",
     ),
-    ConfigKey(
+    our_key(
         "drill.schedule",
         "cron",
         None,
         "When the flow's failover is rehearsed: a cron expression such as `0 6 * * 1`, by which "
         "Airflow runs `srm_drill_<flow>`. Default: by hand only (`srm failover drill`).",
-        origin="ours",
-        attribute="drill_schedule",
     ),
     *METRICS_KEYS,
-    ConfigKey(
+    our_key(
         "data.loss.policy",
         "choice",
         "stop",
         "What happens to a partition whose next records are gone from the source, or refused by "
         "the target: stop and say so, or record the range and continue.",
-        origin="ours",
-        attribute="data_loss_policy",
         choices=("stop", "continue"),
     ),
-    ConfigKey(
+    our_key(
         "replicator.max.bytes.per.second",
         "count",
         None,
         "Limit of the flow in bytes per second, over all its slots (each has a part of it, by its "
         "part of the partitions). Default: no limit but the quotas of the brokers.",
-        origin="ours",
         attribute="max_bytes_per_second",
     ),
-    ConfigKey(
+    our_key(
         "replicator.merge.batch.bytes",
         "number",
         "1048576",
         "Small batches of a partition that arrive together are merged up to this size. Where the "
         "target's `max.message.bytes` is less, srm finds out and merges less. 0: batches stay as "
         "their producers made them.",
-        origin="ours",
         attribute="merge_bytes",
     ),
-    ConfigKey(
+    our_key(
         "replicator.linger.ms",
         "number",
         "5",
         "So many milliseconds the replicator waits before it fetches again where a fetch has "
         "brought less than half a megabyte, for more to come, as Kafka's producers do: a trickle "
         "costs less then. At 20 brokers have less to do, too. 0: it fetches at once.",
-        origin="ours",
         attribute="linger_ms",
     ),
     *AIRFLOW_KEYS,
@@ -360,12 +320,11 @@ RECORD_KEYS: Final = (
         "would return to the topic they came from are left out.",
         origin="replicator",
     ),
-    ConfigKey(
+    our_key(
         "provenance.header.name",
         "string",
         PROVENANCE_HEADER,
         "Name of that header.",
-        origin="ours",
     ),
     ConfigKey(
         "provenance.header.filter.overrides",
@@ -383,12 +342,11 @@ RECORD_KEYS: Final = (
         "each cluster it comes through.",
         origin="srm",
     ),
-    ConfigKey(
+    our_key(
         "records.exclude.headers",
         "regexes",
         "",
         "Records with a header of such a name are not copied.",
-        origin="ours",
     ),
 )
 """What is done to records; the loader makes one value of them."""

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -51,6 +51,7 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service"}
 )
+_FLOW_FIELDS: Final = frozenset(field.name for field in fields(FlowConfig))
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
 
@@ -253,7 +254,7 @@ def _value(file: SettingsFile, key: ConfigKey, flow: Flow | None) -> Value | Non
 
 def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     values: dict[str, Any] = {
-        key.attribute: _value(file, key, flow) for key in FLOW_KEYS if key.attribute
+        key.field: _value(file, key, flow) for key in FLOW_KEYS if key.field in _FLOW_FIELDS
     }
     if values["internal_replication_factor"] is None:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
