@@ -31,10 +31,7 @@ FILE_KEYS: Final = (
         "(docs/report.md). Default: they are not signed.",
     ),
     our_file_key(
-        "report.signing.key.password",
-        "string",
-        None,
-        "Password of that key, where it has one.",
+        "report.signing.key.password", "string", None, "Password of that key, where it has one."
     ),
     our_file_key(
         "log.format",
@@ -157,10 +154,7 @@ FLOW_KEYS: Final = (
         "Whether checkpoints are written for the selected groups.",
     ),
     ConfigKey(
-        "emit.checkpoints.interval.seconds",
-        "seconds",
-        "60",
-        "How often checkpoints are written.",
+        "emit.checkpoints.interval.seconds", "seconds", "60", "How often checkpoints are written."
     ),
     ConfigKey(
         "sync.group.offsets.enabled",
@@ -190,10 +184,7 @@ FLOW_KEYS: Final = (
         "Whether heartbeats are written to the target.",
     ),
     ConfigKey(
-        "emit.heartbeats.interval.seconds",
-        "seconds",
-        "1",
-        "How often a heartbeat is written.",
+        "emit.heartbeats.interval.seconds", "seconds", "1", "How often a heartbeat is written."
     ),
     ConfigKey(
         "heartbeats.replication.enabled",
@@ -320,12 +311,7 @@ RECORD_KEYS: Final = (
         "would return to the topic they came from are left out.",
         origin="replicator",
     ),
-    our_key(
-        "provenance.header.name",
-        "string",
-        PROVENANCE_HEADER,
-        "Name of that header.",
-    ),
+    our_key("provenance.header.name", "string", PROVENANCE_HEADER, "Name of that header."),
     ConfigKey(
         "provenance.header.filter.overrides",
         "string",
