@@ -39,8 +39,10 @@ def check_settings(
     path: str,
     *,
     strict: bool = False,
-) -> tuple[str, ...]:
-    """Return the warnings about the lines of a file; one of them lists all unknown keys.
+) -> tuple[tuple[str, ...], int]:
+    """Return the warnings about the lines of a file, and how many keys are unknown.
+
+    One of the warnings lists all of these.
 
     Raises:
         ConfigError: a line is a mistake. An unknown key is one where it nearly is one of ours or
@@ -67,7 +69,7 @@ def check_settings(
         raise ConfigError("; ".join(problems[:_SHOWN]) + rest)
     if unknown:
         warnings.append(f"{path}: unknown keys, which have no effect: {', '.join(unknown)}")
-    return tuple(warnings)
+    return tuple(warnings), len(unknown)
 
 
 def _outside(setting: Setting, clusters: Collection[str]) -> bool:

@@ -56,7 +56,8 @@ reverse.checkpointing.enabled = true
 
 - `srm config check` reads the file and reports what is wrong with it. It connects to nothing.
 - A key that has no meaning here is a warning. One more warning lists all unknown keys, without
-  their values. The replicator logs the same warnings when it starts.
+  their values. The replicator logs the same warnings when it starts; every other program logs how
+  many keys are unknown.
 - A misspelt key is an error that names the right one: a letter too many, missing, wrong or
   misplaced, other separators or capitals, or the last word left out. So is a cluster's alias that
   is misspelt in the same way.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -44,6 +46,8 @@ from srm.domain.record_headers import RecordSettings, parse_overrides
 from srm.domain.topics import Flow
 from srm.errors import ConfigError, UsageError
 
+logger = logging.getLogger(__name__)
+
 CONFIG_VARIABLE: Final = "SRM_CONFIG"
 DEFAULT_FILE: Final = "srm.properties"
 CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
@@ -57,12 +61,16 @@ _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5}
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A properties file whose lines have been understood; ``warnings`` name lines to look at."""
+    """A properties file whose lines have been understood.
+
+    ``warnings`` name lines to look at; one of them lists the keys that are ``unknown``.
+    """
 
     path: str
     clusters: tuple[str, ...]
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
+    unknown: int = 0
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -94,15 +102,27 @@ def load_config(
 ) -> Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
 
-    From then on the process logs as the file says, see :mod:`srm.logs`.
+    From then on the process logs as the file says, see :mod:`srm.logs`. It logs once how many keys
+    of a file are unknown.
 
     Raises:
         ConfigError: no file, a misspelt key, or a value that cannot be used; one line that says
             which key, on which line of which file, and what to do.
     """
-    config = build_config(read_settings(path, overrides))
+    file = read_settings(path, overrides)
+    config = build_config(file)
     logs.prefer(config.log_format)
+    if file.unknown:
+        _warn_of_unknown(file.path, file.unknown)
     return config
+
+
+@cache
+def _warn_of_unknown(path: str, unknown: int) -> None:
+    logger.warning(
+        "%s: %d of its keys %s unknown and without effect: srm config check lists them",
+        *(path, unknown, "is" if unknown == 1 else "are"),
+    )
 
 
 def read_settings(
@@ -132,9 +152,9 @@ def understand(lines: Iterable[Property], path: str, *, strict: bool = False) ->
     lines = tuple(lines)
     clusters = _clusters(lines, path)
     classified = [(line, classify(line, clusters)) for line in lines]
-    warnings = check_settings(classified, clusters, path, strict=strict)
+    warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
-    return SettingsFile(path, clusters, settings, warnings)
+    return SettingsFile(path, clusters, settings, warnings, unknown)
 
 
 def build_config(file: SettingsFile) -> Config:

@@ -304,6 +304,18 @@ def test_keys_of_others_are_listed_in_one_warning_without_their_values(load: Loa
     assert "hunter2" not in "".join(warnings)
 
 
+def test_a_process_says_once_how_many_there_are(
+    load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        load(FOREIGN)
+
+    (said,) = caplog.messages
+    assert said.endswith(
+        "srm.properties: 8 of its keys are unknown and without effect: srm config check lists them"
+    )
+
+
 def test_the_strict_take_each_of_them_for_an_error(load: Load, tmp_path: Path) -> None:
     load(FOREIGN)
 
