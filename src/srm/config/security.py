@@ -30,7 +30,7 @@ _SUITES_1_3: Final = {
 """What OpenSSL offers for TLSv1.3; the list of cipher suites is about earlier versions alone."""
 _SUITE: Final = re.compile(r"(?:TLS|SSL)_(\w+)_WITH_(\w+)")
 _EXCHANGES: Final = {"RSA": "", "DH_anon": "ADH-", "ECDH_anon": "AECDH-"}
-_NO_TLS_1_2: Final = "PSK-AES128-CBC-SHA:!TLSv1.2"
+ONLY_TLS_1_3: Final = "PSK-AES128-CBC-SHA:!TLSv1.2"
 """No cipher suite that srm could use with TLSv1.2: a list may not be empty, and has no keys."""
 NO_TLS_1_3: Final = "!TLSv1.3"
 """A word for the connections that copy; OpenSSL skips words that it does not know."""
@@ -97,7 +97,7 @@ def _translate_tls_limits(settings: dict[str, str]) -> None:
             "ssl.enabled.protocols"
         )
     if "TLSv1.2" not in versions:
-        settings["ssl.cipher.suites"] = _NO_TLS_1_2
+        settings["ssl.cipher.suites"] = ONLY_TLS_1_3
     elif earlier or "TLSv1.3" not in versions:
         words = [*(earlier or [DEFAULT_SUITES]), *([] if "TLSv1.3" in versions else [NO_TLS_1_3])]
         settings["ssl.cipher.suites"] = ":".join(words)

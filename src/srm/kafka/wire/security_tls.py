@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
 
-from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3
+from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3, ONLY_TLS_1_3
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.security import Tls
 
@@ -41,6 +41,9 @@ def tls_context(alias: str, tls: Tls) -> ssl.SSLContext:
 
 
 def _limit(context: ssl.SSLContext, alias: str, suites: str) -> None:
+    if suites == ONLY_TLS_1_3:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
     words = suites.split(":")
     if suites and words[0] != DEFAULT_SUITES:
         _reading(f"cluster {alias}: ssl.cipher.suites", lambda: context.set_ciphers(suites))
