@@ -320,10 +320,13 @@ def _window(
     def around(value: float) -> Statistics:
         return Statistics(value * 0.7, value * 1.6, value * 6, 6)
 
+    def of_partitions(value: float) -> Statistics:
+        return around(value / 6)
+
     settings: dict[str, Any] = {
-        "byte_rate": around(rate),
+        "byte_rate": of_partitions(rate),
         "replication_latency_ms": around(latency),
-        "replication_records_lag": around(lag),
+        "replication_records_lag": of_partitions(lag),
     }
     if flow == P_B:
         settings["checkpoint_latency_ms"] = around(latency * 40)

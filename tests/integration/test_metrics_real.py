@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
-from srm.domain.metrics import RawMetric, WindowMetric, encode_raw
+from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw
 from srm.domain.topics import Flow
 from srm.engine import aggregation as plain
 from srm.engine.metrics import WindowSpec, latest_windows, stored_windows
@@ -117,8 +117,8 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     assert (cluster.level, pay.level, pay.end_ms) == ("cluster", "topic", until_ms)
     expected = {"records": 2 * 10 * 59, "bytes": 2 * 5000 * 59}
     assert {"records": pay.records, "bytes": pay.bytes} == expected
-    assert pay.byte_rate.max == 10_000.0
-    assert pay.replication_records_lag.max == 1.0
+    assert pay.byte_rate == Statistics(*[5000 * 59 / 60] * 2, 2 * 5000 * 59 / 60, 2)
+    assert pay.replication_records_lag == Statistics(0.0, 1.0, 1.0, 2)
     assert (pay.replication_latency_ms.avg, pay.replication_latency_ms.max) == (5.0, 8.0)
     assert isinstance(cluster, WindowMetric)
     assert cluster.byte_rate == pay.byte_rate

@@ -46,7 +46,7 @@ def parsed(spark: SparkSession, found: list[bytes]) -> DataFrame:
 
 def windows(spark: SparkSession, *records: Measured, window_s: int = 20) -> list[WindowMetric]:
     rows = metrics.windows(frame(spark, *records), window_s * 1000, TICK).collect()
-    found = [metrics.to_metric(row, TICK) for row in rows]
+    found = [metrics.to_metric(row) for row in rows]
     return sorted(found, key=lambda w: (w.level, w.topic, w.start_ms))
 
 
@@ -55,9 +55,7 @@ def of_topic(found: list[WindowMetric], topic: str) -> list[WindowMetric]:
 
 
 def test_bytes_of_an_interval_are_shared_over_the_ticks_it_touches(spark):
-    ticks = metrics.partition_ticks(
-        frame(spark, raw(12, 4, bytes=1001, records=10)), TICK
-    ).collect()
+    ticks = metrics.ticks_of(frame(spark, raw(12, 4, bytes=1001, records=10)), TICK).collect()
 
     assert sorted((t.tick_ms, t.bytes, t.records) for t in ticks) == [
         (0, 500, 5),
@@ -66,7 +64,7 @@ def test_bytes_of_an_interval_are_shared_over_the_ticks_it_touches(spark):
 
 
 def test_an_interval_that_ends_with_a_tick_does_not_touch_the_next(spark):
-    ticks = metrics.partition_ticks(frame(spark, raw(10, 10, bytes=7)), TICK).collect()
+    ticks = metrics.ticks_of(frame(spark, raw(10, 10, bytes=7)), TICK).collect()
 
     assert [(t.tick_ms, t.bytes) for t in ticks] == [(0, 7)]
 
@@ -76,29 +74,29 @@ def test_one_tick_shows_in_each_window_that_slides_over_it(spark):
 
     assert [(w.start_ms, w.end_ms) for w in found] == [(0, 20_000), (10_000, 30_000)]
     assert {(w.records, w.bytes) for w in found} == {(50, 5000)}
-    assert {w.byte_rate for w in found} == {Statistics(500.0, 500.0, 500.0, 1)}
+    assert {w.byte_rate for w in found} == {Statistics(250.0, 250.0, 250.0, 1)}
     assert {w.replication_records_lag for w in found} == {Statistics(3.0, 3.0, 3.0, 1)}
 
 
-def test_a_topic_is_the_sum_of_its_partitions_and_the_cluster_of_its_topics(spark):
+def test_statistics_are_over_the_partitions_of_a_topic_and_over_those_of_a_flow(spark):
     found = windows(
         spark,
         raw(5, partition=0, bytes=1000, records=1, lag_records=10),
         raw(5, partition=1, bytes=3000, records=3, lag_records=5),
-        raw(15, partition=0, bytes=2000, records=2, lag_records=0),
+        raw(15, partition=0, bytes=4000, records=2, lag_records=0),
         raw(15, partition=1, bytes=0, records=0, lag_records=1),
         raw(6, topic="other", remote_topic="P.other", bytes=500, records=7, lag_records=2),
     )
 
     (pay,) = [w for w in of_topic(found, "pay") if w.start_ms == 0]
-    assert (pay.level, pay.remote_topic, pay.records, pay.bytes) == ("topic", "P.pay", 6, 6000)
-    assert pay.byte_rate == Statistics(200.0, 400.0, 600.0, 2)
-    assert pay.byte_rate.avg == 300.0
-    assert pay.replication_records_lag == Statistics(1.0, 15.0, 16.0, 2)
+    assert (pay.level, pay.remote_topic, pay.records, pay.bytes) == ("topic", "P.pay", 6, 8000)
+    assert pay.byte_rate == Statistics(150.0, 250.0, 400.0, 2)
+    assert pay.byte_rate.avg == 200.0
+    assert pay.replication_records_lag == Statistics(0.0, 1.0, 1.0, 2)
     (cluster,) = [w for w in of_topic(found, "") if w.start_ms == 0]
     assert (cluster.level, cluster.remote_topic, cluster.records) == ("cluster", "", 13)
-    assert cluster.byte_rate == Statistics(200.0, 450.0, 650.0, 2)
-    assert cluster.replication_records_lag == Statistics(1.0, 17.0, 18.0, 2)
+    assert cluster.byte_rate == Statistics(25.0, 250.0, 425.0, 3)
+    assert cluster.replication_records_lag == Statistics(0.0, 2.0, 3.0, 3)
 
 
 def test_latency_is_over_records_and_ignores_intervals_without_one(spark):
@@ -119,7 +117,7 @@ def test_a_window_without_any_measured_record_has_no_latency(spark):
     }
 
 
-def test_the_newest_lag_of_a_tick_counts(spark):
+def test_the_newest_lag_of_a_partition_counts(spark):
     found = windows(spark, raw(3, lag_records=9), raw(8, lag_records=4), raw(1, lag_records=20))
 
     assert {w.replication_records_lag for w in found} == {Statistics(4.0, 4.0, 4.0, 1)}
@@ -202,6 +200,6 @@ def test_spark_computes_what_a_plain_loop_computes(
             plain.add(decode_measured(value))
         expected += plain.between(0, 10**15)
     assert len(expected) > len(examples)
-    assert sorted(w.value() for w in (metrics.to_metric(row, TICK) for row in rows)) == sorted(
+    assert sorted(w.value() for w in (metrics.to_metric(row) for row in rows)) == sorted(
         w.value() for w in expected
     )

@@ -206,9 +206,9 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         "window s",
         "ended ago",
         "records",
-        "kB/s min avg max",
+        "kB/s sum min avg max",
         "latency ms min avg max",
-        "lag min avg max",
+        "lag sum min avg max",
         "checkpoint ms min avg max",
     ):
         table.add_column(name, justify="right")
@@ -220,10 +220,10 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
             f"{(window.end_ms - window.start_ms) / 1000:g}",
             _age(time_ms - window.end_ms),
             f"{window.records:,}",
-            _spread(window.byte_rate, 1000, 1),
-            _spread(window.replication_latency_ms, 1, 0),
-            _spread(window.replication_records_lag, 1, 0),
-            _spread(window.checkpoint_latency_ms, 1, 0),
+            _spread(window.byte_rate.times(0.001), 1, of_partitions=True),
+            _spread(window.replication_latency_ms),
+            _spread(window.replication_records_lag, of_partitions=True),
+            _spread(window.checkpoint_latency_ms),
         )
     console.print(table)
 
@@ -236,7 +236,8 @@ def _age(milliseconds: int) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
-def _spread(values: Statistics, unit: int, digits: int) -> str:
+def _spread(values: Statistics, digits: int = 0, *, of_partitions: bool = False) -> str:
     if not values.count:
         return "-"
-    return "  ".join(f"{v / unit:,.{digits}f}" for v in (values.min, values.avg, values.max))
+    whole = (values.sum,) if of_partitions else ()
+    return "  ".join(f"{v:,.{digits}f}" for v in (*whole, values.min, values.avg, values.max))

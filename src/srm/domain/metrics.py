@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
@@ -178,6 +178,10 @@ class Statistics:
         """Mean of the values."""
         return self.sum / self.count if self.count else 0.0
 
+    def times(self, factor: float) -> Statistics:
+        """Statistics of the values in another unit."""
+        return Statistics(self.min * factor, self.max * factor, self.sum * factor, self.count)
+
     def merge(self, other: Statistics) -> Statistics:
         """Statistics of the values of both."""
         if not self.count or not other.count:
@@ -195,9 +199,10 @@ class WindowMetric:
     """What happened in ``[start_ms, end_ms)`` in one topic of a flow, or in the whole flow.
 
     At level ``cluster`` (SRM's word for a whole replication) the topic names are empty.
-    ``byte_rate`` is in bytes per second and ``replication_records_lag`` in records, both over
-    samples of one slide; ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over
-    checkpoints. ``records`` and ``bytes`` are totals.
+    ``byte_rate`` is in bytes per second of the window and ``replication_records_lag`` in records at
+    its end, both over partitions: the sum is the rate, or the lag, of the whole topic or flow.
+    ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over checkpoints.
+    ``records`` and ``bytes`` are totals. A partition without traffic and lag is no sample.
     """
 
     source: str
@@ -250,22 +255,38 @@ class WindowMetric:
             raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
         return found
 
-    def merge(self, other: WindowMetric) -> WindowMetric:
-        """Join two windows of one topic or flow that do not overlap, into one that spans both."""
+    def merge(self, later: WindowMetric) -> WindowMetric:
+        """Join this window with a later one of the same topic or flow that does not overlap it.
+
+        The result spans both: its rate is that of the whole time, its lag that of the end. Their
+        minimum and maximum are the lowest and highest of any partition in either window.
+        """
+        size, milliseconds = self.bytes + later.bytes, later.end_ms - self.start_ms
+        newest = later.replication_records_lag
+        if not newest.count:
+            newest = self.replication_records_lag
         return WindowMetric(
             self.source,
             self.target,
             self.level,
             self.topic,
-            other.remote_topic,
-            min(self.start_ms, other.start_ms),
-            max(self.end_ms, other.end_ms),
-            self.records + other.records,
-            self.bytes + other.bytes,
-            self.byte_rate.merge(other.byte_rate),
-            self.replication_latency_ms.merge(other.replication_latency_ms),
-            self.replication_records_lag.merge(other.replication_records_lag),
-            self.checkpoint_latency_ms.merge(other.checkpoint_latency_ms),
+            later.remote_topic,
+            self.start_ms,
+            later.end_ms,
+            self.records + later.records,
+            size,
+            replace(
+                self.byte_rate.merge(later.byte_rate),
+                sum=size * 1000 / milliseconds,
+                count=max(self.byte_rate.count, later.byte_rate.count),
+            ),
+            self.replication_latency_ms.merge(later.replication_latency_ms),
+            replace(
+                self.replication_records_lag.merge(later.replication_records_lag),
+                sum=newest.sum,
+                count=newest.count,
+            ),
+            self.checkpoint_latency_ms.merge(later.checkpoint_latency_ms),
         )
 
 

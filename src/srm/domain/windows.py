@@ -1,17 +1,19 @@
 """Raw metrics to sliding windows, one raw record after the other.
 
 Time is cut into *ticks*, one slide long and aligned to the epoch. What a raw record counted is
-shared out over the ticks that its interval touches; a window's statistics are over its ticks,
-latencies over records or checkpoints. The same raw records give the same windows, whatever their
-order and however often they are computed: :mod:`srm.spark.metrics` does the same as DataFrame code.
+shared out over the ticks that its interval touches. A window takes the bytes of each partition and
+its newest lag; its statistics are over these partitions, latencies over records or checkpoints. The
+same raw records give the same windows, whatever their order and however often they are computed:
+:mod:`srm.spark.metrics` does the same as DataFrame code.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from functools import reduce
+from typing import Final, NamedTuple
 
 from srm.domain.checkpoint_latency import CheckpointMetric
 from srm.domain.metrics import Level, Measured, RawMetric, Statistics, WindowMetric
@@ -21,29 +23,47 @@ LONGEST_INTERVAL_MS: Final = 3_600_000
 """A slot whose clock was set would otherwise report an interval of years, and that many ticks."""
 
 
+class _Share(NamedTuple):
+    """Bytes of one partition in one tick, after its newest lag and the time of that."""
+
+    time_ms: int
+    lag: int
+    bytes: int
+
+    def merge(self, other: _Share) -> _Share:
+        """Add another share of the same partition and tick."""
+        return max(self, other)._replace(bytes=self.bytes + other.bytes)
+
+
 @dataclass(slots=True)
 class _Tick:
-    """What one subject did in one tick; ``lags`` are the newest told of a topic's partitions.
+    """Measurements of one topic in one tick; where only checkpoints were written, no partition."""
 
-    A tick in which only checkpoints were written is no sample of rate and lag: ``told`` is False.
-    """
-
-    told: bool = False
     records: int = 0
-    bytes: int = 0
     latency: Statistics = field(default_factory=Statistics)
     checkpoints: Statistics = field(default_factory=Statistics)
-    lags: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def lag(self) -> int:
-        return sum(lag for _, lag in self.lags.values())
+    partitions: dict[int, _Share] = field(default_factory=dict)
 
 
-Subject = tuple[Level, str, str]
-"""Level, topic and remote topic; the whole flow has no topics."""
+class _Sums(NamedTuple):
+    """Sums of a topic or flow over the ticks of a window; bytes and lags are over partitions."""
 
-_FLOW: Final[Subject] = ("cluster", "", "")
+    records: int
+    bytes: Statistics
+    lag: Statistics
+    latency: Statistics
+    checkpoints: Statistics
+
+    def merge(self, other: _Sums) -> _Sums:
+        """Sums of the partitions of both."""
+        return _Sums(
+            self.records + other.records,
+            *(one.merge(another) for one, another in zip(self[1:], other[1:], strict=True)),
+        )
+
+
+_Topic = tuple[str, str]
+"""Topic and remote topic."""
 
 
 class Windows:
@@ -59,7 +79,7 @@ class Windows:
         self._flow = flow
         self._window_ms = window_ms
         self._tick_ms = tick_ms
-        self._ticks: defaultdict[int, dict[Subject, _Tick]] = defaultdict(dict)
+        self._ticks: defaultdict[int, dict[_Topic, _Tick]] = defaultdict(dict)
         self._changed: set[int] = set()
 
     def add(self, metrics: Iterable[Measured]) -> None:
@@ -100,8 +120,12 @@ class Windows:
         size, step = self._window_ms, self._tick_ms
         for start in sorted(starts):
             ticks = [self._ticks[t] for t in range(start, start + size, step) if t in self._ticks]
-            for subject in sorted({subject for tick in ticks for subject in tick}):
-                yield self._window(subject, start, [tick for tick in ticks if subject in tick])
+            topics = sorted({topic for tick in ticks for topic in tick})
+            of_topics = [_sums(tick[topic] for tick in ticks if topic in tick) for topic in topics]
+            if of_topics:
+                yield self._window("cluster", ("", ""), start, reduce(_Sums.merge, of_topics))
+            for topic, sums in zip(topics, of_topics, strict=True):
+                yield self._window("topic", topic, start, sums)
 
     def _share_out(self, metric: RawMetric) -> None:
         size, interval = self._tick_ms, metric.interval_ms
@@ -109,65 +133,58 @@ class Windows:
         last = self._last_tick(metric)
         for tick in range(began // size * size, last + 1, size):
             low, high = max(tick - began, 0), min(tick + size - began, interval)
+            of_topic = self._tick(tick, metric)
             # The difference of two rounded-down parts: the parts add up to the whole.
-            records = metric.records * high // interval - metric.records * low // interval
+            of_topic.records += metric.records * high // interval - metric.records * low // interval
             size_bytes = metric.bytes * high // interval - metric.bytes * low // interval
-            for sums in self._sums(tick, metric):
-                sums.told = True
-                sums.records += records
-                sums.bytes += size_bytes
-                if tick == last:
-                    sums.latency = sums.latency.merge(_latency(metric))
-            told = (metric.time_ms, metric.lag_records)
-            lags = self._ticks[tick]["topic", metric.topic, metric.remote_topic].lags
-            lags[metric.partition] = max(lags.get(metric.partition, told), told)
+            share = _Share(metric.time_ms, metric.lag_records, size_bytes)
+            known = of_topic.partitions.get(metric.partition)
+            of_topic.partitions[metric.partition] = known.merge(share) if known else share
+        of_topic.latency = of_topic.latency.merge(_latency(metric))
 
     def _count(self, metric: CheckpointMetric) -> None:
-        for sums in self._sums(self._last_tick(metric), metric):
-            sums.checkpoints = sums.checkpoints.merge(_latency(metric))
+        of_topic = self._tick(self._last_tick(metric), metric)
+        of_topic.checkpoints = of_topic.checkpoints.merge(_latency(metric))
 
     def _last_tick(self, metric: Measured) -> int:
         return (metric.time_ms - 1) // self._tick_ms * self._tick_ms
 
-    def _sums(self, tick: int, metric: Measured) -> tuple[_Tick, _Tick]:
-        """Return what there is of the metric's topic and of the flow in a tick, to be added to."""
+    def _tick(self, tick: int, metric: Measured) -> _Tick:
+        """Return the metric's topic in a tick, for something to be added to it."""
         self._changed.update(self._over(tick))
-        subjects = self._ticks[tick]
-        topic = subjects.setdefault(("topic", metric.topic, metric.remote_topic), _Tick())
-        return topic, subjects.setdefault(_FLOW, _Tick())
+        return self._ticks[tick].setdefault((metric.topic, metric.remote_topic), _Tick())
 
-    def _window(
-        self, subject: Subject, start_ms: int, ticks: list[dict[Subject, _Tick]]
-    ) -> WindowMetric:
-        level, topic, remote_topic = subject
-        per_second = 1000 / self._tick_ms
-        latency = checkpoints = Statistics()
-        for tick in ticks:
-            latency = latency.merge(tick[subject].latency)
-            checkpoints = checkpoints.merge(tick[subject].checkpoints)
-        samples = [tick for tick in ticks if tick[subject].told]
-        sizes = [tick[subject].bytes for tick in samples]
+    def _window(self, level: Level, topic: _Topic, start_ms: int, sums: _Sums) -> WindowMetric:
         return WindowMetric(
             self._flow.source,
             self._flow.target,
             level,
-            topic,
-            remote_topic,
+            *topic,
             start_ms,
             start_ms + self._window_ms,
-            sum(tick[subject].records for tick in samples),
-            sum(sizes),
-            byte_rate=_over(sizes, per_second),
-            replication_latency_ms=latency,
-            replication_records_lag=_over([_lag(tick, subject) for tick in samples], 1.0),
-            checkpoint_latency_ms=checkpoints,
+            sums.records,
+            int(sums.bytes.sum),
+            byte_rate=sums.bytes.times(1000 / self._window_ms),
+            replication_latency_ms=sums.latency,
+            replication_records_lag=sums.lag.times(1.0),
+            checkpoint_latency_ms=sums.checkpoints,
         )
 
 
-def _lag(tick: dict[Subject, _Tick], subject: Subject) -> int:
-    if subject != _FLOW:
-        return tick[subject].lag
-    return sum(of_topic.lag for of_topic in tick.values())
+def _sums(ticks: Iterable[_Tick]) -> _Sums:
+    """Sum up the ticks of one topic, in their order: the newest lag of a partition comes last."""
+    records, latency, checkpoints = 0, Statistics(), Statistics()
+    sizes: defaultdict[int, int] = defaultdict(int)
+    newest: dict[int, _Share] = {}
+    for tick in ticks:
+        records += tick.records
+        latency = latency.merge(tick.latency)
+        checkpoints = checkpoints.merge(tick.checkpoints)
+        newest.update(tick.partitions)
+        for partition, (_, _, size) in tick.partitions.items():
+            sizes[partition] += size
+    lags = [share.lag for share in newest.values()]
+    return _Sums(records, _over(sizes.values()), _over(lags), latency, checkpoints)
 
 
 def _latency(metric: Measured) -> Statistics:
@@ -181,7 +198,7 @@ def _latency(metric: Measured) -> Statistics:
     )
 
 
-def _over(values: list[int], factor: float) -> Statistics:
-    if not values:
-        return Statistics()
-    return Statistics(min(values) * factor, max(values) * factor, sum(values) * factor, len(values))
+def _over(values: Collection[int]) -> Statistics:
+    return (
+        Statistics(min(values), max(values), sum(values), len(values)) if values else Statistics()
+    )

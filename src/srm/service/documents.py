@@ -272,7 +272,12 @@ class RemoteTopic:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One window of one metric, for a chart."""
+    """One window of one metric, for a chart.
+
+    Rates and lags are over partitions: ``sum`` is that of the whole topic or flow, ``min`` and
+    ``max`` are the least and the greatest of any partition. Latencies are over records or
+    checkpoints.
+    """
 
     start_ms: int
     end_ms: int

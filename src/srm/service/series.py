@@ -24,6 +24,12 @@ METRICS: Final = {
 }
 """Field of a window by the name of a metric, as SRM's REST API calls it."""
 
+WHOLE: Final = dict.fromkeys(METRICS, "avg") | {
+    "byte-rate": "sum",
+    "replication-records-lag": "sum",
+}
+"""Statistic of a whole topic or flow by metric: the samples of a rate or lag are partitions."""
+
 _STATISTICS: Final = ("min", "max", "sum", "count")
 _COLUMNS: Final = (
     "start_ms",
@@ -34,7 +40,6 @@ _COLUMNS: Final = (
 )
 _COLUMN: Final = {name: number for number, name in enumerate(_COLUMNS)}
 _FIRST: Final = 8
-_ROUNDING: Final = 1e-6
 
 _Subject = tuple[str, str, str]
 """Source, target and topic; the empty topic stands for the whole flow."""
@@ -68,19 +73,6 @@ class Measured:
         """Return one metric by its name in the REST API."""
         found: Figures = getattr(self, METRICS[metric])
         return found
-
-    @property
-    def throughput(self) -> Figures:
-        """Bytes a second over the whole window; its samples are seconds, their sum is bytes.
-
-        ``byte_rate`` has samples only of the ten seconds that something was told of: of one burst
-        a minute its mean is six times what was copied, and its least is no 0.
-        """
-        seconds = max(1, (self.end_ms - self.start_ms) // 1000)
-        mean = self.bytes / seconds
-        is_whole = mean > self.byte_rate.avg * (1 - _ROUNDING)
-        least = self.byte_rate.min if is_whole else 0.0
-        return Figures(least, self.byte_rate.max, mean, float(self.bytes), seconds)
 
 
 class Copied(NamedTuple):

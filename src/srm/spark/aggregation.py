@@ -56,7 +56,7 @@ def aggregate(
     return keep(
         context,
         spec,
-        [metrics.to_metric(row, spec.slide_ms) for row in rows],
+        [metrics.to_metric(row) for row in rows],
         AggregationSummary(
             flow,
             settled(complete, spec, silence),

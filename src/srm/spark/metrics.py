@@ -5,10 +5,10 @@ that is a pure function from DataFrame to DataFrame with integer arithmetic up t
 the same raw records always give the same windows, bit for bit.
 
 The steps: a raw record covers an interval; what it counted is shared out over the *ticks* (one
-slide long, aligned to the epoch) which that interval touches. A tick of a topic is the sum over its
-partitions, a tick of the cluster level the sum over the flow's topics. A window's statistics are
-over its ticks; latencies are over records and over checkpoints. :mod:`srm.domain.windows` does the
-same without Spark.
+slide long, aligned to the epoch) which that interval touches. A window sums up the bytes of each
+partition and takes its newest lag. Its statistics are over the partitions of a topic, or of the
+flow at cluster level; latencies are over records and over checkpoints. :mod:`srm.domain.windows`
+does the same without Spark.
 """
 
 from __future__ import annotations
@@ -182,12 +182,12 @@ def _all_known(names: Iterable[str]) -> Column:
     return reduce(Column.__and__, [F.col(name).isNotNull() for name in names])
 
 
-def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:
-    """Share each raw record out over the ticks it touches: one row per partition and tick.
+def ticks_of(raw: DataFrame, tick_ms: int) -> DataFrame:
+    """Share each raw record out over the ticks it touches: one row per record and tick.
 
-    Bytes and records are shared in proportion, without a remainder. The lag is the newest one
-    reported for the tick. Latencies belong to the tick in which the interval ended. Checkpoints
-    have no partition: a row without one has no bytes, no records and no lag.
+    Bytes and records are shared in proportion, without a remainder. Latencies belong to the tick
+    in which the interval ended. Checkpoints have no partition: a row without one has no bytes, no
+    records and no lag.
     """
     size = F.lit(tick_ms)
     covered = raw.withColumn("from_ms", F.col("time_ms") - F.col("interval_ms"))
@@ -201,7 +201,7 @@ def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:
         .withColumn("lo", F.greatest(F.col("tick_ms") - F.col("from_ms"), F.lit(0)))
         .withColumn("hi", F.least(F.col("tick_ms") + size - F.col("from_ms"), F.col("interval_ms")))
     )
-    shared = exploded.select(
+    return exploded.select(
         *_NAMES,
         "partition",
         "tick_ms",
@@ -210,10 +210,6 @@ def partition_ticks(raw: DataFrame, tick_ms: int) -> DataFrame:
         _share("bytes"),
         _share("records"),
         *(column for names in (LATENCY, _CHECKPOINTS) for column in _ended(names)),
-    )
-    newest = F.struct("time_ms", "lag_records")
-    return shared.groupBy(*_NAMES, "partition", "tick_ms").agg(
-        *_totals(), F.max_by("lag_records", newest).alias("lag_records")
     )
 
 
@@ -237,60 +233,57 @@ def _totals() -> list[Column]:
     ]
 
 
-def level_ticks(partitions: DataFrame) -> DataFrame:
-    """Sum ticks over the partitions of a topic, and over the topics of a flow: both levels."""
+def partition_windows(ticks: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
+    """Sum up each partition in each window of ``window_ms`` that slides by one tick."""
+    window = F.window(
+        F.timestamp_millis("tick_ms"), f"{window_ms} milliseconds", f"{tick_ms} milliseconds"
+    )
+    newest = F.struct("time_ms", "lag_records")
+    return ticks.groupBy(*_NAMES, "partition", window).agg(
+        *_totals(), F.max_by("lag_records", newest).alias("lag_records")
+    )
+
+
+def level_windows(partitions: DataFrame) -> DataFrame:
+    """Statistics over the partitions of a topic, and over those of a flow: both levels."""
     nothing = F.lit("")
     topic = F.struct(F.lit("topic").alias("level"), F.col("topic"), F.col("remote_topic"))
     cluster = F.struct(
         F.lit("cluster").alias("level"), nothing.alias("topic"), nothing.alias("remote_topic")
     )
-    return (
-        partitions.withColumn("subject", F.explode(F.array(topic, cluster)))
-        .groupBy("source", "target", "subject", "tick_ms")
-        .agg(*_totals(), F.sum("lag_records").alias("lag_records"))
-        .select("*", "subject.*")
-        .drop("subject")
+    grouped = partitions.withColumn("subject", F.explode(F.array(topic, cluster))).groupBy(
+        "source", "target", "subject", "window"
     )
-
-
-def sliding_windows(ticks: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
-    """Statistics of each window of ``window_ms`` that slides by one tick."""
-    window = F.window(
-        F.timestamp_millis("tick_ms"), f"{window_ms} milliseconds", f"{tick_ms} milliseconds"
-    )
-    grouped = ticks.groupBy("source", "target", "level", "topic", "remote_topic", window).agg(
+    return grouped.agg(
         *_totals(),
         F.min("bytes").alias("bytes_min"),
         F.max("bytes").alias("bytes_max"),
         F.min("lag_records").alias("lag_min"),
         F.max("lag_records").alias("lag_max"),
         F.sum("lag_records").alias("lag_sum"),
-        # A tick in which only checkpoints were written is no sample of rate and lag.
-        F.count("lag_records").alias("ticks"),
+        # Checkpoints are of no partition: they are no sample of rate and lag.
+        F.count("lag_records").alias("partitions"),
+    ).select(
+        "*",
+        "subject.*",
+        F.unix_millis("window.start").alias("start_ms"),
+        F.unix_millis("window.end").alias("end_ms"),
     )
-    return grouped.withColumns(
-        {
-            "start_ms": F.unix_millis("window.start"),
-            "end_ms": F.unix_millis("window.end"),
-        }
-    ).drop("window")
 
 
 def windows(raw: DataFrame, window_ms: int, tick_ms: int) -> DataFrame:
     """Raw records to sliding windows, all steps in one."""
-    return sliding_windows(
-        level_ticks(partition_ticks(raw.where(is_usable()), tick_ms)), window_ms, tick_ms
-    )
+    ticks = ticks_of(raw.where(is_usable()), tick_ms)
+    return level_windows(partition_windows(ticks, window_ms, tick_ms))
 
 
-def to_metric(row: Row, tick_ms: int) -> WindowMetric:
+def to_metric(row: Row) -> WindowMetric:
     """Turn one row of :func:`windows` into the record that is stored."""
-    per_second = 1000 / tick_ms
     rate = lag = Statistics()
-    if row.ticks:
-        sizes = (row.bytes_min * per_second, row.bytes_max * per_second, row.bytes * per_second)
-        rate = Statistics(*sizes, row.ticks)
-        lag = Statistics(float(row.lag_min), float(row.lag_max), float(row.lag_sum), row.ticks)
+    if row.partitions:
+        size = Statistics(row.bytes_min, row.bytes_max, row.bytes, row.partitions)
+        rate = size.times(1000 / (row.end_ms - row.start_ms))
+        lag = Statistics(row.lag_min, row.lag_max, row.lag_sum, row.partitions).times(1.0)
     return WindowMetric(
         row.source,
         row.target,

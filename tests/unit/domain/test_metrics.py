@@ -214,7 +214,26 @@ def test_totals_join_only_windows_that_do_not_overlap():
 
     assert (total.start_ms, total.end_ms) == (0, 180_000)
     assert total.records == 3
-    assert total.byte_rate == Statistics(1, 1, 3, 3)
+
+
+def test_of_joined_windows_the_rate_is_of_the_whole_time_and_the_lag_of_its_end():
+    first = replace(
+        window(0),
+        bytes=60_000,
+        byte_rate=Statistics(1000.0, 1000.0, 1000.0, 1),
+        replication_records_lag=Statistics(900.0, 900.0, 900.0, 1),
+    )
+    last = replace(
+        window(120),
+        bytes=120_000,
+        byte_rate=Statistics(500.0, 1500.0, 2000.0, 2),
+        replication_records_lag=Statistics(3.0, 4.0, 7.0, 2),
+    )
+
+    (total,) = totals([first, last])
+
+    assert total.byte_rate == Statistics(500.0, 1500.0, 1000.0, 2)
+    assert total.replication_records_lag == Statistics(3.0, 900.0, 7.0, 2)
 
 
 def test_only_changed_windows_are_written_and_old_ones_of_the_flow_become_tombstones():

@@ -45,6 +45,34 @@ def test_the_newest_lag_of_each_partition_counts() -> None:
     assert window.replication_records_lag.sum == 103
 
 
+def test_the_sum_of_the_lag_is_the_lag_and_its_extremes_are_the_best_and_the_worst_partition() -> (
+    None
+):
+    """The sum over the six ticks of a window was six times the lag."""
+    minute = [
+        replace(RAW, time_ms=second * 1000, interval_ms=5000, partition=partition, lag_records=lag)
+        for second in range(5, 61, 5)
+        for partition, lag in enumerate((90, 10))
+    ]
+
+    found = [w for w in windows(*minute, window_ms=60_000) if w.start_ms == 0]
+
+    assert [w.level for w in found] == ["cluster", "topic"]
+    assert {w.replication_records_lag for w in found} == {Statistics(10.0, 90.0, 100.0, 2)}
+    assert {w.replication_records_lag.avg for w in found} == {50.0}
+
+
+def test_the_sum_of_the_rates_of_all_partitions_times_the_window_is_what_was_copied() -> None:
+    """Of one burst in a minute the rate was six times what was copied."""
+    slow, fast = replace(RAW, bytes=6_000), replace(RAW, partition=1, bytes=60_000)
+
+    [window] = [
+        w for w in windows(slow, fast, window_ms=60_000) if (w.level, w.start_ms) == ("topic", 0)
+    ]
+
+    assert window.byte_rate == Statistics(100.0, 1000.0, 1100.0, 2)
+
+
 def test_what_nobody_can_have_measured_is_left_out() -> None:
     assert not windows(replace(RAW, interval_ms=0))
     assert not windows(replace(RAW, interval_ms=LONGEST_INTERVAL_MS + 1))
@@ -69,7 +97,7 @@ def test_checkpoints_alone_are_no_sample_of_rate_and_lag() -> None:
         w for w in windows(RAW, later, window_ms=30_000) if (w.level, w.start_ms) == ("topic", 0)
     ]
 
-    assert (window.byte_rate.count, window.replication_records_lag.count) == (2, 2)
+    assert (window.byte_rate.count, window.replication_records_lag.count) == (1, 1)
     assert window.checkpoint_latency_ms.count == 3
     assert {w.byte_rate for w in windows(EMITTED)} == {Statistics()}
 

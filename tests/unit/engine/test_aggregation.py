@@ -77,7 +77,7 @@ def test_the_lag_of_a_silent_flow_is_in_a_window_at_once(world: CopiedTopic) -> 
     assert summary.silence is not None
     assert summary.silence.lag_records == 3
     found = [w for w in stored_windows(world.b) if w.level == "topic"]
-    assert {w.replication_records_lag.max for w in found} == {3.0}
+    assert {w.replication_records_lag.sum for w in found} == {3.0}
     assert {w.records for w in found} == {0}
     assert all(w.end_ms - world.clock() < WindowSpec().slide_ms for w in found)
 
@@ -99,7 +99,7 @@ def test_a_flow_that_nobody_copies_lags_all_the_time_and_not_only_when_it_is_loo
         assert aggregate(world.forward, taken) is not None
 
     lags = {
-        window.start_ms: window.replication_records_lag.max
+        window.start_ms: window.replication_records_lag.sum
         for window in stored_windows(world.b)
         if window.level == "topic" and window.start_ms >= stopped
     }

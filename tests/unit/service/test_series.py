@@ -75,19 +75,6 @@ def test_statistics_come_back_with_their_mean() -> None:
     assert (found.replication_records_lag.sum, found.replication_records_lag.count) == (20, 2)
 
 
-def test_the_throughput_of_a_window_counts_the_seconds_that_nothing_was_told_of() -> None:
-    """One burst a minute was told to be six times what was copied."""
-    burst = replace(window(0), bytes=60_000, byte_rate=Statistics(6000, 6000, 6000, 1))
-    steady = replace(window(0), bytes=60_000, byte_rate=Statistics(900, 1200, 6000, 6))
-
-    [one] = filled(burst).between(FLOW, "pay", 0, 1)
-    [other] = filled(steady).between(FLOW, "pay", 0, 1)
-
-    assert (one.throughput.min, one.throughput.avg, one.throughput.max) == (0, 1000, 6000)
-    assert (other.throughput.min, other.throughput.avg, other.throughput.max) == (900, 1000, 1200)
-    assert one.byte_rate.avg == 6000, "what a window's statistics are is not ours to change"
-
-
 def test_a_damaged_record_is_passed_over() -> None:
     series = Series()
     series.begin()

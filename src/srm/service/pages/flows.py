@@ -26,6 +26,7 @@ from srm.service.pages.measures import (
     lately,
     measures,
     newest,
+    statistic,
 )
 from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
@@ -128,7 +129,7 @@ def flow_page(
 def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
     if sort in _BY:
         return _BY[sort]
-    return partial(flow_rows.figure, metric=sort, statistic=wanted.stat)
+    return partial(flow_rows.figure, metric=sort, statistic=statistic(sort, wanted.stat))
 
 
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:

@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 from srm.domain.topics import Flow
 from srm.engine.why import is_fresh
 from srm.service.pages.sparkline import Sparkline, sparkline
-from srm.service.series import METRICS, Figures, Measured, touching
+from srm.service.series import METRICS, WHOLE, Figures, Measured, touching
 from srm.service.views import Views
 from srm.wiring import now_ms
 
@@ -30,7 +30,7 @@ METRIC_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What of the metrics somebody wants to see: of which time, and which statistic."""
+    """Time and statistic that a page shows; ``avg`` means that of the whole (:data:`WHOLE`)."""
 
     span: Span
     stat: Statistic
@@ -65,7 +65,11 @@ class Measures:
     def value(self, metric: str) -> float | None:
         """Return the statistic that was asked for, of the whole time."""
         found = self.figures[metric]
-        return None if found is None else float(getattr(found, self.stat))
+        return None if found is None else float(getattr(found, self.statistic(metric)))
+
+    def statistic(self, metric: str) -> str:
+        """Return the name of the statistic that is shown of a metric."""
+        return statistic(metric, self.stat)
 
     def latest(self, metric: str) -> float | None:
         """Return the statistic that was asked for, of the newest window, which tells how it is now.
@@ -75,15 +79,16 @@ class Measures:
         if not self.windows or not is_fresh(self.windows[-1], self.end_ms):
             return None
         found = self.windows[-1].figures(metric)
-        return float(getattr(found, self.stat)) if found.count else None
+        return float(getattr(found, self.statistic(metric))) if found.count else None
 
     def title(self, metric: str) -> str:
         """Say all statistics of a metric over the whole time."""
         found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
         if found is None:
             return f"not measured in {minutes} min"
-        figures = f"avg {found.avg:,.1f}, min {found.min:,.1f}, max {found.max:,.1f}"
-        return f"in {minutes} min: {figures}"
+        whole, of = WHOLE[metric], " of a partition" if WHOLE[metric] == "sum" else ""
+        extremes = f"min {found.min:,.1f}, max {found.max:,.1f}{of}"
+        return f"in {minutes} min: {whole} {getattr(found, whole):,.1f}, {extremes}"
 
     def picture(self, metric: str) -> Sparkline | None:
         """Draw a metric; what was not measured is a gap."""
@@ -93,10 +98,15 @@ class Measures:
             if previous is not None and window.start_ms > previous.end_ms:
                 values.append(((previous.end_ms + window.start_ms) / 2, None))
             figures = window.figures(metric)
-            value = float(getattr(figures, self.stat)) if figures.count else None
+            value = float(getattr(figures, self.statistic(metric))) if figures.count else None
             values.append(((window.start_ms + window.end_ms) / 2, value))
             previous = window
         return sparkline(values, self.begin_ms, self.end_ms)
+
+
+def statistic(metric: str, stat: Statistic) -> str:
+    """Return the statistic of a metric that a choice means."""
+    return WHOLE[metric] if stat == "avg" else stat
 
 
 def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
@@ -129,16 +139,14 @@ def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
 def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     """Join the figures of windows, None where they hold no value.
 
-    The mean of what was copied is that of the windows' whole time.
+    The sum of rates or lags is the mean of the windows' sums.
     """
-    found = [
-        window.throughput if metric == "byte-rate" else figures
-        for window in windows
-        if (figures := window.figures(metric)).count
-    ]
+    found = [figures for window in windows if (figures := window.figures(metric)).count]
     if not found:
         return None
     total, number = sum(f.sum for f in found), sum(f.count for f in found)
+    if WHOLE[metric] == "sum":
+        total, number = total / len(found), max(f.count for f in found)
     return Figures(
         min(f.min for f in found), max(f.max for f in found), total / number, total, number
     )

@@ -153,12 +153,12 @@ def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
     # In a burst the traffic is that of now, where copying stands still that of before.
     rate = max(records / seconds, newest.records * 1000 / (newest.end_ms - newest.start_ms))
     worth = lag / rate
-    if worth < BEHIND_S or newest.replication_records_lag.max <= _CAUGHT_UP * lag:
+    if worth < BEHIND_S or newest.replication_records_lag.sum <= _CAUGHT_UP * lag:
         return None
     later = newest
     for window in reversed(windows[:-1]):
         is_idle_between = later.start_ms > window.end_ms
-        if is_idle_between or window.replication_records_lag.max <= _CAUGHT_UP * lag:
+        if is_idle_between or window.replication_records_lag.sum <= _CAUGHT_UP * lag:
             return Behind(later.start_ms, worth)
         later = window
     return Behind(later.start_ms, worth, is_longer=True)

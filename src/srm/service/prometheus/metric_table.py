@@ -60,14 +60,14 @@ def _windowed(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:
     """Declare what is measured over windows, of a flow or of a topic."""
     first = f"srm_{subject}"
     for name, meaning, rate in (
-        ("min", "Least", "The least of any 10 s: bytes per second written to the target"),
-        ("avg", "Mean of all", "Bytes per second written to the target, over all"),
-        ("max", "Greatest", "The most of any 10 s: bytes per second written to the target"),
+        ("_min", "Least", "Bytes per second written to the slowest partition, in"),
+        ("", "Mean of all", "Bytes per second written to the target, in"),
+        ("_max", "Greatest", "Bytes per second written to the fastest partition, in"),
     ):
         yield Metric(
-            f"{first}_rate_{name}_bytes_per_second",
+            f"{first}_rate{name}_bytes_per_second",
             labels,
-            f"{rate} of the newest window.",
+            f"{rate} the newest window.",
             subject,
         )
         for kind, of in (
@@ -75,7 +75,7 @@ def _windowed(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:
             ("checkpoint", "from the look at a group until its checkpoint was acknowledged"),
         ):
             yield Metric(
-                f"{first}_{kind}_latency_{name}_seconds",
+                f"{first}_{kind}_latency{name or '_avg'}_seconds",
                 labels,
                 f"{meaning} times {of}, in the newest window; absent where there was none.",
                 subject,

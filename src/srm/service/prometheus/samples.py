@@ -170,8 +170,9 @@ def _windowed(
         return
     seconds = max(1, now.end_ms - now.start_ms) / 1000
     yield f"{first}_rate_records_per_second", labels, now.records / seconds
-    for name, value in _spread(now.throughput):
-        yield f"{first}_rate_{name}_bytes_per_second", labels, value
+    rate = now.byte_rate
+    for name, value in (("", rate.sum), ("_min", rate.min), ("_max", rate.max)):
+        yield f"{first}_rate{name}_bytes_per_second", labels, value
     for kind, figures in (
         ("replication", now.replication_latency_ms),
         ("checkpoint", now.checkpoint_latency_ms),

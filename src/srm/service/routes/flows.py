@@ -30,6 +30,7 @@ from srm.service.documents import (
     TopicRow,
 )
 from srm.service.gathering import FLOWS, everywhere
+from srm.service.series import WHOLE
 from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
@@ -80,7 +81,7 @@ def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
         return 0.0, row.topic
     if sort == "lag":
         return row.lag, row.topic
-    return flow_rows.figure(row, sort, "avg"), row.topic
+    return flow_rows.figure(row, sort, WHOLE[sort]), row.topic
 
 
 @router.get("/{source}/{target}/topics/{topic}", response_model=TopicRow, summary="One topic")

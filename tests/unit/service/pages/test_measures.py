@@ -18,6 +18,7 @@ from srm.service.series import METRICS, Measured, Series
 
 MIN = 60_000
 LATENCY = "replication-latency-ms"
+LAG = "replication-records-lag"
 
 
 def windows(*latencies: int) -> tuple[Measured, ...]:
@@ -47,13 +48,25 @@ def test_an_old_window_and_one_without_a_value_say_nothing_of_now() -> None:
     assert newest(None, Wish("15m", "avg")).title(LATENCY) == "not measured in 15 min"
 
 
-def test_the_mean_throughput_of_a_time_times_that_time_is_what_was_copied() -> None:
-    whole = replace(window(0, ""), bytes=120_000, byte_rate=Statistics(2000, 2000, 12_000, 6))
-    burst = replace(window(60, ""), bytes=60_000, byte_rate=Statistics(6000, 6000, 6000, 1))
-    found = over(filled(whole, burst).between(Flow("P", "B"), "", 0, 1_000_000), "byte-rate")
+def test_a_rate_and_a_lag_are_shown_of_the_whole_or_of_one_partition() -> None:
+    one = replace(
+        window(0, ""),
+        byte_rate=Statistics(500, 1500, 2000, 2),
+        replication_records_lag=Statistics(10, 90, 100, 2),
+    )
+    other = replace(
+        window(60, ""),
+        byte_rate=Statistics(1000, 1000, 1000, 1),
+        replication_records_lag=Statistics(0, 20, 20, 2),
+    )
+    both = tuple(filled(one, other).between(Flow("P", "B"), "", 0, 1_000_000))
+    whole, worst = measured(both, 2 * MIN), measured(both, 2 * MIN, "max")
 
-    assert found is not None
-    assert (found.min, found.avg, found.max) == (0, 1500, 6000)
+    assert (whole.value("byte-rate"), worst.value("byte-rate")) == (1500, 1500)
+    assert (whole.latest("byte-rate"), worst.latest("byte-rate")) == (1000, 1000)
+    assert (whole.value(LAG), worst.value(LAG)) == (60, 90)
+    assert (whole.latest(LAG), worst.latest(LAG)) == (20, 20)
+    assert whole.title(LAG) == "in 15 min: sum 60.0, min 0.0, max 90.0 of a partition"
 
 
 def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:

@@ -20,7 +20,6 @@ from srm.service.app import create_app
 from srm.service.documents import FlowSummary, State
 from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
-from srm.service.pages.measures import over
 from srm.service.pages.trouble import (
     Headline,
     as_known,
@@ -109,7 +108,7 @@ def test_of_a_source_that_is_away_it_is_when_it_last_answered() -> None:
 
 
 def lagging(*lags: float, records: int = 600) -> list[Measured]:
-    """Windows of a minute with these lags at most, ten records a second."""
+    """Windows of a minute with these lags, ten records a second."""
     series = Series()
     series.begin()
     for number, lag in enumerate(lags):
@@ -170,14 +169,6 @@ def test_a_burst_after_a_quiet_time_is_measured_by_itself() -> None:
 def test_without_traffic_nothing_can_be_said() -> None:
     assert behind(5_000, []) is None
     assert behind(5_000, lagging(5_000, records=0)) is None
-
-
-def test_figures_of_a_time_are_those_of_all_its_values() -> None:
-    found = over(lagging(3, 9, 6), "replication-records-lag")
-
-    assert found is not None
-    assert (found.min, found.max, found.avg, found.count) == (0, 9, 6, 3)
-    assert over([], "byte-rate") is None
 
 
 def test_a_run_and_its_move_are_found_from_each_other() -> None:

@@ -96,7 +96,7 @@ def test_a_flow_at_rest_has_no_rate_and_no_latency_any_more(everything: Views) -
     found = of_windows(values)
     assert set(found.values()) == {0}
     assert not [name for name in found if "latency" in name]
-    assert {"srm_flow_rate_avg_bytes_per_second", "srm_topic_rate_records_per_second"} <= set(found)
+    assert {"srm_flow_rate_bytes_per_second", "srm_topic_rate_records_per_second"} <= set(found)
     assert values["srm_flow_window_end_timestamp_seconds", "P", "B"] == 120
 
 
@@ -114,15 +114,15 @@ def topic(measured: Measured) -> TopicRow:
     return TopicRow("Topic", "P.Topic", "RUNNING", (), 1, 1, (), 9, 0, measured)
 
 
-def test_the_mean_rate_times_the_time_is_what_was_copied() -> None:
-    burst = replace(MEASURED, bytes=60_000, byte_rate=Figures(6000, 6000, 6000, 6000, 1))
-    look = FlowLook(P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": burst})
+def test_the_rate_is_of_all_partitions_beside_the_slowest_and_the_fastest() -> None:
+    spread = replace(MEASURED, byte_rate=Figures(100, 900, 500, 1000, 2))
+    look = FlowLook(P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": spread})
 
-    values = {name: value for name, _, value in topic_samples(look, [topic(burst)])}
+    values = {name: value for name, _, value in topic_samples(look, [topic(spread)])}
 
-    assert values["srm_topic_rate_avg_bytes_per_second"] == 1000
-    assert values["srm_topic_rate_min_bytes_per_second"] == 0
-    assert values["srm_topic_rate_max_bytes_per_second"] == 6000
+    assert values["srm_topic_rate_bytes_per_second"] == 1000
+    assert values["srm_topic_rate_min_bytes_per_second"] == 100
+    assert values["srm_topic_rate_max_bytes_per_second"] == 900
 
 
 def test_a_topic_at_rest_has_no_rate_any_more(everything: Views) -> None:

@@ -1,4 +1,4 @@
-// Charts by uPlot: average as a line, between minimum and maximum a band, gaps where nothing was
+// Charts by uPlot: average or sum as a line, between minimum and maximum a band, gaps where nothing was
 // measured. Each takes its windows from the REST API, asks again with its ETag, and is a table too.
 import { rate, count, millis } from "./units.js";
 import { now } from "./times.js";
@@ -87,7 +87,7 @@ async function update(figure, one) {
 }
 
 // Windows to columns: one that nothing was measured in, or that is missing, is a gap.
-function columns(windows, from) {
+function columns(windows, from, whole) {
   const found = [[], [], [], []];
   let end = null;
   let longest = 0;
@@ -96,17 +96,17 @@ function columns(windows, from) {
     const at = (one.start_ms + one.end_ms) / 2;
     if (one.end_ms < from) continue;
     if (end !== null && one.start_ms > end + longest / 2) {
-      push(found, (end + one.start_ms) / 2000, null);
+      push(found, (end + one.start_ms) / 2000, null, whole);
     }
-    push(found, at / 1000, one.count ? one : null);
+    push(found, at / 1000, one.count ? one : null, whole);
     end = Math.max(end ?? 0, one.end_ms);
   }
   return found;
 }
 
-function push(found, at, one) {
+function push(found, at, one, whole) {
   found[0].push(at);
-  found[1].push(one ? one.avg : null);
+  found[1].push(one ? one[whole] : null);
   found[2].push(one ? one.min : null);
   found[3].push(one ? one.max : null);
 }
@@ -116,7 +116,8 @@ function draw(figure, one) {
   const place = figure.closest("[data-charts]");
   const end = now();
   const from = end - Number(place.dataset.span);
-  const data = columns(one.windows, from);
+  const whole = figure.dataset.unit === "millis" ? "avg" : "sum";
+  const data = columns(one.windows, from, whole);
   const isEmpty = !data[1].some((value) => value !== null);
   plot.classList.toggle("is-empty", isEmpty);
   one.plot?.destroy();
@@ -127,11 +128,11 @@ function draw(figure, one) {
   const format = formats[figure.dataset.unit];
   const stat = place.dataset.stat;
   const incrs = figure.dataset.unit === "millis" ? { incrs: steps } : {};
-  const options = optionsOf(plot, format, incrs, stat, from / 1000, end / 1000);
+  const options = optionsOf(plot, format, incrs, stat, whole, from / 1000, end / 1000);
   one.plot = new window.uPlot(options, data, plot);
 }
 
-function optionsOf(plot, format, incrs, stat, from, end) {
+function optionsOf(plot, format, incrs, stat, whole, from, end) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = {
@@ -159,7 +160,7 @@ function optionsOf(plot, format, incrs, stat, from, end) {
       { ...axis, ...incrs, size: 62, space: 34, values: (_, ticks) => ticks.map((one) => format(one)) },
     ],
     series,
-    plugins: [tip(format)],
+    plugins: [tip(format, whole)],
   };
 }
 
@@ -174,7 +175,7 @@ function clock(seconds) {
   return at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
 }
 
-function tip(format) {
+function tip(format, whole) {
   let box;
   return {
     hooks: {
@@ -192,7 +193,7 @@ function tip(format) {
         if (box.hidden) return;
         const moment = new Date(plot.data[0][at] * 1000);
         const strong = document.createElement("b");
-        strong.textContent = `${format(values[0])} avg`;
+        strong.textContent = `${format(values[0])} ${whole}`;
         const time = document.createElement("span");
         time.className = "soft";
         time.textContent = `${moment.toLocaleTimeString()} · min ${format(values[1])} · max ${format(values[2])}`;
