@@ -1,0 +1,279 @@
+"""Logs and maps that lost a part on real brokers; the simulation plays many more such losses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pytest
+from tests.conftest import BrokerFactory
+from tests.faults.campaign.truncation import cut
+from tests.integration.cleaning import write_cleaned
+from tests.integration.copying import CopyLab, delete_before
+from tests.waiting import eventually
+
+from srm.domain import internal_topics
+from srm.domain.map_index import is_index_key
+from srm.domain.map_records import decode_block_key, map_partition
+from srm.domain.offset_ranges import both_ends
+from srm.domain.replication_records import AssignedPartition
+from srm.domain.topics import TopicPartition
+from srm.errors import NotLoadedError, SrmError
+from srm.replication.slot import index_writer, map_writer
+from srm.stack.kafka import KafkaBroker
+from srm.testing.logs import read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
+
+RECORDS = 10
+TRANSACTIONS = 60
+
+
+def _send(lab: CopyLab, p: AssignedPartition, *values: bytes) -> None:
+    producer = lab.producer(**{"linger.ms": 200})
+    for value in values:
+        producer.produce(p.topic, value, partition=p.partition)
+    assert producer.flush(120) == 0
+
+
+def _random(count: int) -> list[bytes]:
+    return [os.urandom(100) for _ in range(count)]
+
+
+def _mapped(lab: CopyLab, p: AssignedPartition) -> dict[int, int]:
+    runs = lab.offset_map(p).runs
+    return {run.source_start + i: run.target_start + i for run in runs for i in range(run.count)}
+
+
+# ----- a target that lost the end of its log gets it again
+
+
+def _copy_one_by_one(lab: CopyLab, p: AssignedPartition) -> None:
+    """Make one batch of each record, so that the log can be cut between any two."""
+    for number in range(RECORDS):
+        _send(lab, p, b"record %d" % number)
+        lab.wait_until_copied([p])
+
+
+def _lose(
+    lab: CopyLab, target: KafkaBroker, p: AssignedPartition, records: int, *, state: bool = True
+) -> str:
+    """Cut the last records off the target's log, with what the broker knows of producers.
+
+    Returns:
+        What the status of the partition says of it.
+    """
+    place = TopicPartition(p.target_topic, 0)
+    batches = lab.target.high_watermarks([place])[place]  # with the markers of claims
+    end = cut(target, p.target_topic, 0, share=(batches - records + 0.5) / batches)
+    assert end == batches - records
+    if not state:
+        for snapshot in (target.home / "data" / f"{p.target_topic}-0").glob("*.snapshot"):
+            snapshot.unlink()
+    target.start()
+    target.wait_ready()
+    return f"offsets {both_ends(end, batches)} are gone"
+
+
+def _says(lab: CopyLab, p: AssignedPartition, loss: str) -> bool:
+    status = lab.status(p)
+    return status is not None and loss in status.reason
+
+
+def _is_equal(lab: CopyLab, p: AssignedPartition) -> bool:
+    """Whether copy and map are right; the report from before the loss says so too early."""
+    try:
+        lab.assert_equal([p])
+    except (AssertionError, SrmError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("lost", "producer_state"), [(5, True), (2, False)])
+def test_a_target_that_lost_its_end_gets_it_again(
+    clusters: Mapping[str, KafkaBroker],
+    broker_factory: BrokerFactory,
+    lost: int,
+    producer_state: bool,
+) -> None:
+    target = broker_factory("B")
+    lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        _copy_one_by_one(lab, p)
+    loss = _lose(lab, target, p, lost, state=producer_state)
+
+    with lab.running():
+        eventually(lambda: _says(lab, p, loss), "it is reported though nothing new is to be copied")
+        _send(lab, p, b"one more")
+        eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")
+
+    assert _says(lab, p, loss)
+
+
+def test_the_slot_that_copied_notices_that_the_target_lost_its_end_though_nothing_is_to_be_copied(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory
+) -> None:
+    target = broker_factory("B")
+    lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        _copy_one_by_one(lab, p)
+        loss = _lose(lab, target, p, 3)
+        eventually(lambda: _says(lab, p, loss), "the loss is reported")
+        eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")
+
+
+# ----- a source that lost the end of its log: seen even where it has grown past the position since
+
+
+def _abort(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
+    producer = lab.producer(**{"transactional.id": p.topic})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(p.topic, b"aborted", partition=p.partition)
+    producer.flush(120)
+    producer.abort_transaction(120)
+    place = TopicPartition(p.topic, p.partition)
+    eventually(lambda: lab.source.log_ends([place])[place] == offset + 2, "its marker is written")
+
+
+@pytest.mark.parametrize(
+    ("grown_by", "policy", "reports"),
+    [(None, "stop", "kept"), (10, "continue", "kept"), (50, "continue", "lost")],
+)
+def test_a_truncated_source_is_seen_and_the_map_continues_exactly(
+    clusters: Mapping[str, KafkaBroker],
+    broker_factory: BrokerFactory,
+    grown_by: int | None,
+    policy: str,
+    reports: str,
+) -> None:
+    """None: it has grown to the very offset where it had ended."""
+    source = broker_factory("P")
+    lab = CopyLab(source.bootstrap, clusters["B"].bootstrap, data_loss_policy=policy)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        for _ in range(3):
+            _send(lab, p, *_random(20))
+            lab.wait_until_copied([p])
+        _abort(lab, p, 60)  # the run ends here, and its block is written once more
+        lab.wait_until_copied([p])
+    if reports == "lost":
+        lab.forget_reports()
+    end = cut(source, p.topic, 0, share=0.5, lowest=20)  # however the sends were batched
+    assert end in range(20, 60), "within what was copied"
+    before = read_log(lab.target_props, p.target_topic, 0)
+    source.start()
+    source.wait_ready()
+    grown_by = 62 - end if grown_by is None else grown_by
+    _send(lab, p, *_random(grown_by))
+    lost = (end, 62 if reports == "kept" else 60)
+
+    with lab.running():
+        if policy == "stop":
+            status = lab.stopped(p)
+            assert (status.lost_from, status.lost_to) == lost
+            assert "truncated" in status.reason
+            return
+        eventually(
+            lambda: (s := lab.status(p)) is not None and (s.lost_from, s.lost_to) == lost,
+            "the lost range is reported",
+        )
+        _send(lab, p, *_random(10))
+        lab.wait_until_copied([p])
+        eventually(
+            lambda: len(_mapped(lab, p)) == end + grown_by + 10,
+            "all is copied that the source has now",
+        )
+
+    copied = dict(read_log(lab.target_props, p.target_topic, 0))
+    assert all(copied[offset] == record for offset, record in before)
+    pairs = _mapped(lab, p).items()
+    assert {s: copied[t] for s, t in pairs} == dict(read_log(source.bootstrap, p.topic, 0))
+
+
+# ----- all state is lost, and retention has shortened one of the logs
+
+
+@pytest.mark.parametrize(
+    ("trimmed", "configs", "payload"),
+    [("source", {}, 40_000), ("target", {"message.timestamp.type": "LogAppendTime"}, 10)],
+    ids=["source, by more than the walk looks ahead", "target, with times of its own"],
+)
+def test_logs_that_begin_apart_are_resumed_without_map_and_reports(
+    clusters: Mapping[str, KafkaBroker], trimmed: str, configs: Mapping[str, str], payload: int
+) -> None:
+    lab = CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
+    [p] = lab.topic(configs=configs)
+    lab.assign("0", [p])
+    values = [b"%d " % number + b"x" * payload for number in range(2010)]
+    with lab.running():
+        _send(lab, p, *values[:2000])
+        lab.wait_until_copied([p])
+    markers = lab.offset_map(p).forward(0).offset  # of a claim, or more
+    lab.forget_state()
+    if trimmed == "target":
+        delete_before(lab.target_props, p.target_topic, 1900 + markers)
+    else:
+        delete_before(lab.source_props, p.topic, 1900)
+
+    with lab.running():
+        _send(lab, p, *values[2000:])
+        lab.wait_until_copied([p])
+
+    copied = read_log(lab.target_props, p.target_topic, 0)
+    where = {int((record.value or b"").split()[0]): offset for offset, record in copied}
+    assert len(where) == len(copied), "nothing is copied twice"
+    assert list(where) == list(range(1900 if trimmed == "target" else 0, 2010))
+    assert _mapped(lab, p) == {number: where[number] for number in range(1900, 2010)}
+
+
+# ----- a block of the offset map is lost
+
+
+def _commit(lab: CopyLab, p: AssignedPartition) -> None:
+    producer = lab.producer(**{"transactional.id": f"{p.topic}-writer"})
+    producer.init_transactions(120)
+    for number in range(TRANSACTIONS):
+        producer.begin_transaction()
+        for n in range(2):
+            producer.produce(p.topic, b"%d of %d" % (n, number), partition=p.partition)
+        producer.commit_transaction(120)
+
+
+def _lose_block(lab: CopyLab, p: AssignedPartition, number: int) -> int:
+    """Delete one block, and have the log cleaned; return how many there were."""
+    topic, place = internal_topics.offset_map(lab.flow.source), map_partition(p.topic, p.partition)
+    keys = sorted(
+        (found.target_start, key)
+        for key in lab.target.compacted(topic, place).read()
+        if not is_index_key(key)
+        for found in (decode_block_key(key),)
+        if found.topic_id == p.topic_id
+    )
+    write_cleaned(lab.target, topic, place, {keys[number][1]: None})
+    return len(keys)
+
+
+def test_a_lost_block_of_the_map_is_found_again_in_the_logs(
+    clusters: Mapping[str, KafkaBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_writer, "RUNS_PER_BLOCK", 4)  # a short log has all kinds of records
+    monkeypatch.setattr(index_writer, "ENTRIES_PER_CHUNK", 3)
+    lab = CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
+    [p] = lab.topic()
+    _commit(lab, p)
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    lab.assert_equal([p])
+    assert _lose_block(lab, p, 5) > 12
+    with pytest.raises((AssertionError, NotLoadedError)):
+        lab.assert_equal([p])
+
+    with lab.running():
+        eventually(lambda: _is_equal(lab, p), "the map is whole")
