@@ -18,11 +18,9 @@ from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
-from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow
 from srm.domain.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
-from srm.engine.state_topic import StateTopic
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.map_reader import KafkaMapReader
 from srm.stack.kafka import KafkaBroker
@@ -105,13 +103,6 @@ class Application:
             found = cluster.log_ends(places)
         return [found.get(place, 0) for place in places]
 
-    def write_once(self) -> None:
-        """Write one record to each partition."""
-        producer = Producer({"bootstrap.servers": self.source})
-        for number in range(self.partitions):
-            producer.produce(self.topic, b"one", partition=number)
-        assert producer.flush(DEADLINE_S) == 0
-
     def copied(self) -> int:
         return sum(self.ends())
 
@@ -122,19 +113,6 @@ class Application:
 
     def is_equal(self) -> bool:
         return all(first_difference(*self._logs(n)) is None for n in range(self.partitions))
-
-    def reported(self) -> list[int]:
-        """Return the next target offset of each partition by the reports of the first flow."""
-        flow = Flow.parse(self.flows[0])
-        with open_flow(load_config(self.config), flow) as context:
-            table = StateTopic(context.target, flow.source).read()
-            topic_id = context.source.topics()[self.topic].topic_id
-        reached = dict.fromkeys(range(self.partitions), 0)
-        for entry in (e for report in decode_state(table).reports for e in report.positions):
-            if entry.topic_id == topic_id:
-                at = reached[entry.partition]
-                reached[entry.partition] = max(at, entry.position.target_next)
-        return list(reached.values())
 
     def assert_equal(self) -> None:
         """Compare both copies record by record, and the map with both."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.faults.application import START_S, Application, load
-from tests.faults.campaign.slowness import slowness
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
@@ -51,37 +48,6 @@ def test_workers_and_driver_killed_in_mid_copy_lose_and_repeat_nothing(
             # Leaving the block kills the driver, and the JVM with it, in mid copy.
     with application.running():
         eventually(application.is_equal, "source and target are equal", START_S)
-
-
-def test_sigterm_ends_many_partitions_within_5_seconds_with_their_last_positions_written(
-    clusters: Mapping[str, KafkaBroker], tmp_path: Path
-) -> None:
-    application = Application(clusters, tmp_path, flows=1, slots=2, partitions=200)
-
-    with application.running() as driver:
-        with load(application):
-            eventually(lambda: min(application.ends()) > 0, "all partitions are copied", START_S)
-        eventually(lambda: application.reported() == application.ends(), "all is reported", START_S)
-        before = application.ends()
-        everything = [driver, *driver.children(recursive=True)]
-        # At once, so that only the report that a slot makes at its end tells of the last record.
-        application.write_once()
-        eventually(
-            lambda: all(now > was for now, was in zip(application.ends(), before, strict=True)),
-            "the last records are copied",
-        )
-        began = time.monotonic()
-        driver.terminate()
-        code = driver.wait(END_S)
-        took = time.monotonic() - began
-        _, left = psutil.wait_procs(everything, timeout=END_S)
-
-    assert (code, left) == (0, [])
-    assert took < 5.5 * slowness(END_S / 5.5)
-    # Of what a broker has appended the answer may have been on its way; all else has been told.
-    ends = application.ends()
-    told = sum(map(operator.eq, application.reported(), ends))
-    assert told >= 0.95 * len(ends)
 
 
 def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_stopped(

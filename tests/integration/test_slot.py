@@ -23,6 +23,7 @@ from srm.domain.replication_records import REPORTS, AssignedPartition, Incarnati
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import FencedError
+from srm.replication.slot import slot
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
@@ -212,6 +213,24 @@ def test_a_restart_continues_exactly_where_the_copy_was(lab: CopyLab) -> None:
             lab.wait_until_copied(partitions)
 
     lab.assert_equal(partitions)
+
+
+def test_a_slot_that_ends_reports_what_was_acknowledged_to_it(
+    lab: CopyLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 64 requests await their answers, so that of 70 records 6 are acknowledged."""
+    monkeypatch.setattr(slot, "_REPORT_EVERY_S", 1e9)
+    [p] = lab.topic()
+    place, producer = TopicPartition(p.target_topic, 0), lab.producer()
+    lab.assign("0", [p])
+    with lab.running():
+        for number in range(70):
+            end = lab.target.high_watermarks([place])[place]
+            _fill(producer, p.topic, 1, seed=number)
+            eventually(lambda: lab.target.high_watermarks([place])[place] > end, "copied")  # noqa: B023
+
+    [position] = lab.reports()[0].positions
+    assert position.position.source_next >= 6
 
 
 def test_an_empty_map_is_found_again_in_the_logs(lab: CopyLab) -> None:
