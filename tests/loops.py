@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from tests.waiting import eventually
 
@@ -23,14 +23,10 @@ class StillLoop(asyncio.SelectorEventLoop):
         return self.now_s
 
 
-def run_still(work: Callable[[], Awaitable[_T]]) -> _T:
+def run_still(work: Coroutine[Any, Any, _T]) -> _T:
     """Run a test in a loop whose time passes by :func:`pass_time` alone."""
-
-    async def run() -> _T:
-        return await work()
-
     with asyncio.Runner(loop_factory=StillLoop) as runner:
-        return runner.run(run())
+        return runner.run(work)
 
 
 async def pass_time(seconds: float) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from srm.replication import clock
 
 
+@dataclass
 class Seconds:
     """Seconds that pass when the test says so."""
 
-    now = 1000.0
+    now: float = 1000.0
 
     def __call__(self) -> float:
         return self.now

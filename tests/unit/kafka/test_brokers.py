@@ -181,7 +181,7 @@ def test_many_who_need_a_connection_to_a_silent_broker_wait_for_one_attempt() ->
         assert broker.accepted - accepted == 1
         brokers.close()
 
-    run_still(scenario)
+    run_still(scenario())
 
 
 def test_a_leader_is_asked_for_once_by_all_who_want_to_know() -> None:

@@ -71,7 +71,7 @@ def played(scenario: Callable[[Peer], Awaitable[Any]], security: Security | None
             peer.writer.close()
             server.close()
 
-    return run_still(run)
+    return run_still(run())
 
 
 @pytest.mark.parametrize("size", [60, BIG], ids=["small", "more than the sockets hold"])

@@ -10,21 +10,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.identities import IdentityProvider, identity_provider
+from tests.seconds import Seconds
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.sasl_tokens import TokenSource, unsecured_token
 from srm.kafka.wire.security import Sasl, UnsecuredTokens, read_security
 from srm.kafka.wire.token_endpoint import _granted
-
-
-class Clock:
-    """Epoch seconds that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -33,7 +24,7 @@ def identities() -> Iterator[IdentityProvider]:
         yield provider
 
 
-def source(properties: dict[str, str], clock: Clock) -> TokenSource:
+def source(properties: dict[str, str], clock: Seconds) -> TokenSource:
     security = read_security("P", {"security.protocol": "SASL_PLAINTEXT", **properties})
     assert security.sasl is not None
     return TokenSource("P", security.sasl, clock)
@@ -49,7 +40,7 @@ def claims(token: str) -> dict[str, object]:
 def test_a_token_is_fetched_once_and_renewed_before_it_expires(
     identities: IdentityProvider,
 ) -> None:
-    clock = Clock()
+    clock = Seconds()
     tokens = source(identities.client(), clock)
 
     async def run() -> None:
@@ -66,7 +57,7 @@ def test_a_token_is_fetched_once_and_renewed_before_it_expires(
 
 
 def test_an_endpoint_that_is_away_is_borne_as_long_as_the_token_in_hand_is_good() -> None:
-    clock = Clock()
+    clock = Seconds()
     with identity_provider(lifetime_s=100) as provider:
         tokens = source(provider.client(), clock)
         first = asyncio.run(tokens.token())
@@ -79,7 +70,7 @@ def test_an_endpoint_that_is_away_is_borne_as_long_as_the_token_in_hand_is_good(
 
 
 def test_a_refused_client_is_told_the_endpoints_reason(identities: IdentityProvider) -> None:
-    tokens = source(identities.client(secret="guessed"), Clock())
+    tokens = source(identities.client(secret="guessed"), Seconds())
 
     with pytest.raises(AuthorizationError, match=r"HTTP 401: wrong secret; check sasl\.oauth"):
         asyncio.run(tokens.token())
@@ -89,7 +80,7 @@ def test_an_endpoint_that_is_no_address_is_a_mistake_in_the_file(
     identities: IdentityProvider,
 ) -> None:
     endpoint = {"sasl.oauthbearer.token.endpoint.url": "id.example.org/token"}
-    tokens = source({**identities.client(), **endpoint}, Clock())
+    tokens = source({**identities.client(), **endpoint}, Seconds())
 
     with pytest.raises(ConfigError, match=r"token endpoint id\.example\.org/token: not an http"):
         asyncio.run(tokens.token())
@@ -126,7 +117,7 @@ def test_other_answers_are_errors(status: int, content: bytes, kind: type[Except
 
 
 def test_unsecured_tokens_say_who_and_until_when() -> None:
-    clock = Clock()
+    clock = Seconds()
     clock.now += 0.9999
     tokens = UnsecuredTokens("srm", "azp", ("a", "b"), "roles", lifetime_s=60)
 
@@ -135,6 +126,6 @@ def test_unsecured_tokens_say_who_and_until_when() -> None:
     assert claims(token) == {
         "azp": "srm",
         "roles": ["a", "b"],
-        "iat": 1_000_000,
-        "exp": 1_000_060,
+        "iat": 1_000,
+        "exp": 1_060,
     }

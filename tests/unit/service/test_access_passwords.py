@@ -16,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.seconds import Seconds
 from typer.testing import CliRunner
 
 from srm.cli.service import app as program
@@ -67,23 +68,13 @@ def test_a_file_that_everybody_may_read_or_change_is_warned_of_once_with_what_to
     assert warned == [f"service.users.location: {what}: chmod 600 {users}"] * told
 
 
-class Ticks:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def ticks() -> Seconds:
+    return Seconds()
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
-
-
-@pytest.fixture
-def client(views: Views, acting: Actions, users: Path, ticks: Ticks) -> TestClient:
+def client(views: Views, acting: Actions, users: Path, ticks: Seconds) -> TestClient:
     access = password_access(AccessSettings(operators=("ops",)), UsersFile(users), ticks)
     return TestClient(create_app(views, access, acting), raise_server_exceptions=False)
 
@@ -125,7 +116,7 @@ def test_a_wrong_password_and_an_unknown_name_are_told_alike(
     assert "login of 'alice' from testclient refused" in caplog.text
 
 
-def test_guessing_has_to_wait_longer_each_time(client: TestClient, ticks: Ticks) -> None:
+def test_guessing_has_to_wait_longer_each_time(client: TestClient, ticks: Seconds) -> None:
     waits = []
     for _ in range(8):
         assert come_in(client, "guess").status_code == 401
@@ -214,7 +205,7 @@ def test_a_password_that_is_known_from_one_address_is_hashed_slowly_at_another(
 
 
 def test_guesses_during_a_wait_make_the_next_one_longer_and_not_this_one(
-    client: TestClient, ticks: Ticks
+    client: TestClient, ticks: Seconds
 ) -> None:
     for _ in range(6):
         come_in(client, "guess")
@@ -226,7 +217,7 @@ def test_guesses_during_a_wait_make_the_next_one_longer_and_not_this_one(
 
 
 def test_many_guesses_from_where_a_user_came_in_make_him_wait_with_them(
-    client: TestClient, ticks: Ticks
+    client: TestClient, ticks: Seconds
 ) -> None:
     """Else who shares his address, as behind a proxy, could guess as fast as he is answered."""
     assert come_in(client).status_code == 200

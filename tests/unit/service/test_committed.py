@@ -272,7 +272,7 @@ def test_of_two_clusters_that_hang_nobody_waits_for_one_after_the_other() -> Non
     offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     with hanging.let():
-        [found] = run_still(lambda: hanging.in_vain(offsets, "pay"))
+        [found] = run_still(hanging.in_vain(offsets, "pay"))
 
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
     assert _both(found) == tuple(f"cluster {a} has not answered within 5 s" for a in "PB")
@@ -289,7 +289,7 @@ def test_whoever_comes_while_a_group_is_asked_for_waits_for_the_same_answer() ->
         return await asyncio.gather(*asking)
 
     with hanging.let():
-        found = run_still(twenty)
+        found = run_still(twenty())
 
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
     assert len(set(map(_both, found))) == 1
@@ -306,7 +306,7 @@ def test_after_one_has_waited_in_vain_nobody_waits_for_that_cluster_and_the_othe
         return await asyncio.gather(*asking)
 
     with hanging.let():
-        found = run_still(many)
+        found = run_still(many())
 
     assert [_both(one) for one in found] == [("cluster P has not answered within 5 s", "")] * 20
     assert [one for one in hanging.asked if one[0] == "P"] == ["P:first"]
@@ -323,7 +323,7 @@ def test_a_late_answer_serves_the_next_who_asks() -> None:
         return await offsets.of(FLOW, "pay")
 
     with hanging.let():
-        assert run_still(again).source.offsets == {TopicPartition("Topic", 0): 3}
+        assert run_still(again()).source.offsets == {TopicPartition("Topic", 0): 3}
     assert sorted(hanging.asked) == ["B:pay", "P:pay"]
 
 
@@ -332,7 +332,7 @@ def test_a_burst_on_a_cluster_that_hangs_waits_once_and_leaves_the_other_alone()
     offsets = CommittedOffsets(config_of(FLOW), hanging, PATIENCE_S)
 
     with hanging.let():
-        found = run_still(lambda: hanging.in_vain(offsets, *(f"g{number}" for number in range(12))))
+        found = run_still(hanging.in_vain(offsets, *(f"g{number}" for number in range(12))))
 
     assert all(one.source.error and one.target.offsets for one in found)
     assert sum(one[0] == "P" for one in hanging.asked) == AT_ONCE
@@ -356,6 +356,6 @@ def test_a_cluster_that_stays_silent_is_asked_again_by_one_who_hardly_waits_unti
         return await offsets.of(FLOW, "third")
 
     with hanging.let():
-        back = run_still(silent_then_back)
+        back = run_still(silent_then_back())
 
     assert back.source.offsets == {TopicPartition("Topic", 0): 5}

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.seconds import Seconds
 from tests.waiting import eventually
 
 from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
@@ -25,38 +26,29 @@ OWN = Announcement("https", "srm.example.org", 6671, "/srm", ("B",), "1.0", "me"
 OTHER = replace(OWN, host="other.example.org", instance="other")
 
 
-class Ticks:
-    """Seconds that pass when a test says so."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def cluster() -> FakeCluster:
     return FakeCluster("B")
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
+def ticks() -> Seconds:
+    return Seconds()
 
 
-def board(cluster: FakeCluster, ticks: Ticks, own: Announcement | None, instance: str) -> Board:
+def board(cluster: FakeCluster, ticks: Seconds, own: Announcement | None, instance: str) -> Board:
     return Board(
         "B", own, instance, lambda _: nullcontext(cluster), clock=ticks, now=count().__next__
     )
 
 
 @pytest.fixture
-def mine(cluster: FakeCluster, ticks: Ticks) -> Board:
+def mine(cluster: FakeCluster, ticks: Seconds) -> Board:
     return board(cluster, ticks, OWN, "me")
 
 
 @pytest.fixture
-def theirs(cluster: FakeCluster, ticks: Ticks) -> Board:
+def theirs(cluster: FakeCluster, ticks: Seconds) -> Board:
     return board(cluster, ticks, OTHER, "other")
 
 
@@ -75,7 +67,7 @@ def test_services_find_each_other_and_not_themselves(
 
 
 def test_one_that_falls_silent_is_forgotten_whatever_its_clock_says(
-    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Ticks
+    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Seconds
 ) -> None:
     theirs.beat(cluster)
     mine.beat(cluster)
@@ -93,7 +85,7 @@ def test_one_that_falls_silent_is_forgotten_whatever_its_clock_says(
 
 
 def test_the_one_heard_of_last_comes_first(
-    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Ticks
+    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Seconds
 ) -> None:
     third = board(cluster, ticks, replace(OWN, host="third", instance="third"), "third")
     for speaker in (third, theirs):
@@ -116,7 +108,9 @@ def test_one_that_ends_in_good_order_is_forgotten_at_once(
     assert hosts(mine) == []
 
 
-def test_a_cluster_speaks_for_itself_alone(cluster: FakeCluster, mine: Board, ticks: Ticks) -> None:
+def test_a_cluster_speaks_for_itself_alone(
+    cluster: FakeCluster, mine: Board, ticks: Seconds
+) -> None:
     board(cluster, ticks, replace(OTHER, targets=("C",)), "other").beat(cluster)
 
     mine.beat(cluster)
@@ -137,7 +131,7 @@ def test_what_is_no_announcement_is_passed_over(
 
 
 def test_two_that_announce_the_same_address_are_told_of(
-    cluster: FakeCluster, mine: Board, ticks: Ticks, caplog: pytest.LogCaptureFixture
+    cluster: FakeCluster, mine: Board, ticks: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     twin = board(cluster, ticks, replace(OWN, instance="twin"), "twin")
     for _ in range(MISSED):
@@ -170,7 +164,7 @@ def test_the_topic_is_no_heartbeats_topic_of_mirrormaker_and_never_copied() -> N
 
 
 def test_of_one_that_fell_silent_it_is_known_since_when(
-    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Ticks
+    cluster: FakeCluster, mine: Board, theirs: Board, ticks: Seconds
 ) -> None:
     assert mine.silence() == ""
     theirs.beat(cluster)

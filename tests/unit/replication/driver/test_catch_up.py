@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.seconds import Seconds
 
 from srm.domain.offset_map import Position
 from srm.domain.replication_records import (
@@ -38,13 +39,6 @@ class Driver:
             for n, at in enumerate(source_next)
         )
         self.progress.positions((1, slot.encode()), positions)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -128,7 +122,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(source):
 
 @pytest.mark.parametrize(("lost_from", "error"), [(None, ConflictError), (3, DataLossError)])
 def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_from, error):
-    driver, clock = Driver(), Clock()
+    driver, clock = Driver(), Seconds(0)
     driver.finds(2)
     goal = CatchUp(driver, source, clock)
     status = PartitionStatus("orders", 0, "stopped", "orders-0: too large", lost_from, lost_from)
@@ -166,7 +160,7 @@ def test_trouble_of_a_flow_that_has_caught_up_is_not_waited_for(source):
 
 
 def test_a_partition_that_stops_and_goes_on_does_not_end_the_wait(source):
-    driver, clock = Driver(), Clock()
+    driver, clock = Driver(), Seconds(0)
     driver.finds(2)
     goal = CatchUp(driver, source, clock)
     for second in range(0, 200, 20):
@@ -178,7 +172,7 @@ def test_a_partition_that_stops_and_goes_on_does_not_end_the_wait(source):
 
 
 def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
-    driver, clock = Driver(), Clock()
+    driver, clock = Driver(), Seconds(0)
     driver.finds(0, pending=("orders",))
     goal = CatchUp(driver, source, clock)
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.seconds import Seconds
 
 from srm.replication.slot.quota import Quota
-
-
-class Time:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_without_a_limit_nothing_waits() -> None:
@@ -28,7 +21,7 @@ def test_without_a_limit_nothing_waits() -> None:
 def test_over_any_time_no_more_than_the_rate_and_one_burst_goes_through(
     spent: list[tuple[int, float]],
 ) -> None:
-    time, rate = Time(), 100_000
+    time, rate = Seconds(), 100_000
     quota = Quota(rate, time)
     began, total = time.now, 0
     for count, idle in spent:
@@ -39,7 +32,7 @@ def test_over_any_time_no_more_than_the_rate_and_one_burst_goes_through(
 
 
 def test_a_share_slows_down_accordingly() -> None:
-    time = Time()
+    time = Seconds()
     whole, half = Quota(1000, time), Quota(1000, time)
     half.set_share(0.5)
 
