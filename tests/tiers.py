@@ -172,6 +172,7 @@ GROUPS: Final = (
             "faults/test_replicated_aborts.py",
             "faults/test_slot_faults.py",
             "faults/test_standalone_faults.py",
+            "integration/test_three_clusters.py",
         ),
         (
             *_COPYING,

@@ -37,7 +37,9 @@ MasterOption = Annotated[
 _UntilCaughtUp = Annotated[
     bool,
     typer.Option(
-        "--until-caught-up", help="End once everything is copied that was there at the start."
+        "--until-caught-up",
+        help="End once everything is copied that was there at the start. A flow that "
+        "cannot be copied for 40 s fails the command, once the others have caught up.",
     ),
 ]
 
@@ -84,17 +86,18 @@ def plain(line: FlowLine) -> str:
     """Return the line as text without colours, for logs and pipes."""
     progress = line.progress
     stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
+    trouble = f"  RETRYING: {progress.trouble}" if progress.trouble else ""
     return (
         f"{line.seconds:7.0f} s  {progress.flow}  {line.records_per_s:,.0f} rec/s  "
         f"{line.bytes_per_s / 1e6:,.1f} MB/s  lag {progress.lag:,}  "
         f"copied {progress.records:,}  topics {progress.topics}  "
         f"partitions {progress.reported}/{progress.partitions}  "
-        f"slots {progress.slots_alive}/{progress.slots}{stopped}"
+        f"slots {progress.slots_alive}/{progress.slots}{stopped}{trouble}"
     )
 
 
 class Overview:
-    """The live view: a row for each flow, and why partitions have stopped.
+    """The live view: a row for each flow, and what keeps a flow or partitions from running.
 
     A terminal that is too narrow for all columns gets fewer of them; no number is ever cut.
     """
@@ -154,6 +157,8 @@ def _cells(line: FlowLine) -> dict[str, Text]:
 
 
 def _reasons(progress: FlowProgress) -> Iterator[Text]:
+    if progress.trouble:
+        yield Text(f"{progress.flow}, retrying: {progress.trouble}", style="red")
     for status in progress.stopped[:_REASONS]:
         where = f"{progress.flow} {status.topic}-{status.partition}: "
         yield Text.assemble((where, "bold red"), (status.reason, "red"))
@@ -177,7 +182,9 @@ def replicate(
 ) -> None:
     """Copy topics of one or more flows until stopped: a Spark application in the foreground.
 
-    Exit code 0 after SIGTERM or Ctrl-C; 4 when another replicator has taken over.
+    A flow whose cluster does not answer, or refuses srm, is tried again and stops no other flow.
+
+    Exit code 0 after SIGTERM or Ctrl-C; 4 when other replicators have taken over all flows.
     """
     # Importing Spark takes longer than most other commands run.
     from srm.spark.program import run_program  # noqa: PLC0415

@@ -48,6 +48,16 @@ def test_the_plain_line_says_what_an_operator_looks_for():
     assert "STOPPED" not in text
 
 
+def test_what_keeps_a_flow_from_running_is_seen_in_both_views():
+    line = FlowLine(progress(trouble="C does not answer"), 15.0, 0.0, 0.0)
+    console = Console(record=True, width=120)
+
+    console.print(Overview([line]))
+
+    assert plain(line).endswith("RETRYING: C does not answer")
+    assert "P->B, retrying: C does not answer" in console.export_text()
+
+
 def test_stopped_partitions_are_seen_in_both_views():
     stopped = (PartitionStatus("orders", 3, "stopped", "MESSAGE_TOO_LARGE"),)
     line = FlowLine(progress(stopped=stopped), 15.0, 0.0, 0.0)
