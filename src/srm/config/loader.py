@@ -443,9 +443,10 @@ def _check_addresses(
         written = clients[alias, "admin"].get("bootstrap.servers", "")
         servers = split_patterns(written)
         if not servers:
+            unknown = "; srm config check --strict shows the unknown keys" if file.unknown else ""
             raise ConfigError(
                 f"{file.path}: cluster {alias} has no address; add {alias}.bootstrap.servers = "
-                "host:port"
+                f"host:port{unknown}"
             )
         for server in servers:
             if not _SERVER.fullmatch(server):

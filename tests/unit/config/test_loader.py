@@ -334,7 +334,11 @@ def test_the_strict_take_each_of_them_for_an_error(load: Load, tmp_path: Path) -
         ("clusters =\n", "key clusters is missing"),
         ("clusters = a.b, c\n", "'a.b' cannot be the alias of a cluster"),
         ("clusters = admin, c\n", "'admin' cannot be the alias"),
-        ("clusters = P, B\nP.bootstrap.servers = p:1\n", r"add B\.bootstrap\.servers = host:port"),
+        ("clusters = P, B\nP.bootstrap.servers = p:1\n", r"add B\.bootstrap\.servers = host:port$"),
+        (
+            "clusters = P, B\nP.bootstrap.servers = p:1\nBackup.bootstrap.servers = b:1\n",
+            r"add B\.bootstrap\.servers = host:port; srm config check --strict shows the unknown",
+        ),
     ],
 )
 def test_clusters_have_to_be_named_and_addressed(load: Load, head: str, message: str) -> None:
