@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from srm.config.airflow_keys import AIRFLOW_KEYS
 from srm.config.config_key import ConfigKey, our_file_key, our_key
 from srm.config.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
-from srm.config.metrics_keys import METRICS_KEYS
 from srm.config.move_keys import MOVE_KEYS
 from srm.config.service_keys import SERVICE_KEYS
 from srm.domain.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
@@ -264,7 +262,19 @@ FLOW_KEYS: Final = (
         "When the flow's failover is rehearsed: a cron expression such as `0 6 * * 1`, by which "
         "Airflow runs `srm_drill_<flow>`. Default: by hand only (`srm failover drill`).",
     ),
-    *METRICS_KEYS,
+    our_key(
+        "metrics.interval.seconds",
+        "seconds",
+        "5",
+        "How often raw metrics are written per partition.",
+    ),
+    our_key(
+        "metrics.windows.continuous",
+        "boolean",
+        "true",
+        "Whether the replicator computes the metrics' windows while it copies, seconds after they "
+        "end. Without it they are as old as the last `srm_metrics_aggregation`.",
+    ),
     our_key(
         "data.loss.policy",
         "choice",
@@ -299,7 +309,43 @@ FLOW_KEYS: Final = (
         "costs less then. At 20 brokers have less to do, too. 0: it fetches at once.",
         attribute="linger_ms",
     ),
-    *AIRFLOW_KEYS,
+    our_key(
+        "failover.approval",
+        "choice",
+        "unplanned",
+        "Which moves from the flow's source to its target wait in Airflow for a person's approval "
+        "before anybody is held. The form may ask for one where this does not.",
+        choices=("never", "unplanned", "always"),
+    ),
+    our_key(
+        "failover.alert.seconds",
+        "seconds",
+        "60",
+        "How long a step of a move in Airflow (approval, wait, verify) may wait before the "
+        "notifier is told, and is told again.",
+        attribute="failover_alert_after",
+    ),
+    our_key(
+        "failover.notifier",
+        "string",
+        "",
+        "Class of an Airflow notifier that is told of moves in Airflow (docs/dags.md), such as "
+        "`airflow.providers.slack.notifications.slack.SlackNotifier`. Default: nobody is told.",
+    ),
+    our_key(
+        "failover.notifier.arguments",
+        "string",
+        "{}",
+        "Its arguments, a JSON object; `{{ srm.text }}` in them is the message. Secrets belong "
+        "into an Airflow connection that it names.",
+    ),
+    our_key(
+        "failover.dry.run.schedule",
+        "cron",
+        None,
+        "When a move from the flow's source to its target is planned without doing it (cron, UTC), "
+        "such as `0 6 * * *`; the run is red when the move would be refused. Default: never.",
+    ),
 )
 
 RECORD_KEYS: Final = (
