@@ -1,7 +1,9 @@
 """Moves consumer groups and producers to the other cluster, and back.
 
 One DAG for each pair of clusters (`srm_failover.P.B`), and `srm_failover` for scripts, which takes
-any pair. Failover and failback are the same steps with source and target exchanged:
+any pair. Failover and failback are the same steps. In `srm_failover.P.B` a failover moves clients
+from P to B, a failback from B to P. *From cluster* and *To cluster* decide instead where they are
+set. The steps:
 
 1. **plan** - where every group stands, where it would resume, what stands in the way. Shown as a
    table in the task log and in the tab *Report of the move*. With *dry run* the move ends here.
@@ -72,6 +74,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from srm.domain.move.request import ends
 from srm_airflow import choices, moves
 from srm_airflow.alerts import failed, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
@@ -90,7 +93,8 @@ PARAMS = {
         type="string",
         enum=["failover", "failback"],
         title="Operation",
-        description="Both do the same; the word goes into the report.",
+        description="Both take the same steps. Of two clusters a failover leaves the first, and a "
+        "failback the second; From and To cluster, where you set them, decide instead.",
         section="Move",
     ),
     "mode": Param(
@@ -106,19 +110,17 @@ PARAMS = {
         section="Move",
     ),
     "source": Param(
-        CONFIG.clusters[0],
+        "",
         type="string",
-        enum=list(CONFIG.clusters),
         title="From cluster",
-        description="The cluster that clients leave.",
+        description="The cluster that clients leave. Empty: as the operation says.",
         section="Move",
     ),
     "target": Param(
-        CONFIG.clusters[1],
+        "",
         type="string",
-        enum=list(CONFIG.clusters),
         title="To cluster",
-        description="The cluster that clients go to.",
+        description="The cluster that clients go to. Empty: as the operation says.",
         section="Move",
     ),
     "topics": Param(
@@ -260,11 +262,14 @@ PARAMS = {
 
 @setup
 @task(task_id="plan", retries=2)
-def plan_move(params: dict[str, Any] | None = None, dag_run: Any = None) -> dict[str, Any]:
+def plan_move(
+    clusters: list[str], params: dict[str, Any] | None = None, dag_run: Any = None
+) -> dict[str, Any]:
     """Plan and show the move; refuse what cannot be done."""
     context = get_current_context()
     with reason_kept(context):
-        planned, page = moves.plan(dict(params or {}), dag_run.conf or {}, dag_run.run_id)
+        conf = dag_run.conf or {}
+        planned, page = moves.plan(dict(params or {}), conf, dag_run.run_id, clusters)
     context["ti"].xcom_push(key=moves.PAGE_KEY, value=page)
     return planned
 
@@ -367,19 +372,29 @@ def _publish(context: Any, outcome: moves.Reported) -> None:
 
 def form(clusters: tuple[str, ...]) -> dict[str, Param]:
     """Return the form of the moves between some clusters, with what is there as choices."""
-    first, second = clusters[:2]
     names = choices.known(CONFIG, clusters)
     return {
         **PARAMS,
-        "source": _among(PARAMS["source"], clusters, first),
-        "target": _among(PARAMS["target"], clusters, second),
+        "operation": _directed(PARAMS["operation"], clusters),
+        "source": _among(PARAMS["source"], clusters),
+        "target": _among(PARAMS["target"], clusters),
         "topics": _choice(PARAMS["topics"], names.topics),
         "groups": _choice(PARAMS["groups"], names.groups),
     }
 
 
-def _among(param: Param, clusters: tuple[str, ...], value: str) -> Param:
-    return Param(value, **{**_words(param), "enum": list(clusters)})
+def _directed(param: Param, clusters: tuple[str, ...]) -> Param:
+    """Show which way each operation goes, where there are only two clusters."""
+    if len(clusters) != 2:
+        return param
+    ways = {name: " -> ".join(ends(clusters, name, None, None)) for name in param.schema["enum"]}
+    shown = {name: f"{name}: {way}" for name, way in ways.items()}
+    return Param(param.value, **_words(param), values_display=shown)
+
+
+def _among(param: Param, clusters: tuple[str, ...]) -> Param:
+    shown = {"": "as the operation says" if len(clusters) == 2 else "choose one"}
+    return Param("", **_words(param), enum=["", *clusters], values_display=shown)
 
 
 def _choice(param: Param, names: tuple[str, ...]) -> Param:
@@ -421,7 +436,7 @@ def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
     )
     def declare() -> None:
         """Plan, approve, hold, wait, apply and go, verify, report, watch; release on failure."""
-        planned = plan_move()
+        planned = plan_move(list(clusters))
         approved = MoveApprovalOperator(task_id="approve", move=planned, retries=2)
         held = hold()
         waited = MoveWaitOperator(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from srm import telemetry
-from srm.domain.move.request import MoveRequest
+from srm.domain.move.request import MoveRequest, ends
 from srm.engine import move
 from srm.engine.move.store import MoveContext
 from srm.errors import ConflictError, NotFoundError
@@ -57,9 +57,15 @@ class Reported:
 
 
 def plan(
-    params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str
+    params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str, clusters: Sequence[str]
 ) -> tuple[dict[str, Any], str]:
     """Plan the move that a run asks for; describe it to the tasks that follow, and as a page.
+
+    Args:
+        params: the form.
+        conf: the configuration of the run.
+        run_id: the run.
+        clusters: what the DAG is for; of two the operation says which one clients leave.
 
     Raises:
         AirflowFailException: a key is unknown, or something stands in the way that no waiting
@@ -70,6 +76,9 @@ def plan(
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
         # list from which the last choice was taken away is None.
         asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
+        named = (asked.get(end) for end in ("source", "target"))
+        source, target = ends(clusters, str(asked.get("operation")), *named)
+        asked |= {"source": source, "target": target}
         request = MoveRequest.parse({k: v for k, v in asked.items() if k not in FORM_ONLY})
         move_id = move_id_of(request, run_id)
         flow = f"{request.source}->{request.target}"

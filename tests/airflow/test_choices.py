@@ -43,7 +43,11 @@ def test_the_form_of_a_pair_offers_what_its_flows_have_noted(folder: Path) -> No
     params = bag.dags["srm_failover.P.B"].params
     assert params.get_param("topics").schema["examples"] == ["Payments", "Refunds"]
     assert params.get_param("groups").schema["examples"] == ["audit", "billing", "late"]
-    assert params.get_param("source").schema["enum"] == ["P", "B"]
+    assert params.get_param("source").schema["enum"] == ["", "P", "B"]
+    assert params.get_param("operation").schema["values_display"] == {
+        "failover": "failover: P -> B",
+        "failback": "failback: B -> P",
+    }
     topics = params.get_param("topics")
     assert topics.resolve(["Brand-new"]) == ["Brand-new"], "what is not noted yet can be moved"
     assert topics.resolve(None) is None, "what the form sends when the last choice is taken away"
@@ -74,8 +78,9 @@ def test_there_is_a_form_for_each_pair_with_a_flow_between(
     bag = DagBag(str(DAGS / "srm_failover.py"))
 
     assert set(bag.dags) == {"srm_failover", "srm_failover.P.B", "srm_failover.B.DR"}
-    assert bag.dags["srm_failover.B.DR"].params.get_param("source").schema["enum"] == ["B", "DR"]
-    assert bag.dags["srm_failover"].params.get_param("source").schema["enum"] == ["P", "B", "DR"]
+    source = {name: dag.params.get_param("source") for name, dag in bag.dags.items()}
+    assert source["srm_failover.B.DR"].schema["enum"] == ["", "B", "DR"]
+    assert source["srm_failover"].schema["enum"] == ["", "P", "B", "DR"]
 
 
 def test_what_is_noted_are_originals_and_the_groups_of_either_side(

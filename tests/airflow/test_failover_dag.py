@@ -220,6 +220,15 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
     assert [event for event, _ in Notified.told] == ["approval", "done", "approval", "done"]
 
 
+def test_failback_alone_leaves_the_second_cluster_of_the_pair(site: Site) -> None:
+    """It planned a move from the first cluster, as a failover does."""
+    site.run(site.dag("srm_failover", pair=True), {"operation": "failback", "dry_run": True})
+
+    planned = site.xcom("plan")
+    assert (planned["source"], planned["target"]) == (site.y.alias, site.x.alias)
+    assert planned["operation"] == "failback"
+
+
 def test_an_approval_that_is_marked_as_given_is_none(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

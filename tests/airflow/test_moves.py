@@ -53,14 +53,23 @@ def test_the_first_task_refuses_unknown_keys_before_it_touches_a_cluster() -> No
     with pytest.raises(
         AirflowFailException, match="UsageError: move has no setting 'sorce': known are"
     ):
-        moves.plan(asdict(REQUEST), {"sorce": "P"}, "manual__1")
+        moves.plan(asdict(REQUEST), {"sorce": "P"}, "manual__1", ["P", "B"])
 
 
 def test_a_value_that_cannot_be_used_fails_the_first_task() -> None:
     params = {"operation": "failover", "source": "P", "target": "P"}
 
     with pytest.raises(AirflowFailException, match="same cluster on both sides"):
-        moves.plan(params, params, "manual__1")
+        moves.plan(params, params, "manual__1", ["P", "B"])
+
+
+def test_a_move_between_three_clusters_names_both_ends() -> None:
+    params = {"operation": "failback", "source": "B", "target": ""}
+
+    with pytest.raises(
+        AirflowFailException, match=r"name source and target of the move: .* P, B, C"
+    ):
+        moves.plan(params, params, "manual__1", ["P", "B", "C"])
 
 
 def test_the_id_of_a_move_follows_from_its_run_so_that_a_repeated_task_finds_it() -> None:

@@ -349,7 +349,7 @@ def test_the_form_of_a_move_starts_the_dag_as_whoever_is_signed_in(
     frame.get_by_role("button", name="Start the dry run").click()
 
     page.wait_for_url("**/dags/srm_failover.B.P/runs/manual__1")
-    conf = {"operation": "failover", "mode": "planned", "source": "P", "target": "B"}
+    conf = {"operation": "failback", "mode": "planned", "source": "P", "target": "B"}
     assert asked == [
         {
             "conf": {**conf, "topics": ["orders"], "groups": ["billing"], "dry_run": True},

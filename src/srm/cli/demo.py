@@ -147,7 +147,7 @@ def _invite(console: Console, kept: StackStatus) -> None:
         f"\n{kept.service_url}: flows, groups and moves of this stack, live\n"
         f"\nEverything is still running. Open {kept.airflow_url} (no login) and\n"
         "  - choose Dags, srm_failover.P.B, Trigger: leave the form as it is for a failover P->B;\n"
-        "    for the way back choose failback, from cluster B to cluster P\n"
+        "    for the way back choose failback\n"
         "  - watch the run's graph; the log of task wait shows the remaining records live\n"
         "  - read the table in the log of task report, and the note of the run\n"
         "From here:\n"

@@ -18,7 +18,7 @@ from srm.cli.failover_view import shown
 from srm.cli.output import ConfigOption, JsonOption, emit, open_console
 from srm.config.loader import load_config
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.request import MoveRequest
+from srm.domain.move.request import MoveRequest, ends
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore
 from srm.engine.operator import operator
@@ -33,11 +33,17 @@ app = typer.Typer(
 
 OperationOption = Annotated[
     str,
-    typer.Option("--operation", "-o", help="failover or failback: the same steps either way."),
+    typer.Option(
+        "--operation",
+        "-o",
+        help="failover or failback: the same steps, from the first cluster to the second or back.",
+    ),
 ]
 SourceOption = Annotated[
     str | None,
-    typer.Option(help="Cluster the clients leave; the first of two configured ones by default."),
+    typer.Option(
+        help="Cluster the clients leave; by default the first of two, of a failback the second."
+    ),
 ]
 TargetOption = Annotated[
     str | None, typer.Option(help="Cluster the clients go to; the other one by default.")
@@ -157,7 +163,9 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a move would do; nothing is written anywhere."""
-    with open_pair(config, source, target, unplanned=mode == "unplanned") as context:
+    with open_pair(
+        config, source, target, operation=operation, unplanned=mode == "unplanned"
+    ) as context:
         request = _request(
             context,
             operation,
@@ -212,7 +220,9 @@ def run(
     Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
     written to the source later are found by srm failover report.
     """
-    with open_pair(config, source, target, unplanned=mode == "unplanned") as context:
+    with open_pair(
+        config, source, target, operation=operation, unplanned=mode == "unplanned"
+    ) as context:
         request = _request(
             context,
             operation,
@@ -369,6 +379,7 @@ def open_pair(
     source: str | None,
     target: str | None,
     *,
+    operation: str = "failover",
     unplanned: bool = False,
     only_look: bool = False,
 ) -> Iterator[MoveContext]:
@@ -378,6 +389,7 @@ def open_pair(
         config: the properties file, where it is named.
         source: the cluster that clients leave, where it is named.
         target: the cluster that clients go to, where it is named.
+        operation: which way the move goes where neither is named.
         unplanned: the source is given up: it is never connected to.
         only_look: for what is kept of moves alone; a cluster that is dead costs seconds.
 
@@ -385,14 +397,7 @@ def open_pair(
         UsageError: there are more than two, and it is not said which.
     """
     resolved = load_config(config)
-    if len(resolved.clusters) != 2 and not (source and target):
-        raise UsageError(
-            f"name --source and --target: {resolved.path} has the clusters "
-            f"{', '.join(resolved.clusters)}"
-        )
-    first, second = resolved.clusters[0], resolved.clusters[-1]
-    left = source or (first if target != first else second)
-    right = target or (second if left == first else first)
+    left, right = ends(resolved.clusters, operation, source, target)
     with (
         open_records(resolved, left, right)
         if only_look

@@ -1,11 +1,11 @@
-"""What a move of groups and producers is asked to do, from a cluster (source) to another (target).
+"""Request for a move of groups and producers, from a cluster (source) to another (target).
 
 Failover and failback are the same algorithm; the words tell people which way is home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -100,3 +100,25 @@ class MoveRequest:
                 known = ", ".join(field.name for field in fields(cls))
                 raise UsageError(f"move has no setting {where!r}: known are {known}") from None
             raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
+
+
+def ends(
+    clusters: Sequence[str], operation: str, source: str | None, target: str | None
+) -> tuple[str, str]:
+    """Return the cluster that clients leave, and the one that they go to.
+
+    A failover leaves the first of two clusters, a failback the second. A cluster that is named
+    comes before that, and the other end follows from it.
+
+    Raises:
+        UsageError: there are not two clusters, and both ends are not named.
+    """
+    if len(clusters) != 2 and not (source and target):
+        raise UsageError(
+            f"name source and target of the move: the clusters are {', '.join(clusters)}"
+        )
+    here, there = clusters[0], clusters[-1]
+    if operation == "failback":
+        here, there = there, here
+    left = source or (here if target != here else there)
+    return left, target or (there if left == here else here)

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from srm.domain.move.request import Operation
 from srm.domain.topics import Flow
 from srm.errors import NotFoundError
 from srm.pages.html import report_page
@@ -95,6 +96,7 @@ def new_page(
         "new_move.html",
         flows=[Flow.parse(name) for name in looks],
         flow=chosen,
+        operation=chosen and _operation(views, chosen),
         summary=None if look is None else as_known(summary(look)),
         groups=rows,
         topics=topics,
@@ -102,6 +104,12 @@ def new_page(
         chosen_topics=set(topic) or _read_by(look, set(group)),
         readiness=readiness(rows),
     )
+
+
+def _operation(views: Views, flow: Flow) -> Operation:
+    """Return the operation that moves clients along a flow, by the order of the clusters."""
+    place = list(views.config.clusters).index
+    return "failback" if place(flow.source) > place(flow.target) else "failover"
 
 
 @router.get("/{move_id}")

@@ -63,6 +63,7 @@ def test_the_form_of_a_move_is_filled_in(client: TestClient) -> None:
     assert 'value="orders" checked' in page
     assert 'name="dry_run" checked' in page
     assert 'data-dag="srm_failover.B.P"' in page, "the pair, in the order of the file"
+    assert 'value="failback" checked' in page, "from the second cluster to the first"
 
 
 def test_of_a_group_to_be_moved_the_topics_that_it_reads_are_ticked_and_named(
@@ -72,10 +73,8 @@ def test_of_a_group_to_be_moved_the_topics_that_it_reads_are_ticked_and_named(
 
     assert 'name="topics" value="orders" checked' in page
     assert 'name="topics" value="payments">' in page, "fraud reads it, billing does not"
-    assert (
-        "srm failover plan --source P --target B --topic orders --group billing"
-        in Outline(page).copied
-    )
+    command = "srm failover plan --source P --target B --operation failback"
+    assert f"{command} --topic orders --group billing" in Outline(page).copied
 
 
 def test_a_move_is_planned_from_where_groups_work_now() -> None:
