@@ -61,6 +61,7 @@ FAST: Final = (
     "integration/test_fence.py",
     "integration/test_flow_switch.py",
     "integration/test_java_decoder.py",
+    "integration/test_kafka_keys.py",
     "integration/test_map_cleaner.py",
     "integration/test_move.py",
     "integration/test_progress.py",

@@ -138,7 +138,7 @@ def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_fr
 
 @pytest.mark.parametrize("error", [AuthorizationError, UnavailableError])
 def test_a_flow_that_cannot_start_ends_the_wait_with_what_keeps_it(source, error):
-    driver, clock = Driver(), Clock()
+    driver, clock = Driver(), Seconds(0)
     goal = CatchUp(driver, source, clock)
     driver.progress.troubles["the driver"] = error("B refuses")
 
