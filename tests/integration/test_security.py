@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -229,6 +233,31 @@ def test_a_broker_that_has_everything_is_spoken_to_as_the_file_says(
 
     assert cipher is not None
     assert (version, cipher[0]) == agreed
+
+
+def test_openssls_own_file_limits_librdkafka_as_the_page_says(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
+    written = re.search(r"```\n(openssl_conf = .*?)```", page, re.DOTALL)
+    assert written is not None
+    limits = tmp_path / "openssl.cnf"
+    limits.write_text(written[1])
+    program = (
+        "import sys; from tests.integration.securing import may_come_in;"
+        "print(*[may_come_in(eval(text)) for text in sys.argv[1:]])"
+    )
+
+    let_in = subprocess.run(
+        [sys.executable, "-c", program, *(repr(secured.at(name)) for name in ("TLS12", "TLS13"))],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OPENSSL_CONF": str(limits)},
+    )
+
+    assert let_in.stdout.split() == ["True", "False"]
 
 
 def _copying_refused(properties: dict[str, str]) -> SrmError | None:
