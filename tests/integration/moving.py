@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -23,12 +22,10 @@ from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route, next_generation
 from srm.domain.replication_records import (
-    REPORTS,
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
 )
-from srm.domain.slot_records import SLOT_PREFIX, PositionGroup, decode_slot_record
 from srm.domain.topics import Flow
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveRequest
@@ -290,19 +287,3 @@ def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
     begin(context, request, move_id)
     pass_gate(context, move_id)
     eventually(lambda: move.verify(context, move_id).done, f"{move_id} resumed")
-
-
-def forget_places(site: Site, source: str, target: str) -> None:
-    """Let the reports of a flow say no more where its map is: readers read all of the map then.
-
-    A record that a test takes away, or damages, stands at its old place until the log is compacted.
-    """
-    table = site.clusters[target].compacted(internal_topics.replication(source), REPORTS)
-    changed = {}
-    for key, value in table.read().items():
-        if key.startswith(SLOT_PREFIX):
-            record = decode_slot_record(key, value)
-            if isinstance(record, PositionGroup):
-                positions = tuple(replace(entry, map_end=None) for entry in record.positions)
-                changed[key] = replace(record, positions=positions).value()
-    table.write(changed)

@@ -11,19 +11,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.integration.copying import delete_before
-from tests.integration.moving import Site, forget_places, pass_gate
-from tests.waiting import eventually
+from tests.integration.moving import Site, pass_gate
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
-from srm.domain import internal_topics
-from srm.domain.map_records import decode_block, map_partition
-from srm.domain.offset_map import Run
 from srm.domain.topics import TopicPartition
 from srm.engine import checkpoints, move
 from srm.engine.move import MoveContext, MovePlan, MoveReport, MoveRequest
-from srm.engine.translate import translate
 from srm.errors import GateClosedError
 from srm.stack.jars import kafka_class_path
 from srm.stack.java import find_java
@@ -56,14 +50,14 @@ def transaction(site: Site, alias: str) -> Iterator[Producer]:
     """An open transaction of some application, with one record; aborted in the end."""
     settings = {"transactional.id": f"someone-{site.unique}", "transaction.timeout.ms": 600_000}
     producer = Producer({**site.config.client(alias, "producer"), **settings})
-    producer.init_transactions(30)
+    producer.init_transactions(DEADLINE_S)
     producer.begin_transaction()
     producer.produce(site.topic, b"open", partition=0)
     producer.flush(60)
     try:
         yield producer
     finally:
-        producer.abort_transaction(30)
+        producer.abort_transaction(DEADLINE_S)
 
 
 @contextmanager
@@ -169,43 +163,6 @@ def test_a_plain_writer_in_the_shadow_of_an_open_transaction_is_seen(site: Site)
         assert report.rpo_records == 0
 
 
-def test_what_an_accepted_transaction_holds_back_is_the_rpo(site: Site) -> None:
-    group = start(site, site.p, "g", {site.topic: 200})
-    with site.replicating(), site.context(site.p, site.b) as context:
-        copied(context, site, 200)
-        with transaction(site, site.p):
-            produce(site, site.p, 50)
-            held(context, request(site, group, accept_open_transactions=True))
-            report = finish(context)
-            produce(site, site.p, 7)
-            move.verify(context, move_id(context))
-            late = move.report(context, move_id(context))
-
-    assert (report.rpo_records, dict(report.residue)) == (51, {})
-    assert dict(late.residue) == {site.topic: 7}
-    assert f"{site.topic}-0: 51 records missing on" in report.problems[1]
-
-
-def test_a_group_whose_offsets_are_in_a_transaction_is_waited_for(site: Site) -> None:
-    group = start(site, site.p, "g", {site.topic: 50})
-    consumer = Consumer({**site.config.client(site.p, "consumer"), "group.id": group})
-    with site.replicating(), site.context(site.p, site.b) as context:
-        copied(context, site, 200)
-        with transaction(site, site.p) as producer:
-            producer.send_offsets_to_transaction(
-                [KafkaTopicPartition(site.topic, 0, 150)], consumer.consumer_group_metadata(), 30
-            )
-            held(context, request(site, group, accept_open_transactions=True))
-            reason = blocked_by(context, "in a transaction")
-        finish(context)
-        consumer.close()
-
-        assert f"group {group} has offsets of {site.topic}-0 in a transaction" in reason
-        committed = site.clusters[site.b].committed(group)
-        aborted = translate(context.forward, TopicPartition(site.topic, 0), 50)
-        assert committed[aborted.to_partition] == aborted.to_offset
-
-
 def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
     group = site.group("streams")
     host, port = site.config.client(site.p, "admin")["bootstrap.servers"].split(":")
@@ -235,19 +192,6 @@ def test_a_live_streams_group_keeps_the_gate_shut(site: Site) -> None:
     assert f"group {group} is still active on {site.p} (streams-app@" in reason
 
 
-def test_a_reader_of_an_open_transactions_tail_has_a_floor_checkpoint(site: Site) -> None:
-    with site.replicating(), site.context(site.p, site.b) as context:
-        copied(context, site, 200)
-        with transaction(site, site.p):
-            produce(site, site.p, 50)
-            group = start(site, site.p, "g", {site.topic: 240})
-            [outcome] = checkpoints.survey(context.forward, [group]).outcomes
-
-    assert (outcome.state, outcome.remaining, outcome.reached) == ("not-copied-yet", 40, 200)
-    assert outcome.checkpoint is not None
-    assert "a transaction is open from offset 200 on" in outcome.reason
-
-
 def test_records_the_target_refused_are_skipped_and_missing(site: Site) -> None:
     with site.path.open("a") as properties:
         properties.write("\ndata.loss.policy = continue\n")
@@ -267,67 +211,6 @@ def test_records_the_target_refused_are_skipped_and_missing(site: Site) -> None:
     assert "would skip 3 records it has still to read (3 offsets never" in blocked.blocking[0]
     assert (report.rpo_records, report.groups[group].skipped, report.ok) == (3, 3, False)
     assert any("3 records never copied" in problem for problem in report.problems)
-
-
-def test_records_from_before_the_first_copied_one_are_skipped_and_missing(site: Site) -> None:
-    """As where a copy was taken over whose beginning nobody knows."""
-    group = start(site, site.p, "g", {site.topic: 10})
-    topic, place = internal_topics.offset_map(site.p), map_partition(site.topic, 0)
-    with site.context(site.p, site.b) as context:
-        with site.replicating():
-            copied(context, site, 200)
-        table = site.clusters[site.b].compacted(topic, place)
-        for key, value in table.read().items():
-            block = decode_block(key, value)
-            if block.topic == site.topic and block.partition == 0:
-                [run] = block.runs
-                later = Run(60, run.target_start + 60, run.count - 60)
-                shorter = replace(block, runs=(later,))
-                table.write({key: None, shorter.key(): shorter.value()})
-        forget_places(site, site.p, site.b)
-        blocked = move.plan(context, request(site, group), dry_run=True)
-        held(context, request(site, group, accept_skips=True))
-        report = finish(context)
-
-    assert "would skip 50 records it has still to read (50 offsets from" in blocked.blocking[0]
-    assert (report.rpo_records, report.groups[group].skipped, report.ok) == (50, 50, False)
-
-
-def test_a_move_back_asks_before_it_skips_what_the_original_has_dropped(site: Site) -> None:
-    with site.replicating(), site.context(site.b, site.p) as context:
-        copied(MoveContext(context.reverse, context.forward), site, 200)
-        before = TopicPartition(site.topic, 0)
-        maps = context.reverse.maps.load([site.topic]).get(before)
-        tenth, fiftieth = (maps.runs[0].target_start + n for n in (10, 50))
-        assert fiftieth > tenth
-        group = start(site, site.b, "g", {f"{site.p}.{site.topic}": tenth})
-        delete_before(site.config.client(site.p, "admin"), site.topic, 50)
-        blocked = move.plan(context, request(site, group, back=True), dry_run=True)
-        accepted = move.plan(
-            context, request(site, group, back=True, accept_skips=True), dry_run=True
-        )
-
-    assert "would skip 40 records" in blocked.blocking[0]
-    rows = {p.topic: p for p in accepted.groups[0].positions if p.partition == 0}
-    assert accepted.blocking == ()
-    row = rows[f"{site.p}.{site.topic}"]
-    assert (row.resume, row.skipped, row.state) == (50, 40, "translated")
-
-
-def test_a_damaged_map_has_its_own_reason(site: Site) -> None:
-    group = start(site, site.p, "g", {site.topic: 100})
-    topic = internal_topics.offset_map(site.p)
-    with site.context(site.p, site.b) as context:
-        with site.replicating():
-            copied(context, site, 200)
-        table = site.clusters[site.b].compacted(topic, map_partition(site.topic, 0))
-        table.write(dict.fromkeys(table.read(), b"damaged"))
-        forget_places(site, site.p, site.b)
-        plan = move.plan(context, request(site, group), dry_run=True)
-
-    [reason] = [reason for reason in plan.blocking if group in reason]
-    assert f"the offset map of {site.topic}-0 cannot be used" in reason
-    assert "restart the replicator" in reason
 
 
 def test_nothing_is_skipped_by_a_first_failover_with_the_default_reset_policy(site: Site) -> None:
