@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
 
 from srm.cli import stack
-
-
-@pytest.fixture(autouse=True)
-def unharmed() -> Iterator[None]:
-    """The process of the tests outlives a SIGTERM, whoever handles it."""
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def test_sigterm_while_it_starts_ends_it_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,5 +23,9 @@ def test_sigterm_while_it_starts_ends_it_as_ctrl_c_does(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(stack, "_stack", lambda *_, **__: Starting())
 
-    assert CliRunner().invoke(stack.app, ["up"]).exit_code != 0
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tests outlive it in any case
+    try:
+        assert CliRunner().invoke(stack.app, ["up"]).exit_code != 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert ended == [KeyboardInterrupt]
