@@ -36,7 +36,7 @@ from srm import logs
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
-from srm.errors import ConfigError, UnavailableError
+from srm.errors import ConfigError, FencedError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.raw_log import follow_raw_metrics
 from srm.replication.driver.discovery import Discovery
@@ -141,6 +141,7 @@ class Replicator:
         self._runs: tuple[FlowRun, ...] = ()
         self._host = FlowHost(self._cancel, _one_line)
         self._spark: SparkContext | None = None
+        self._application_id = ""  # Spark forgets it when it ends
         self._id = uuid.uuid4().hex
         self._started_ms = _now_ms()
 
@@ -184,7 +185,7 @@ class Replicator:
                 for run in self._runs:
                     run.start()
                 with _context(conf) as spark:
-                    self._spark = spark
+                    self._spark, self._application_id = spark, spark.applicationId
                     if not logger.isEnabledFor(logging.DEBUG):
                         # A slot that ends is one line here; Spark has four stack traces for it.
                         spark.setLogLevel("FATAL")
@@ -233,12 +234,12 @@ class Replicator:
     def _identity(self) -> DriverHeartbeat:
         beat = DriverHeartbeat(
             self._id,
-            self._spark.applicationId if self._spark else "",
+            self._application_id,
             socket.gethostname(),
             os.getpid(),
             _now_ms(),
             started_ms=self._started_ms,
-            flows=tuple(str(run.flow) for run in self._runs if run.failure is None),
+            flows=tuple(str(r.flow) for r in self._runs if not isinstance(r.failure, FencedError)),
         )
         for run in self._runs:
             request = run.driver.obeyed
