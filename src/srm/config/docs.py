@@ -99,6 +99,8 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
 - `GSSAPI` (Kerberos), other unknown SASL mechanisms, JKS stores and PKCS12 trust stores are refused
   (docs/security.md).
 - ACLs are not copied, and transformations (`transforms`, `predicates`) are not applied.
+- A remote topic that MirrorMaker 2 has filled is not filled a second time. Its partitions stop
+  until you [decide](replication.md#a-remote-topic-that-others-have-filled).
 - Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
   consumer on the source (MirrorMaker 2 copies aborted ones too unless told not to).
 """

@@ -4,9 +4,10 @@ Each slot keeps notes of its own, under its own key, so nobody overwrites what a
 partition that moves, or whose owner starts again, loses none. They are about the copy of one topic
 id, and count as long as that topic exists.
 
-What people decide about records that only the source has, or has no more, when it returns from a
-disaster (docs/return.md), is a note as well, under a key of its own in the partition of commands.
-Slots read it when they take the partition on, and obey it.
+What people decide is a note as well, under a key of its own in the partition of commands. It is
+about records that only the source has, or has no more, when it returns from a disaster
+(docs/return.md): slots read it when they take the partition on. Or it is about records of others in
+the remote topic (docs/replication.md): slots hear of it at once.
 """
 
 from __future__ import annotations

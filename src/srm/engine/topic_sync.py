@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from srm.config.model import FlowConfig
+from srm.domain import internal_topics
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import read_pause
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition
 from srm.domain.replication_state import decode_state
 from srm.domain.reported_positions import positions_by_copy
 from srm.domain.topics import TopicPartition
+from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.state_topic import StateTopic
 from srm.errors import NotFoundError, SrmError
@@ -173,7 +175,7 @@ def append(
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()
     if unknown := set(topics) - set(selected_topics(source_topics, config)):
-        raise NotFoundError(f"flow {config.flow} copies no topic {', '.join(sorted(unknown))}")
+        raise NotFoundError(f"the flow copies no topic {', '.join(sorted(unknown))}")
     state = StateTopic(target, config.flow.source)
     reported = positions_by_copy(decode_state(state.read()).reports)
     unreported = {}
@@ -189,6 +191,8 @@ def append(
     decided = tuple(sorted(one for one, place in unreported.items() if ends.get(place)))
     notes = [PartitionNotes.after_others(one, by, context.now_ms()) for one in decided]
     if notes and not dry_run:
+        topic = internal_topics.replication(config.flow.source)  # no replicator may have run yet
+        ensure_compacted(target, topic, STATE_PARTITIONS, config.internal_replication_factor)
         state.write({note.key(): note.value() for note in notes})
     return decided
 

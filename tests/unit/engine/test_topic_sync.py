@@ -166,8 +166,19 @@ def test_what_others_have_filled_is_decided_about_and_no_copy_that_has_begun(sit
     assert len(StateTopic(target, "P").read_commands()) == 1
 
 
+def test_what_others_have_filled_can_be_decided_about_before_a_replicator_has_run(sites) -> None:
+    target = sites.clusters["B"]
+    target.produce("P.Payments", 0, 5)
+
+    [decided] = append(sites.flow("P->B"), ["Payments"], "ann")
+
+    assert target.topics()[internal_topics.replication("P")].partitions == STATE_PARTITIONS
+    [note] = map(PartitionNotes.decode, StateTopic(target, "P").read_commands().values())
+    assert note.copy_id == decided.copy_id
+
+
 def test_what_the_flow_does_not_copy_is_not_decided_about(sites) -> None:
-    with pytest.raises(NotFoundError, match=r"flow P->B copies no topic Other"):
+    with pytest.raises(NotFoundError, match=r"the flow copies no topic Other"):
         append(sites.flow("P->B"), ["Payments", "Other"], "ann")
 
 
