@@ -40,7 +40,7 @@ MEND_AT: Final = 3
 QUIET: Final = 25.0
 """Share of the last ten seconds, in percent, in which a task waited for a core."""
 _QUIET_WITHIN_S: Final = 60.0
-_FAILURES: Final = "SRM_TEST_FAILURES"
+_FAILURES: Final = "TEST_FAILURES_FILE"
 """Names the file into which a run writes its failures."""
 _SOME_FAILED: Final = 1
 
