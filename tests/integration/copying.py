@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from tests.replicating import at_work
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import ClusterClients
 from srm.domain import internal_topics
@@ -141,7 +141,7 @@ class CopyLab:
         self._log.write(
             internal_topics.replication(self.flow.source), assignment.key(), assignment.value()
         )
-        self._log.flush(60)
+        self._log.flush(DEADLINE_S)
         return self._generation
 
     def spec(self, slot: str) -> SlotSpec:

@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 from tests.replicating import Work, at_work, configure, slot_of
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
@@ -116,7 +116,7 @@ class Site:
         )
         log = KafkaStateLog(flow.target, self.config.client(flow.target, "producer"))
         log.write(internal_topics.replication(flow.source), assignment.key(), assignment.value())
-        log.flush(60)
+        log.flush(DEADLINE_S)
 
     @contextmanager
     def context(self, source: str, target: str) -> Iterator[MoveContext]:
@@ -165,7 +165,7 @@ class Application:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(DEADLINE_S)
 
     def _work(self) -> None:
         site, watcher = self._arguments
@@ -200,7 +200,7 @@ class Source:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(DEADLINE_S)
 
     def _work(self) -> None:
         def delivered(error: object, message: object) -> None:

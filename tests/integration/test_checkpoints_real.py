@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.copying import delete_before
 from tests.replicating import configure
 from tests.slot_reports import records_of
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -146,7 +146,7 @@ def _produce(bootstrap: str, topic: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value.encode(), partition=0, timestamp=WRITTEN_MS)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 class Application:

@@ -56,7 +56,7 @@ def load(site: Site, count: int) -> None:
     producer = Producer(site.config.client(site.p, "producer"))
     for number in range(count):
         producer.produce(site.topic, f"{number}", partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def committed(site: Site, alias: str, group: str) -> dict[str, int]:
@@ -94,9 +94,9 @@ def test_a_hold_flushes_what_was_handed_over_and_the_rest_goes_to_the_other_clus
         assert waiting.is_alive()
         assert producer.cluster(site.topic) is None
         tell(site, subject, site.b, "go")
-        waiting.join(90)
+        waiting.join(DEADLINE_S)
         assert not waiting.is_alive()
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
 
     assert values_on(site, site.p) == Counter(f"old-{n}".encode() for n in range(200))
     assert values_on(site, site.b) == Counter([b"new"])
@@ -127,7 +127,7 @@ def test_a_failed_record_without_a_callback_is_raised_by_flush(
     with FailoverProducer(larger_than_the_broker_takes, watcher=watcher) as producer:
         producer.produce(site.topic, b"x" * 2_000_000, partition=0)
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
-            producer.flush(60)
+            producer.flush(DEADLINE_S)
 
 
 def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_done(
@@ -277,6 +277,6 @@ def test_a_topic_that_comes_into_being_is_read_too_and_the_others_are_read_on(
         site.clusters[site.p].create_topics([TopicSpec(late, 1, 1, {})])
         producer = Producer(site.config.client(site.p, "producer"))
         producer.produce(late, b"late")
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
         eventually(lambda: read(late), "the record of the new topic")
     assert committed(site, site.p, group)[f"{site.topic}-0"] == 10

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.serialization import StringDeserializer, StringSerializer
 from tests.integration.moving import Site
 from tests.integration.test_clients import committed, load, reading, tell, values_on
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
 from srm.client.consumer import FailoverConsumer
@@ -50,7 +50,7 @@ def load_on(site: Site, alias: str, count: int) -> None:
     producer = Producer(site.config.client(alias, "producer"))
     for number in range(count):
         producer.produce(site.topic, f"{alias}-{number}", partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def take(consumer: FailoverConsumer, count: int) -> list[Any]:
@@ -186,11 +186,11 @@ def test_an_exception_in_a_delivery_callback_is_raised_by_flush_and_ends_nothing
         producer.produce(site.topic, b"1", callback=wrong)
         producer.produce(site.topic, b"2", callback=lambda e, m: delivered.append(m.cluster))
         with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="bug"):
-            producer.flush(60)
+            producer.flush(DEADLINE_S)
         assert delivered == [site.p]
         move(site, watcher, subject, site.b)
         producer.produce(site.topic, b"3", callback=lambda e, m: delivered.append(m.cluster))
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
     assert "a callback of the application raised" in caplog.text
     assert delivered == [site.p, site.b]
 
@@ -203,10 +203,10 @@ def test_after_a_fatal_error_a_new_producer_takes_over_and_says_so(
     errors: list[object] = []
     with FailoverProducer(conf, watcher=watcher) as producer:
         producer.produce(site.topic, b"x" * 2_000_000, callback=lambda e, m: errors.append(e))
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
         eventually(lambda: "a new one takes over" in caplog.text, "the fatal error is logged")
         producer.produce(site.topic, b"small", callback=lambda e, m: errors.append(e))
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
     assert errors[0] is not None
     assert errors[1] is None
     assert values_on(site, site.p) == {b"small": 1}
@@ -218,16 +218,16 @@ def test_a_held_producer_acknowledges_when_its_transaction_has_ended(
     subject = f"topic:{site.topic}"
     conf = {"transactional.id": site.group("tx"), "client.id": "writer"}
     with FailoverProducer(conf, topics=[site.topic], watcher=watcher) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         producer.produce(site.topic, b"1")
         eventually(lambda: "writer" in said(site, site.p, subject), "it announced itself")
         tell(site, subject, site.p, "hold")
         eventually(lambda: watcher.route(subject).state == "hold", "hold is known")
         producer.produce(site.topic, b"2")
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
         assert said(site, site.p, subject)["writer"].state == "resumed"
-        producer.commit_transaction(30)
+        producer.commit_transaction(DEADLINE_S)
         eventually(lambda: said(site, site.p, subject)["writer"].state == "held", "acknowledged")
         written(site, site.p, {b"1": 1, b"2": 1})
 
@@ -236,14 +236,14 @@ def test_a_held_producer_acknowledges_when_its_transaction_has_ended(
         waiting.join(0.3)
         assert waiting.is_alive()
         tell(site, subject, site.b, "go")
-        waiting.join(90)
+        waiting.join(DEADLINE_S)
         producer.produce(site.topic, b"3")
-        producer.commit_transaction(30)
+        producer.commit_transaction(DEADLINE_S)
         written(site, site.b, {b"3": 1})
 
         producer.begin_transaction()
         producer.produce(site.topic, b"4")
-        producer.abort_transaction(30)
+        producer.abort_transaction(DEADLINE_S)
         assert values_on(site, site.b) == {b"3": 1}
 
 
@@ -262,7 +262,7 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
         reading(site, group, watcher, **conf) as consumer,
         FailoverProducer(tx, topics=[site.topic], watcher=watcher) as producer,
     ):
-        producer.init_transactions(30)
+        producer.init_transactions(DEADLINE_S)
 
         def work(batch: list[Any], target: str) -> None:
             producer.begin_transaction()
@@ -271,7 +271,7 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
             producer.send_offsets_to_transaction(
                 consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
             )
-            producer.commit_transaction(30)
+            producer.commit_transaction(DEADLINE_S)
             assert producer.cluster(site.topic) == target
 
         work(take(consumer, 10), site.p)
@@ -295,12 +295,12 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
         releasing = threading.Thread(target=release, daemon=True)
         releasing.start()
         producer.begin_transaction()  # waits, and lets the consumer of this thread leave
-        releasing.join(120)
+        releasing.join(DEADLINE_S)
         producer.produce(site.topic, b"never", partition=1)
         with pytest.raises(KafkaException) as refused:
             producer.send_offsets_to_transaction(positions, metadata, 30)
         assert refused.value.args[0].txn_requires_abort()
-        producer.abort_transaction(30)
+        producer.abort_transaction(DEADLINE_S)
 
     assert values_on(site, site.b) == {}
     assert committed(site, site.b, group) == {}
@@ -322,7 +322,7 @@ def test_a_pattern_finds_the_topic_and_its_copy(site: Site, watcher: RoutingWatc
     copy = f"{site.b}.{site.topic}"
     producer = Producer(site.config.client(site.p, "producer"))
     producer.produce(copy, b"copied")
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     pattern = f"^{site.topic[:-1]}."
     with FailoverConsumer({"group.id": site.group("g")}, watcher=watcher) as consumer:
         consumer.subscribe([pattern])
@@ -350,7 +350,7 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
                 for subject in subjects:
                     await asyncio.to_thread(move, site, watcher, subject, cluster)
             delivered = await producer.produce(site.topic, f"on-{cluster}".encode())
-            await producer.flush(60)
+            await producer.flush(DEADLINE_S)
             assert (await delivered).cluster == cluster
             while len(seen) < (1 if cluster == site.p else 2):
                 seen += await consumer.consume(5, 1.0)
@@ -398,7 +398,7 @@ def test_serialisers_work_across_a_move(site: Site, watcher: RoutingWatcher) -> 
                 for subject in (f"topic:{site.topic}", f"group:{group}"):
                     move(site, watcher, subject, cluster)
             producer.produce(site.topic, "key", f"v-{cluster}")
-            assert producer.flush(60) == 0
+            assert producer.flush(DEADLINE_S) == 0
             [message] = take(consumer, 1)
             assert (message.key(), message.value()) == (b"key", f"v-{cluster}")
 
@@ -412,13 +412,13 @@ def test_a_topic_on_another_cluster_ends_a_transaction(site: Site, watcher: Rout
     eventually(lambda: watcher.route(f"topic:{other}").cluster == site.b, "the watcher knows")
     conf = {"transactional.id": site.group("tx")}
     with FailoverProducer(conf, topics=[site.topic], watcher=watcher) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         producer.produce(site.topic, b"1")
         with pytest.raises(KafkaException) as refused:
             producer.produce(other, b"2")
         assert refused.value.args[0].txn_requires_abort()
-        producer.abort_transaction(30)
+        producer.abort_transaction(DEADLINE_S)
 
     assert values_on(site, site.p) == {}
 
@@ -448,6 +448,6 @@ def test_a_loop_that_reads_and_writes_does_not_block_its_own_move(
         releasing = threading.Thread(target=release, daemon=True)
         releasing.start()
         producer.produce(site.topic, b"out")
-        releasing.join(120)
-        assert producer.flush(60) == 0
+        releasing.join(DEADLINE_S)
+        assert producer.flush(DEADLINE_S) == 0
     assert values_on(site, site.b) == {b"out": 1}

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.moving import Site
 from tests.integration.test_clients import committed, is_empty, tell
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, Route, acks_of
@@ -78,7 +78,7 @@ def load(site: Site, alias: str, name: str) -> None:
     producer = Producer(site.config.client(alias, "producer"))
     for number in range(5):
         producer.produce(site.topic, f"{name}{number}", partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def acks(site: Site, alias: str, subject: str) -> list[Ack]:

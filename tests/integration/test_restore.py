@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.move.request import MoveRequest
 from srm.domain.offset_map import Translated
@@ -71,19 +71,19 @@ class Site:
             value = b"%s %d %s" % (alias.encode(), number, b"x" * 2000)
             producer.produce("Payments", value, b"k%d" % number, partition=number % PARTITIONS)
             if number % 20 == 0:
-                producer.flush(60)
-        assert producer.flush(60) == 0
+                producer.flush(DEADLINE_S)
+        assert producer.flush(DEADLINE_S) == 0
 
     def produce_and_abort(self, alias: str, name: str) -> None:
         """Leave holes in both partitions: records of a transaction that is aborted."""
         properties = {**self.config.client(alias, "producer"), "transactional.id": name}
         producer = Producer(properties)
-        producer.init_transactions(60)
+        producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for partition in range(PARTITIONS):
             producer.produce("Payments", b"aborted", partition=partition)
-        producer.flush(60)
-        producer.abort_transaction(60)
+        producer.flush(DEADLINE_S)
+        producer.abort_transaction(DEADLINE_S)
 
     def values(self, alias: str, topic: str) -> list[list[bytes]]:
         """Return what each partition of a topic holds, in order."""

@@ -14,7 +14,7 @@ from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_clusters
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain import internal_topics
@@ -206,7 +206,7 @@ def drive(srm: Srm, _: World) -> None:
 def write_offset_syncs(srm: Srm, _: World) -> None:
     log = KafkaStateLog("P", srm.source)
     log.write(internal_topics.offset_syncs("B"), b"a", b"b")
-    log.flush(60)
+    log.flush(DEADLINE_S)
 
 
 def on_source(call: Callable[[Cluster], None]) -> Callable[[Srm, World], None]:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.replicating import configure
 from tests.slot_reports import records_of
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
 from srm.domain import internal_topics
@@ -109,20 +109,20 @@ def write_source(bootstrap: str, topic: str, partitions: int) -> None:
     transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     for partition in range(partitions):
         produce(plain, topic, partition, [content(n) for n in range(third)])
-    assert plain.flush(60) == 0
-    transactional.init_transactions(30)
+    assert plain.flush(DEADLINE_S) == 0
+    transactional.init_transactions(DEADLINE_S)
     transactional.begin_transaction()
     for partition in range(partitions):
         transactional.produce(topic, b"never happened", partition=partition)
-    transactional.flush(60)
-    transactional.abort_transaction(30)
+    transactional.flush(DEADLINE_S)
+    transactional.abort_transaction(DEADLINE_S)
     transactional.begin_transaction()
     for partition in range(partitions):
         produce(transactional, topic, partition, [content(n) for n in range(third, 2 * third)])
-    transactional.commit_transaction(30)
+    transactional.commit_transaction(DEADLINE_S)
     for partition in range(partitions):
         produce(plain, topic, partition, [content(n) for n in range(2 * third, COUNT)])
-    assert plain.flush(60) == 0
+    assert plain.flush(DEADLINE_S) == 0
 
 
 def written_log(bootstrap: str, topic: str, partition: int) -> Log:
@@ -172,7 +172,7 @@ def replicate(
         block = MapBlock(topic, source_id, partition, target_id, (1,), runs)
         table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
         table.write({block.key(): block.value()})
-    assert all(producer.flush(60) == 0 for producer in producers)
+    assert all(producer.flush(DEADLINE_S) == 0 for producer in producers)
     report(context, topic, source_id, target_id)
 
 
@@ -185,7 +185,7 @@ def replicate_more(
     for alias, name, records in (("P", topic, news), ("B", f"P.{topic}", damage(news))):
         producer = Producer({"bootstrap.servers": clusters[alias].bootstrap})
         produce(producer, name, 0, records)
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
     ids = context.source.topics()[topic].topic_id, context.target.topics()[f"P.{topic}"].topic_id
     block = MapBlock(topic, ids[0], 0, ids[1], (1,), (Run(begin, COUNT, MORE),))  # type: ignore[arg-type]
     place = internal_topics.offset_map("P"), map_partition(topic, 0)

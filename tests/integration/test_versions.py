@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.conftest import LASTING, owner
 from tests.integration.copying import CopyLab
 from tests.replicating import configure, is_copied, replicating
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import checkpoints, group_sync, topic_sync
@@ -59,18 +59,18 @@ def _fill(lab: CopyLab, topic: str) -> None:
         for i in range(400):
             value = None if i % 7 == 3 else os.urandom(i % 200)
             producer.produce(topic, value, str(i % 50), partition=i % 2, headers={"n": str(i)})
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
     producer = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
+    producer.init_transactions(DEADLINE_S)
     for number in range(6):
         producer.begin_transaction()
         for i in range(20):
             producer.produce(topic, f"{number}-{i}".encode(), partition=i % 2)
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
         if number % 3 == 1:
-            producer.abort_transaction(30)
+            producer.abort_transaction(DEADLINE_S)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(DEADLINE_S)
 
 
 @PAIRS
@@ -91,7 +91,7 @@ def test_a_copy_between_versions_is_equal_through_a_restart_and_another_owner(
     def shut_out() -> bool:
         for p in partitions:
             producer.produce(topic, b"more", partition=p.partition)
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
         return any(s is not None and s.state == "waiting" for s in map(lab.status, partitions))
 
     with lab.running("0"):
@@ -144,7 +144,7 @@ def _read_half(bootstrap: str, topic: str, group: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(100):
         producer.produce(topic, str(n).encode(), partition=n % 2)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     props = {"bootstrap.servers": bootstrap}
     with KafkaCluster("P", *[props] * 3) as cluster:
         cluster.commit_idle(group, {TopicPartition(topic, n): 25 for n in range(2)})
@@ -168,10 +168,10 @@ def test_groups_and_transactions_are_seen_on_each(
         eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
         settings = {"transactional.id": name, "transaction.timeout.ms": 600_000}
         producer = Producer({**props, **settings})
-        producer.init_transactions(60)
+        producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         producer.produce(name, b"x", partition=0)
-        producer.flush(60)
+        producer.flush(DEADLINE_S)
         producer.send_offsets_to_transaction(
             [KafkaTopicPartition(name, 0, 1)], consumer.consumer_group_metadata()
         )
@@ -189,5 +189,5 @@ def test_groups_and_transactions_are_seen_on_each(
 
         cluster.remove_static_members(name, ["shop-1"])
         assert cluster.groups([name])[name].state == "empty"
-        producer.abort_transaction(30)
+        producer.abort_transaction(DEADLINE_S)
         consumer.close()
