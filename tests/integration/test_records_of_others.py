@@ -1,4 +1,4 @@
-"""A remote topic that others have filled is not filled a second time: somebody decides first."""
+"""A remote topic that others have filled is not filled a second time before that is decided."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         faults="kill slot",
     ),
     Mutant(
-        "whoever has filled the target does not matter",
+        "records of others in the target do not matter",
         "a target that others have filled is not filled a second time",
         ((f"{SLOT}.claiming:records_of_others", _async(None)),),
         faults="filled",

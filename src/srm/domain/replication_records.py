@@ -8,7 +8,7 @@ partition  key                   written by                     value
 0          assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
 0          copied:<id>:<id>      driver, with the assignment    :class:`.CopiedTopic`, JSON
 0          pause                 an unplanned failover          :class:`.Pause`, JSON
-0          notes:<id>:<t>-<n>    whoever decides                :class:`.PartitionNotes`, JSON
+0          notes:<id>:<t>-<n>    an operator's decision         :class:`.PartitionNotes`, JSON
 1          slot:<slot>:...       slot, every second             :mod:`.slot_records`, packed
 1          status:<topic>-<n>    slot, when it changes          :class:`PartitionStatus`, JSON
 1          notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON

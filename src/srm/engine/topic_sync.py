@@ -165,7 +165,7 @@ def append(
         dry_run: write nothing.
 
     Returns:
-        The partitions that this is about: nobody reports a position in their remote topic, and it
+        The partitions that this is about: their copies have no reported position, and the target
         holds, or has held, something.
 
     Raises:
