@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 
 import pytest
 from fastapi import HTTPException
@@ -23,6 +24,7 @@ PUBLIC = {"/health"}
 ALL = "0.0.0.0"  # noqa: S104 -- nothing listens
 
 
+@lru_cache  # of one user the routes are built once
 def known(name: str, *given: Role) -> Access:
     return Access(lambda: User(name, frozenset(given)))
 

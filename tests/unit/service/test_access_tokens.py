@@ -50,15 +50,13 @@ class KnownKeys(Keys):
         return self.known.get(key_id)
 
 
-@pytest.fixture
-def keys() -> KnownKeys:
-    return KnownKeys()
+KNOWN = KnownKeys()
+ACCESS = bearer_access(SETTINGS, KNOWN)
 
 
 @pytest.fixture
-def client(views: Views, acting: Actions, keys: KnownKeys) -> TestClient:
-    app = create_app(views, bearer_access(SETTINGS, keys), acting)
-    return TestClient(app, raise_server_exceptions=False)
+def client(views: Views, acting: Actions) -> TestClient:
+    return TestClient(create_app(views, ACCESS, acting), raise_server_exceptions=False)
 
 
 def token(
@@ -154,9 +152,9 @@ def test_clocks_may_differ_by_the_leeway(client: TestClient) -> None:
 
 
 def test_a_provider_that_does_not_answer_is_told_as_503(
-    client: TestClient, keys: KnownKeys
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys.error = UnavailableError("the OpenID provider is away")
+    monkeypatch.setattr(KNOWN, "error", UnavailableError("the OpenID provider is away"))
 
     told = client.get("/v2/flows", headers=token())
 

@@ -22,12 +22,12 @@ from srm.service.views import Views
 
 REPLICATOR = "/v2/flows/P/B/replicator"
 TOPICS = "/v2/flows/P/B/lists/topics"
+OLGA = Access(lambda: User("olga", frozenset({"reader", "operator"})))
 
 
 @pytest.fixture
 def operator(views: Views, acting: Actions) -> TestClient:
-    access = Access(lambda: User("olga", frozenset({"reader", "operator"})))
-    return TestClient(create_app(views, access, acting), raise_server_exceptions=False)
+    return TestClient(create_app(views, OLGA, acting), raise_server_exceptions=False)
 
 
 def test_a_restart_is_asked_for_in_the_users_name(
