@@ -86,7 +86,7 @@ def plain(line: FlowLine) -> str:
     """Return the line as text without colours, for logs and pipes."""
     progress = line.progress
     stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
-    trouble = f"  RETRYING: {progress.trouble}" if progress.trouble else ""
+    trouble = f"  TROUBLE: {progress.trouble}" if progress.trouble else ""
     return (
         f"{line.seconds:7.0f} s  {progress.flow}  {line.records_per_s:,.0f} rec/s  "
         f"{line.bytes_per_s / 1e6:,.1f} MB/s  lag {progress.lag:,}  "
@@ -158,7 +158,7 @@ def _cells(line: FlowLine) -> dict[str, Text]:
 
 def _reasons(progress: FlowProgress) -> Iterator[Text]:
     if progress.trouble:
-        yield Text(f"{progress.flow}, retrying: {progress.trouble}", style="red")
+        yield Text(f"{progress.flow}: {progress.trouble}", style="red")
     for status in progress.stopped[:_REASONS]:
         where = f"{progress.flow} {status.topic}-{status.partition}: "
         yield Text.assemble((where, "bold red"), (status.reason, "red"))

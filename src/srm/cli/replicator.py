@@ -102,6 +102,9 @@ def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) ->
 
 
 def _require(answers: tuple[Answer, ...], problem: str) -> None:
-    waiting = [str(answer.flow) for answer in answers if not answer.done]
+    away = [str(answer.flow) for answer in answers if answer.outcome == "unreachable"]
+    if away:
+        problem = "the target does not answer; repeat the command when it does"
+    waiting = away or [str(answer.flow) for answer in answers if not answer.done]
     if waiting:
         raise UnavailableError(f"{', '.join(waiting)}: {problem}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from srm.domain.replication_records import REQUEST_KEY, Action, DriverRequest
@@ -16,7 +16,7 @@ from srm.errors import SrmError
 
 POLL_S: Final = 0.5
 
-Outcome = Literal["asked", "ended", "restarted", "not-running"]
+Outcome = Literal["asked", "ended", "restarted", "not-running", "unreachable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Answer:
 
     ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
     ``restarted``: an application has started after the request. ``not-running``: no driver has
-    shown a sign of life. ``application`` and ``host`` are those of the latest driver.
+    shown a sign of life. ``unreachable``: the target does not answer, and no driver that can be
+    read names the flow. ``application`` and ``host`` are those of the latest driver.
     """
 
     flow: Flow
@@ -72,8 +73,8 @@ def ask(
 ) -> tuple[Answer, ...]:
     """Ask the applications that drive the flows to end and wait for what becomes of it.
 
-    Flows that no replicator has ever driven are left out of the request. It can be repeated at any
-    time.
+    Flows that no replicator has ever driven are left out of the request. So are those whose target
+    does not answer: their application reads it of another flow. It can be repeated at any time.
 
     Args:
         topics: state topics of the flows.
@@ -86,26 +87,41 @@ def ask(
         pause: waits for so many seconds.
 
     Raises:
-        SrmError: a target does not answer or refuses the record.
+        SrmError: no target answers, or one refuses the record.
     """
-    known = {flow: topic for flow, topic in topics.items() if topic.read_commands()}
-    began = clock()
-    watch = Watch.over(known, began).after(look(known), began)
+    found, began = look(topics), clock()
+    signs = {flow: one for flow, one in found.items() if isinstance(one, FlowSigns)}
+    for error in (one for one in found.values() if isinstance(one, SrmError) and not signs):
+        raise error
+    known = {flow: topics[flow] for flow, one in signs.items() if one.driver or one.request}
+    readable = {flow: topics[flow] for flow in signs}
+    watch = Watch.over(readable, began).after(found, began)
     request = request_end(known, action, by, now_ms)
-    never = tuple(Answer(flow, action, "not-running") for flow in topics if flow not in known)
     while True:
-        watch = watch.after(look(known), clock())
-        answers = (*never, *_answers(watch, request, clock()))
+        watch = watch.after(look(readable), clock())
+        answers = _answers(topics, watch, request, clock())
         show(answers)
         if all(answer.done for answer in answers) or clock() - began > wait_s:
             return answers
         pause(POLL_S)
 
 
-def _answers(watch: Watch, request: DriverRequest, now: float) -> tuple[Answer, ...]:
-    return tuple(
-        answer(flow, seen.signs, request, now - (seen.changed or watch.began))
+def _answers(
+    flows: Iterable[Flow], watch: Watch, request: DriverRequest, now: float
+) -> tuple[Answer, ...]:
+    known = {
+        flow: answer(flow, seen.signs, request, now - (seen.changed or watch.began))
         for flow, seen in watch.flows.items()
+    }
+    # The flows of an application end together: one that cannot be read ends as the others do.
+    named = {
+        name: known[flow]
+        for flow, seen in watch.flows.items()
+        for name in (seen.signs.driver.flows if seen.signs and seen.signs.driver else ())
+    }
+    unreachable = Answer(Flow("", ""), request.action, "unreachable")
+    return tuple(
+        known.get(flow) or replace(named.get(str(flow), unreachable), flow=flow) for flow in flows
     )
 
 

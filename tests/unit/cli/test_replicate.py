@@ -54,8 +54,8 @@ def test_what_keeps_a_flow_from_running_is_seen_in_both_views():
 
     console.print(Overview([line]))
 
-    assert plain(line).endswith("RETRYING: C does not answer")
-    assert "P->B, retrying: C does not answer" in console.export_text()
+    assert plain(line).endswith("TROUBLE: C does not answer")
+    assert "P->B: C does not answer" in console.export_text()
 
 
 def test_stopped_partitions_are_seen_in_both_views():

@@ -324,6 +324,19 @@ def test_a_restart_is_answered_by_a_driver_that_started_after_it() -> None:
     assert site.now > 5
 
 
+def test_an_application_ends_though_the_target_of_one_of_its_flows_does_not_answer() -> None:
+    topic, away = Topic(BEAT), Topic(BEAT)
+    site = Site(topic, away)
+    away.failure = UnavailableError("cluster P does not answer")
+    site.then = lambda: topic.beat(site.now, ended=site.now > 3)
+
+    assert site.ask("stop") == ["ended", "ended"]
+
+    topic.beat(5, ended=True, flows=("P->B",))
+    site.then = lambda: None
+    assert site.ask("stop", wait_s=5) == ["ended", "unreachable"], "another may drive that one"
+
+
 def test_a_driver_that_does_not_end_is_reported_after_the_time_asked_for() -> None:
     topic = Topic(BEAT)
     site = Site(topic)

@@ -124,6 +124,7 @@ class FlowRun:
     def _fail(self, error: SrmError) -> None:
         logger.error("%s has ended, no other flow does: %s", self.flow, error)
         self.failure = error
+        self.driver.progress.troubles["the flow"] = error
 
     def _cancel_slots(self) -> None:
         """Leave the partitions to whoever has taken over the flow."""

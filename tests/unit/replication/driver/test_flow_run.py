@@ -107,6 +107,7 @@ def test_a_flow_that_another_replicator_takes_over_ends_with_its_slots_and_no_ot
     eventually(taken.cancelled.is_set, "its slots are cancelled")
     assert isinstance(taken.run.failure, FencedError)
     assert taken.run.is_over(until_caught_up=False)
+    assert "is driven by another replicator now" in taken.driver.progress.snapshot().trouble
     beats = len(going.lab.topic.records)
     going.lab.now += 5
     eventually(lambda: len(going.lab.topic.records) > beats, "the other is driven")
