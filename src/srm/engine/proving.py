@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
@@ -36,7 +35,6 @@ from srm.errors import IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
-_BOTH: Final[tuple[Direction, ...]] = ("forward", "reverse")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, Record | None]
 

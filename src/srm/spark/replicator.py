@@ -145,11 +145,6 @@ class Replicator:
         self._id = uuid.uuid4().hex
         self._started_ms = _now_ms()
 
-    @property
-    def flows(self) -> tuple[Flow, ...]:
-        """The flows that are copied."""
-        return self._flows
-
     def stop(self) -> None:
         """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
         self._host.stop.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +16,6 @@ from srm.engine.why.answer import Step
 
 DecidingList = Literal["topics", "groups"]
 
-_PLAIN: Final = re.compile(r"[\w.-]+")
-"""Patterns of themselves. No other name is tried as one: it may be made to take for ever."""
 _ONE: Final = {"topics": "topic", "groups": "group"}
 
 
