@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,6 +43,21 @@ def test_under_spark_submit_its_settings_stay_and_the_master_is_not_touched():
         "spark.driver.memory",
         "spark.driver.host",
     }
+
+
+def test_a_program_started_by_spark_submit_knows_what_that_was_given(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("from srm.spark.session import submitted; print(submitted())")
+    master = "spark://host:7077"
+    command = [Path(sys.executable).with_name("spark-submit"), "--master", master, program]
+
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+
+    printed = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=200, env=environ
+    )
+
+    assert f"'spark.master': '{master}'" in printed.stdout
 
 
 def test_an_active_session_is_used_and_left_running(spark):

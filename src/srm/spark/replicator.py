@@ -30,7 +30,7 @@ from functools import partial
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from srm import logs
 from srm.config.model import Config
@@ -174,8 +174,7 @@ class Replicator:
         with ExitStack() as stack:
             self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
             slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
-            given = dict(SparkConf().getAll()) if submitted() else {}
-            conf = _CONF | placement(given, self._master, slots)
+            conf = _CONF | placement(submitted() or {}, self._master, slots)
             try:
                 for run in self._runs:
                     run.start()

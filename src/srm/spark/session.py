@@ -69,9 +69,15 @@ _JVM_SETTINGS = {
 }
 
 
-def submitted() -> bool:
-    """Whether spark-submit started this program, so that master and memory come from there."""
-    return _SUBMITTED in os.environ
+def submitted() -> dict[str, str] | None:
+    """Return what spark-submit was given where it started this program: master, memory and so on.
+
+    Its JVM knows that, and a ``SparkConf`` made before the first call of it is empty.
+    """
+    if _SUBMITTED not in os.environ:
+        return None
+    SparkContext._ensure_initialized()  # noqa: SLF001 - connects, and starts no application
+    return dict(SparkConf().getAll())
 
 
 def settings(
@@ -119,7 +125,7 @@ def spark_session(
         yield active
         return
     remote = remote or os.environ.get(REMOTE)
-    if remote and not submitted():
+    if remote and _SUBMITTED not in os.environ:
         with _remote_session(name, remote, conf or {}) as session:
             yield session
         return
@@ -205,7 +211,7 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
         for converter in INPUT_CONVERTER
         if not isinstance(converter, NumpyScalarConverter | NumpyArrayConverter)
     ]
-    return settings(master, conf or {}, dict(SparkConf().getAll()) if submitted() else None)
+    return settings(master, conf or {}, submitted())
 
 
 @contextmanager
