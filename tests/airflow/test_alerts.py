@@ -130,6 +130,6 @@ def test_a_wait_that_is_taken_up_late_is_told_once(configured: Configure) -> Non
 def test_a_configuration_that_cannot_be_read_only_silences_the_alert(
     configured: Configure,
 ) -> None:
-    configured("no.such.key = 1\n")
+    configured("tasks.max = many\n")
 
     assert not alerts.Patience(MOVE).is_over(1e6)
