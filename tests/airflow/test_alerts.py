@@ -64,7 +64,7 @@ def test_the_notifier_of_the_users_choice_gets_the_message_where_its_arguments_s
         "failover.notifier = tests.airflow.notified.Broken\n",
         "failover.notifier = tests.airflow.notified.Nowhere\n",
         "failover.notifier = tests.airflow.notified.Notified\n",  # arguments are missing
-        "no.such.key = 1\n",
+        "tasks.max = many\n",
     ],
 )
 def test_a_notifier_that_fails_stops_no_move(configured: Configure, lines: str) -> None:
