@@ -199,7 +199,7 @@ class Replicator:
 
     def _end(self) -> None:
         self._host.stop.set()
-        self._host.ready.set()  # whoever waits for it sees that this is the end
+        self._host.ready.set()  # a driver that waits for it sees that this is the end
         for run in self._runs:
             run.end()
 

@@ -127,7 +127,7 @@ class FlowRun:
         self.driver.progress.troubles["the flow"] = error
 
     def _cancel_slots(self) -> None:
-        """Leave the partitions to whoever has taken over the flow."""
+        """Leave the partitions to the slots of the other replicator."""
         self._over.set()
         for name, thread in self._slots.items():
             while thread.is_alive() and not self._host.stop.is_set():
