@@ -6,10 +6,10 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels lock clean check-java
+.PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels lock compose-check clean check-java
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: check-java $(STAMP) ## Set up .venv (again only when the pins have changed)
 
@@ -58,6 +58,9 @@ bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BEN
 
 clients: venv ## Measure how unmodified clients follow an address (root, Debian; CLIENTS_ARGS="--case dns/dead")
 	@$(BIN)/python -m bench.redirect.run $(CLIENTS_ARGS)
+
+compose-check: venv ## Run docker-compose.yaml with podman, and a failover in it (root, Debian)
+	@$(BIN)/python -m tests.compose.check
 
 lock: venv ## Resolve the requirements files again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
