@@ -171,7 +171,6 @@ GROUPS: Final = (
             "faults/test_driver_faults.py",
             "faults/test_move_kills.py",
             "faults/test_replicated_aborts.py",
-            "faults/test_slot_faults.py",
             "faults/test_standalone_faults.py",
             "integration/test_three_clusters.py",
         ),
