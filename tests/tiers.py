@@ -64,7 +64,6 @@ FAST: Final = (
     "integration/test_kafka_keys.py",
     "integration/test_map_cleaner.py",
     "integration/test_move.py",
-    "integration/test_progress.py",
     "integration/test_redirect.py",
     "integration/test_rights.py",
     "integration/test_service_real.py",
