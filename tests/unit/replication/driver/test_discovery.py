@@ -63,6 +63,9 @@ class Site:
             self.target.add_topic("srm-control.P.internal")
         control_lists.change(self.target, FLOW, "topics", ListChange(add=topics), 0)
 
+    def disallow(self, *topics: str) -> None:
+        control_lists.change(self.target, FLOW, "topics", ListChange(remove=topics), 0)
+
 
 @pytest.fixture
 def site() -> Site:
@@ -106,15 +109,19 @@ def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
     assert [p.topic for p in found.partitions] == ["heartbeats"]
 
 
-def test_a_topic_that_srm_control_adds_is_found_by_the_next_round(site):
+def test_a_topic_that_srm_control_adds_or_removes_is_so_from_the_next_round(site):
     site.source.add_topic("orders")
     discovery = site.discovery(flow_config())
     before = discovery.round()
 
     site.allow("orders")
 
+    added = discovery.round()
+    site.disallow("orders")
+
     assert before.partitions == ()
-    assert [p.topic for p in discovery.round().partitions] == ["orders"]
+    assert [p.topic for p in added.partitions] == ["orders"]
+    assert discovery.round().partitions == ()
 
 
 def test_lists_are_not_read_in_each_round_while_they_have_no_topic(site, monkeypatch):
