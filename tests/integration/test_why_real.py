@@ -1,4 +1,4 @@
-"""``srm why`` on real brokers: lists, names, rights and groups as they come."""
+"""``srm why`` on real brokers: rights, and a group before and after an emission."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from click.testing import Result
 from tests.identities import identity_provider
 from tests.integration.rights import Right, documented
 from tests.integration.securing import SecuredBroker
-from tests.integration.test_checkpoints_real import Copied, _application, copied, sites
+from tests.integration.test_checkpoints_real import Copied, copied, sites
 from tests.integration.test_rights import Srm, srm_with
-from tests.waiting import DEADLINE_S, eventually
+from tests.waiting import DEADLINE_S
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain import internal_topics
 from srm.domain.topics import TopicPartition
-from srm.engine import control_lists
 from srm.engine.checkpoints import emit
-from srm.engine.compacted import ensure_compacted
-from srm.engine.control_lists import ListChange
 from srm.engine.ports import TopicSpec
 from srm.engine.why import Step, Why, why_topic
 from srm.kafka.cluster import KafkaCluster
@@ -55,43 +51,6 @@ def step_of(answer: dict, name: str) -> dict:
     return next(step for step in answer["steps"] if step["name"] == name)
 
 
-def test_a_topic_that_no_list_names_says_so_with_the_command_that_adds_it(copied: Copied) -> None:
-    there, other = copied.sites.there, f"Other{copied.tag}"
-    copied.forward.source.create_topics([TopicSpec(other, 1, 1, {})])
-
-    answer = asked(copied, other)
-
-    assert answer["verdict"].startswith("not copied: not listed")
-    assert answer["action"] == (
-        f"srm-control topics --source {there.source} --target {there.target} --add {other}"
-    )
-    assert step_of(answer, "exists")["ok"] is True
-
-
-def test_a_pattern_of_srm_control_that_denies_is_named_with_the_way_to_take_it_back(
-    copied: Copied,
-) -> None:
-    flow, target, pattern = copied.sites.there, copied.forward.target, f"{copied.tag[:4]}.*"
-    ensure_compacted(target, internal_topics.control(flow.source), replication_factor=1)
-    change = ListChange(add_deny=(pattern,))
-    control_lists.change(target, flow, "topics", change, copied.forward.now_ms())
-
-    answer = asked(copied, copied.replica)
-
-    assert (answer["subject"], answer["asked"]) == (copied.topic, copied.replica)
-    assert f"{pattern} of the list of srm-control" in answer["verdict"]
-    assert answer["action"].endswith(f"--remove-denylist '{pattern}'")
-
-
-def test_a_name_that_nobody_knows_is_an_error_with_what_may_be_meant(copied: Copied) -> None:
-    result = run(copied, copied.topic.upper() + "x")
-
-    assert type(result.exception).__name__ == "NotFoundError"
-    assert f"did you mean topic {copied.topic} of {copied.sites.there.source}" in str(
-        result.exception
-    )
-
-
 def test_a_group_lacks_its_checkpoint_until_the_next_emission(copied: Copied) -> None:
     copied.forward.source.commit_idle(copied.group, {copied.here: 10})
 
@@ -104,51 +63,6 @@ def test_a_group_lacks_its_checkpoint_until_the_next_emission(copied: Copied) ->
     assert step_of(after, "translated")["ok"] is True
     assert step_of(after, "proven")["ok"] is True
     assert after["verdict"].startswith("translated; can move")
-
-
-def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -> None:
-    flow, target, name = copied.sites.there, copied.forward.target, copied.tag.ljust(249, "x")
-    copied.forward.source.create_topics([TopicSpec(name, 1, 1, {})])
-    ensure_compacted(target, internal_topics.control(flow.source), replication_factor=1)
-    change = ListChange(add=(name,))
-    control_lists.change(target, flow, "topics", change, copied.forward.now_ms())
-
-    answer = asked(copied, name)
-
-    assert step_of(answer, "copy")["ok"] is False
-    assert "is longer than the max allowed length 249" in answer["verdict"]
-
-
-def test_a_group_that_is_in_use_on_the_target_is_left_alone_and_keeps_a_move_away(
-    copied: Copied,
-) -> None:
-    copied.forward.source.commit_idle(copied.group, {copied.here: 10})
-    emit(copied.forward)
-    there = _application(copied, copied.sites.there.target, "consumer")
-    there.read(1)
-    eventually(
-        lambda: copied.forward.target.groups([copied.group])[copied.group].state == "active",
-        f"{copied.group} is in use",
-    )
-    try:
-        answer = asked(copied, copied.group)
-    finally:
-        there.leave()
-
-    assert "it is in use there" in step_of(answer, "written")["answer"]
-    assert "cannot move" in answer["verdict"]
-    assert step_of(answer, "movable")["ok"] is False
-
-
-def test_what_is_shown_ends_with_the_one_thing_to_do(copied: Copied) -> None:
-    other = f"Other{copied.tag}"
-    copied.forward.source.create_topics([TopicSpec(other, 1, 1, {})])
-
-    lines = run(copied, other).output.splitlines()
-
-    assert lines[0].startswith(f"{copied.sites.there}: topic {other}: not copied: not listed")
-    assert any(line.strip().startswith("✗") for line in lines)
-    assert lines[-1].startswith("to do: srm-control topics ")
 
 
 # ----- rights
