@@ -8,12 +8,10 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.replicating import configure
 from tests.slot_reports import records_of
@@ -26,12 +24,11 @@ from srm.domain.offset_map import Position, Run
 from srm.domain.proven import Proven
 from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
-from srm.domain.verification import Difference, PartitionVerification
+from srm.domain.verification import Difference
 from srm.engine import verification as engine
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.engine.verification import VerificationRequest
-from srm.errors import NotFoundError
 from srm.spark.raw_ranges import prove_all
 from srm.spark.session import spark_session
 from srm.spark.verification import BothClusters, compare_all, verify
@@ -48,7 +45,6 @@ pytestmark = [
 
 FLOW = Flow("P", "B")
 COUNT = 300
-MORE = 50
 AT = 137
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -176,35 +172,12 @@ def replicate(
     report(context, topic, source_id, target_id)
 
 
-def replicate_more(
-    clusters: Mapping[str, KafkaBroker], context: FlowContext, topic: str, damage: Damage
-) -> int:
-    """Write and copy more records of the first partition; return how many."""
-    news = [content(number) for number in range(COUNT, COUNT + MORE)]
-    (begin,) = context.source.log_ends([TopicPartition(topic, 0)]).values()
-    for alias, name, records in (("P", topic, news), ("B", f"P.{topic}", damage(news))):
-        producer = Producer({"bootstrap.servers": clusters[alias].bootstrap})
-        produce(producer, name, 0, records)
-        assert producer.flush(DEADLINE_S) == 0
-    ids = context.source.topics()[topic].topic_id, context.target.topics()[f"P.{topic}"].topic_id
-    block = MapBlock(topic, ids[0], 0, ids[1], (1,), (Run(begin, COUNT, MORE),))  # type: ignore[arg-type]
-    place = internal_topics.offset_map("P"), map_partition(topic, 0)
-    context.target.compacted(*place).write({block.key(): block.value()})
-    report(context, topic, *ids, target_next=COUNT + MORE)
-    return MORE
-
-
-def report(
-    context: FlowContext, topic: str, topic_id: str, target_id: str, target_next: int | None = None
-) -> None:
+def report(context: FlowContext, topic: str, topic_id: str, target_id: str) -> None:
     """Say that everything is copied, the markers at the source's end too, as a slot does."""
-    target_next = COUNT if target_next is None else target_next
     partitions = range(context.source.topics()[topic].partitions)
     ends = context.source.log_ends([TopicPartition(topic, p) for p in partitions])
     positions = tuple(
-        PartitionPosition(
-            topic_id, place.partition, target_id, Position(end, target_next, end), 0, 1, 0
-        )
+        PartitionPosition(topic_id, place.partition, target_id, Position(end, COUNT, end), 0, 1, 0)
         for place, end in ends.items()
     )
     record = SlotReport(topic, 1, context.now_ms(), positions)
@@ -274,38 +247,6 @@ def test_the_bytes_of_batches_prove_what_consumers_find_and_nothing_else(cluster
         assert mine.target.reached == consumed.target.reached == COUNT
 
 
-def test_only_what_is_new_is_read_and_a_change_in_it_is_found(clusters, context, config, spark):
-    topics = [f"verify-{uuid.uuid4().hex}" for _ in range(2)]
-    for topic in topics:
-        replicate(clusters, context, topic, [DAMAGES["none"]])
-    request = VerificationRequest(tuple(topics))
-
-    first = verify(spark, context, properties(config), request)
-    idle = verify(spark, context, properties(config), request)
-    new = replicate_more(clusters, context, topics[0], lambda log: log)
-    replicate_more(
-        clusters, context, topics[1], lambda log: [*log[:7], replace(log[7], value=b"other")]
-    )
-    equal, changed = (
-        result
-        for topic in topics
-        for result in verify(spark, context, properties(config), request).partitions
-        if result.topic == topic
-    )
-
-    assert [(p.outcome, p.source_records, p.earlier_records) for p in first.partitions] == [
-        ("equal", COUNT, 0)
-    ] * 2
-    assert [(p.outcome, p.source_records, p.earlier_records) for p in idle.partitions] == [
-        ("equal", 0, COUNT)
-    ] * 2
-    assert (equal.outcome, equal.source_records, equal.earlier_records) == ("equal", new, COUNT)
-    assert equal.proof.startswith(f"proven to source offset {equal.source_end:,}, {COUNT} records")
-    assert (changed.outcome, changed.difference.kinds) == ("different", ("value",))
-    assert changed.difference.target_offset == COUNT + 7
-    assert [s.records for s in changed.proven] == [COUNT]
-
-
 def test_a_full_verification_finds_what_was_changed_where_it_was_proven(
     clusters, context, config, spark
 ):
@@ -327,59 +268,6 @@ def test_a_full_verification_finds_what_was_changed_where_it_was_proven(
     assert [p.outcome for p in found.partitions] == ["equal", "different"]
     assert found.partitions[1].difference == different.difference
     assert [p.earlier_records for p in found.partitions] == [0, 0]
-
-
-def test_topics_that_were_created_again_are_compared_from_their_beginning(
-    clusters, context, config, spark
-):
-    topic = f"verify-{uuid.uuid4().hex}"
-    replicate(clusters, context, topic, [DAMAGES["none"]])
-    request = VerificationRequest((topic,))
-    verify(spark, context, properties(config), request)
-    for alias, cluster, name in (
-        ("P", context.source, topic),
-        ("B", context.target, f"P.{topic}"),
-    ):
-        admin = AdminClient({"bootstrap.servers": clusters[alias].bootstrap})
-        admin.delete_topics([name])[name].result(60)
-        eventually(partial(is_gone, cluster, name), f"{name} is gone")
-
-    replicate(clusters, context, topic, [DAMAGES["value"]])
-    (result,) = verify(spark, context, properties(config), request).partitions
-
-    assert (result.outcome, result.earlier_records) == ("different", 0)
-    assert (result.source_records, result.difference.kinds) == (COUNT, ("value",))
-
-
-def is_gone(cluster: Cluster, topic: str) -> bool:
-    return topic not in cluster.topics()
-
-
-def test_only_the_newest_records_are_read_when_asked_for_few(clusters, context, config, spark):
-    topic = f"verify-{uuid.uuid4().hex}"
-    replicate(clusters, context, topic, [DAMAGES["value"]])
-
-    few = verify(spark, context, properties(config), VerificationRequest((topic,), 100))
-    more = verify(spark, context, properties(config), VerificationRequest((topic,), COUNT - AT))
-
-    assert [(p.outcome, p.source_records) for p in few.partitions] == [("equal", 100)]
-    assert [p.outcome for p in more.partitions] == ["different"]
-
-
-def test_a_topic_that_was_never_copied_is_unverified_and_an_unknown_one_refused(
-    context, config, spark
-):
-    topic = f"verify-{uuid.uuid4().hex}"
-    create(context.source, topic, 1)
-
-    summary = verify(spark, context, properties(config), VerificationRequest((topic,)))
-
-    (result,) = summary.partitions
-    assert isinstance(result, PartitionVerification)
-    assert result.outcome == "unverified"
-    assert "does not exist on the target" in result.reason
-    with pytest.raises(NotFoundError, match="does not copy no-such"):
-        engine.plan(context, VerificationRequest(("no-such",)))
 
 
 def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(
