@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from tests.integration.copying import delete_before
 from tests.replicating import configure
 from tests.slot_reports import records_of
 from tests.waiting import DEADLINE_S, eventually
@@ -271,29 +270,6 @@ def test_the_ledger_is_kept_on_the_cluster_that_was_written_to(copied: Copied) -
     assert entry is not None
     assert (entry.previous, entry.intended, entry.settled) == (None, 10 + SHIFT, True)
     assert entry.origin == copied.sites.there.source
-
-
-def test_an_operators_rewind_on_the_source_is_followed_and_not_undone(copied: Copied) -> None:
-    _read_and_leave(copied, copied.sites.there.source, "classic", 30)
-    group_sync.sync(copied.forward)
-    copied.forward.source.commit_idle(copied.group, {copied.here: 5})
-
-    for _ in range(2):
-        for context in (copied.back, copied.forward):
-            checkpoints.emit(context)
-            group_sync.sync(context)
-
-    assert copied.forward.source.committed(copied.group) == {copied.here: 5}
-    assert copied.forward.target.committed(copied.group) == {copied.there: 5 + SHIFT}
-
-
-def test_records_deleted_on_the_replica_are_counted_as_lost(copied: Copied) -> None:
-    _read_and_leave(copied, copied.sites.there.source, "classic", 10)
-    delete_before(copied.sites.bootstrap(copied.sites.there.target), copied.replica, 30)
-
-    [outcome] = checkpoints.survey(copied.forward).outcomes
-
-    assert (outcome.downstream_offset, outcome.dropped) == (30, 30 - SHIFT - 10)
 
 
 def test_the_commands_say_the_same_as_the_engine(copied: Copied) -> None:
