@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.moving import Site
+from tests.integration.securing import SecuredBroker, secured_broker
 
 from srm.stack.kafka import KafkaBroker
 
@@ -16,3 +17,9 @@ def site(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Site]:
     """Clusters, topics and groups of this test alone on the brokers of the session."""
     with Site(clusters, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
 )
 from tests.certificates import Authority, Signed
 from tests.conftest import LASTING, owner
-from tests.identities import IdentityProvider
+from tests.identities import IdentityProvider, identity_provider
 from tests.waiting import eventually
 
 from srm.stack.kafka import KafkaBroker
@@ -214,6 +215,18 @@ class SecuredBroker:
             "ssl.key.location": self.file("srm.key", self.client.key_pem_under(KEY_PASSWORD)),
             "ssl.key.password": KEY_PASSWORD,
         }
+
+
+@contextmanager
+def secured_broker(home: Path) -> Iterator[SecuredBroker]:
+    """Run a broker that accepts the tokens of an identity provider."""
+    with identity_provider() as identities:
+        broker = SecuredBroker(home, identities, {})
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.broker.kill()
 
 
 def may_come_in(properties: Mapping[str, str]) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 from tests.cases import cases
-from tests.identities import identity_provider
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
 
@@ -20,17 +19,6 @@ from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with identity_provider() as identities:
-        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.broker.kill()
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_clients import has_started
@@ -32,24 +31,18 @@ RIGHTS = documented(commands="app")
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Both clusters are one broker under two names: who comes in tells which of them it is."""
-    with identity_provider() as identities:
-        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
-        try:
-            broker.start()
-            plain = {"bootstrap.servers": broker.broker.bootstrap}
-            with KafkaCluster("P", plain, plain, plain) as cluster:
-                names = ("payments", "B.payments", "P.payments")
-                cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in names])
-                cluster.create_topics([compacted_spec(internal_topics.ROUTING, 1)])
-            producer = Producer(plain)
-            for name in names:
-                producer.produce(name, b"there")
-            assert producer.flush(60) == 0
-            yield broker
-        finally:
-            broker.broker.kill()
+def secured(secured: SecuredBroker) -> SecuredBroker:
+    """Fill a broker that is both clusters: the users show which of them a client means."""
+    plain = {"bootstrap.servers": secured.broker.bootstrap}
+    with KafkaCluster("P", plain, plain, plain) as cluster:
+        names = ("payments", "B.payments", "P.payments")
+        cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in names])
+        cluster.create_topics([compacted_spec(internal_topics.ROUTING, 1)])
+    producer = Producer(plain)
+    for name in names:
+        producer.produce(name, b"there")
+    assert producer.flush(60) == 0
+    return secured
 
 
 def config_with(secured: SecuredBroker, rights: tuple[Right, ...], home: Path) -> Config:

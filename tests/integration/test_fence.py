@@ -18,7 +18,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from tests.identities import identity_provider
 from tests.integration.moving import Site, begin
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SecuredBroker
@@ -34,17 +33,6 @@ from srm.kafka.cluster import KafkaCluster
 from srm.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with identity_provider() as identities:
-        broker = SecuredBroker(tmp_path_factory.mktemp("fenced"), identities, {})
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.broker.kill()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 from confluent_kafka import Producer
-from tests.identities import identity_provider
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_clusters
@@ -44,15 +43,10 @@ GROUP = "analytics"
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Both clusters are one broker: who comes in tells which of them it is."""
-    with identity_provider() as identities, one_broker_as_two_clusters():
-        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.broker.kill()
+def secured(secured: SecuredBroker) -> Iterator[SecuredBroker]:
+    """Let one broker be both clusters: the users show which of them a client means."""
+    with one_broker_as_two_clusters():
+        yield secured
 
 
 @dataclass

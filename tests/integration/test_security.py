@@ -10,14 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.cases import cases
-from tests.identities import identity_provider
 from tests.integration.copying import CopyLab
 from tests.integration.securing import (
     PASSWORD,
@@ -37,17 +35,6 @@ from srm.kafka.wire.security import read_security
 from srm.kafka.wire.security_tls import tls_context
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with identity_provider() as identities:
-        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.broker.kill()
 
 
 @pytest.mark.parametrize("way", cases(WAYS_IN[1::3], WAYS_IN[::3] + WAYS_IN[2::3]))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from click.testing import Result
-from tests.identities import identity_provider
 from tests.integration.rights import Right, documented
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_checkpoints_real import Copied, copied, sites
@@ -16,8 +14,12 @@ from tests.waiting import DEADLINE_S
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.domain import internal_topics
 from srm.domain.topics import TopicPartition
+from srm.engine import control_lists
 from srm.engine.checkpoints import emit
+from srm.engine.compacted import ensure_compacted
+from srm.engine.control_lists import ListChange
 from srm.engine.ports import TopicSpec
 from srm.engine.why import Step, Why, why_topic
 from srm.kafka.cluster import KafkaCluster
@@ -65,23 +67,29 @@ def test_a_group_lacks_its_checkpoint_until_the_next_emission(copied: Copied) ->
     assert after["verdict"].startswith("translated; can move")
 
 
+def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -> None:
+    flow, target, name = copied.sites.there, copied.forward.target, copied.tag.ljust(249, "x")
+    copied.forward.source.create_topics([TopicSpec(name, 1, 1, {})])
+    ensure_compacted(target, internal_topics.control(flow.source), replication_factor=1)
+    change = ListChange(add=(name,))
+    control_lists.change(target, flow, "topics", change, copied.forward.now_ms())
+
+    answer = asked(copied, name)
+
+    assert step_of(answer, "copy")["ok"] is False
+    assert "is longer than the max allowed length 249" in answer["verdict"]
+
+
 # ----- rights
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with identity_provider() as identities:
-        broker = SecuredBroker(tmp_path_factory.mktemp("secured"), identities, {})
-        try:
-            broker.start()
-            plain = {"bootstrap.servers": broker.broker.bootstrap}
-            with KafkaCluster("P", plain, plain, plain) as cluster:
-                specs = [TopicSpec(name, 1, 1, {}) for name in ("payments", "P.payments")]
-                cluster.create_topics(specs)
-                cluster.commit_idle("analytics", {TopicPartition("payments", 0): 0})
-            yield broker
-        finally:
-            broker.broker.kill()
+def secured(secured: SecuredBroker) -> SecuredBroker:
+    plain = {"bootstrap.servers": secured.broker.bootstrap}
+    with KafkaCluster("P", plain, plain, plain) as cluster:
+        cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in ("payments", "P.payments")])
+        cluster.commit_idle("analytics", {TopicPartition("payments", 0): 0})
+    return secured
 
 
 def why_with(srm: Srm) -> Why:
