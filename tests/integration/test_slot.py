@@ -233,44 +233,6 @@ def test_a_slot_that_ends_reports_what_was_acknowledged_to_it(
     assert position.position.source_next >= 6
 
 
-def test_an_empty_map_is_found_again_in_the_logs(lab: CopyLab) -> None:
-    partitions = lab.topic()
-    _fill(lab.producer(), partitions[0].topic, 1000)
-    lab.assign("0", partitions)
-    with lab.running():
-        lab.wait_until_copied(partitions)
-
-    lab.forget_state()
-    _fill(lab.producer(), partitions[0].topic, 10, seed=1000)
-    with lab.running():
-        lab.wait_until_copied(partitions)
-
-    lab.assert_equal(partitions)
-
-
-def test_records_of_somebody_else_are_a_hole_and_reported(lab: CopyLab) -> None:
-    partitions = lab.topic()
-    p = partitions[0]
-    _fill(lab.producer(), p.topic, 100)
-    lab.assign("0", partitions)
-
-    with lab.running():
-        lab.wait_until_copied(partitions)
-        stranger = Producer(lab.target_props)
-        stranger.produce(p.target_topic, b"not ours")
-        assert stranger.flush(120) == 0
-        _fill(lab.producer(), p.topic, 100, seed=100)
-        lab.wait_until_copied(partitions)
-        eventually(
-            lambda: "foreign" in (lab.status(p) or p).reason,  # type: ignore[union-attr]
-            "the foreign record is reported",
-        )
-
-    runs = lab.offset_map(p).runs
-    assert sum(run.count for run in runs) == 200
-    assert len(runs) == 2
-
-
 def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab) -> None:
     """A killed slot had copied more than it told of, and the source has deleted it since."""
     [p] = lab.topic()
