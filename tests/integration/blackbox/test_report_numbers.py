@@ -13,7 +13,6 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 EARLY, LATER = 80, 320
-WRITTEN = EARLY + LATER
 
 
 def write(stage: Stage, name: str, count: int) -> None:
@@ -94,28 +93,3 @@ def test_a_group_put_back_to_where_it_was_reads_as_much_again_as_the_report_says
     assert again > 0
     assert (reported["skipped"], reported["re_read"]) == (stage.count(reader).lost, again)
     assert reported["lag_at_hold"] == LATER
-
-
-def test_what_a_forgotten_writer_writes_after_go_is_the_residue(stage: Stage) -> None:
-    reader = stage.reader("plain", reset="earliest")
-    writer = stage.writer("shop", rate=100)
-    forgotten = stage.writer("forgotten", rate=0, count=70)
-    stage.start(stage.p, reader, writer)
-    eventually(lambda: reader.count("processed") > 50, "the group works on P")
-
-    stage.await_known(stage.p)
-    with stage.run("residue", stage.p) as move:
-        move.await_held()
-        stage.stop()
-        move.await_gone()
-        stage.start(stage.p, forgotten)
-        eventually(lambda: forgotten.count("acked") == 70, "written on P after go")
-        stage.start(stage.b, reader, writer)
-        report = move.report()
-    stage.stop(writer)
-    stage.await_read(reader)
-    stage.stop()
-
-    assert report["residue"] == {stage.topic: 70}
-    assert not report["ok"]
-    assert stage.count(reader).clean, "they are copied, and read there"
