@@ -101,28 +101,6 @@ def test_a_member_reads_what_the_group_would_and_a_wrong_map_is_found(copied: Co
     assert "wrong translation, not emitted" in status.stdout
 
 
-def test_status_answers_from_the_target_when_the_source_is_dead(copied: Copied) -> None:
-    copied.forward.source.commit_idle(copied.group, {copied.here: 12})
-    emit(copied.forward)
-    there = copied.sites.there
-    text = copied.sites.path.read_text().replace(
-        copied.sites.bootstrap(there.source), "127.0.0.1:1"
-    )
-    copied.sites.path.write_text(text)
-
-    shown = CliRunner().invoke(
-        app, ["status", "--config", str(copied.sites.path), "--flow", str(there), "--json"]
-    )
-
-    assert shown.exit_code == 0, shown.output + str(shown.exception)
-    [status] = json.loads(shown.stdout)
-    assert f"cluster {there.source}" in status["source_error"]
-    assert status["standing"]["line"].startswith(f"if {there.source} died now: 0 records")
-    assert "1 of 1 groups proven" in status["standing"]["line"]
-    assert status["standing"]["forecast"]["groups"][0]["re_read"] == RECORDS - 12
-    assert [topic["copied"] for topic in status["topics"]] == [RECORDS + SHIFT]
-
-
 def test_what_a_killed_drill_has_left_is_removed_by_the_next_run(
     copied: Copied, tmp_path: Path
 ) -> None:

@@ -152,21 +152,6 @@ def test_an_address_alone_makes_the_compacted_topic_there(
         assert load(cluster, Flow(primary, backup)).topics == ListPair(("a.*", "b"), ("a1",))
 
 
-def test_removed_entries_are_gone_and_a_bad_pattern_changes_nothing(
-    control: Control, config_file: Path, aliases: tuple[str, str]
-) -> None:
-    primary, backup = aliases
-    base = ("groups", "--config", str(config_file), "--source", primary, "--target", backup)
-
-    control(*base, "--add", "g1,g2")
-    refused = control(*base, "--add", "g3,a(")
-    control(*base, "--remove", "g1")
-
-    assert refused.code == 2
-    assert refused.err.count("\n") == 1
-    assert control(*base, "--list").out == "Current whitelist:\ng2\nCurrent blacklist:\nDone.\n"
-
-
 @pytest.fixture
 def checkpointed(
     clusters: Clusters, config_file: Path, aliases: tuple[str, str]

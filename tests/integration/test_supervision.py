@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from srm.cli import main as cli
 from srm.config.loader import load_config
 from srm.domain.topics import Flow
-from srm.engine import driver_requests, supervision
+from srm.engine import supervision
 from srm.engine.ports import CompactedTopic
 from srm.spark.supervisor import Supervisor
 from srm.stack.kafka import KafkaBroker
@@ -94,20 +94,6 @@ def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alon
     eventually(lambda: lab.signs().beat > beat, "another heartbeat of the second", END_S)
     assert second.poll() is None, "the request is older than this driver"
     assert lab.signs().stopped_by is None, "somebody has started it by hand"
-
-
-def test_a_restart_is_complete_when_another_driver_has_started(lab: Lab) -> None:
-    first = lab.drive("first")
-
-    def supervise(answers: tuple[driver_requests.Answer, ...]) -> None:
-        if answers[0].outcome == "ended":
-            lab.drive("second")
-
-    answers = driver_requests.ask({lab.flow: lab.topic}, "restart", "test", 0, END_S, supervise)
-
-    assert [answer.outcome for answer in answers] == ["restarted"]
-    assert first.wait(END_S) == 0
-    assert lab.driver() == ("second", False)
 
 
 def test_a_supervisor_that_is_killed_ends_a_driver_on_another_host_and_the_next_starts_its_own(
