@@ -52,8 +52,8 @@ def values_on(site: Site, alias: str) -> Counter[bytes]:
     )
 
 
-def load(site: Site, count: int) -> None:
-    producer = Producer(site.config.client(site.p, "producer"))
+def load(site: Site, alias: str, count: int) -> None:
+    producer = Producer(site.config.client(alias, "producer"))
     for number in range(count):
         producer.produce(site.topic, f"{number}", partition=0)
     assert producer.flush(DEADLINE_S) == 0
@@ -133,7 +133,7 @@ def test_a_failed_record_without_a_callback_is_raised_by_flush(
 def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_done(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load(site, 10)
+    load(site, site.p, 10)
     group = site.group("g")
     with reading(site, group, watcher) as consumer:
         for count, _ in enumerate(consumer, start=1):
@@ -156,7 +156,7 @@ def is_empty(site: Site, group: str) -> bool:
 def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a_release(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load(site, 10)
+    load(site, site.p, 10)
     group = site.group("g")
     subject = f"group:{group}"
     seen: list[bytes] = []
@@ -187,7 +187,7 @@ def test_a_held_group_commits_what_is_processed_leaves_and_goes_on_there_after_a
 def test_members_that_leave_one_by_one_process_each_record_once(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load(site, 2_000)
+    load(site, site.p, 2_000)
     group = site.group("g")
     stop = threading.Event()
     seen: list[list[bytes]] = [[], [], []]
@@ -260,7 +260,7 @@ def test_a_topic_that_comes_into_being_is_read_too_and_the_others_are_read_on(
     """The group rebalances then: what is committed in the callback must not wait for itself."""
     pattern, late = f"^Payments{site.unique}.*", f"Payments{site.unique}late"
     group = site.group("watching")
-    load(site, 10)
+    load(site, site.p, 10)
     with FailoverConsumer(
         {"group.id": group, "topic.metadata.refresh.interval.ms": 500}, watcher=watcher
     ) as consumer:

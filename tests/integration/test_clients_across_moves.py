@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.serialization import StringDeserializer, StringSerializer
 from tests.integration.moving import Site
-from tests.integration.test_clients import committed, load, reading, tell, values_on
+from tests.integration.test_clients import (
+    committed,
+    load,
+    reading,
+    site,
+    tell,
+    values_on,
+    watcher,
+)
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
@@ -22,35 +30,16 @@ from srm.client.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.domain import internal_topics
 from srm.domain.move.routes import Ack, acks_of
-from srm.engine.move.store import ensure_topics
 from srm.engine.ports import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
-
-@pytest.fixture
-def site(site: Site) -> Site:
-    with site.context(site.p, site.b) as context:
-        ensure_topics(context)
-    return site
-
-
-@pytest.fixture
-def watcher(site: Site) -> Iterator[RoutingWatcher]:
-    with RoutingWatcher(site.config) as started:
-        yield started
+__all__ = ["site", "watcher"]
 
 
 def said(site: Site, alias: str, subject: str) -> dict[str, Ack]:
     records = site.clusters[alias].compacted(internal_topics.ROUTING).read()
     return {ack.client: ack for ack in acks_of(records) if ack.subject == subject}
-
-
-def load_on(site: Site, alias: str, count: int) -> None:
-    producer = Producer(site.config.client(alias, "producer"))
-    for number in range(count):
-        producer.produce(site.topic, f"{alias}-{number}", partition=0)
-    assert producer.flush(DEADLINE_S) == 0
 
 
 def take(consumer: FailoverConsumer, count: int) -> list[Any]:
@@ -79,8 +68,8 @@ def test_a_message_of_the_other_cluster_commits_nothing_on_this_one(
     site: Site, watcher: RoutingWatcher, say: str
 ) -> None:
     """The topic has the same name on both: the offset of one would skip records of the other."""
-    load_on(site, site.p, 50)
-    load_on(site, site.b, 100)
+    load(site, site.p, 50)
+    load(site, site.b, 100)
     group = site.group("g")
     with reading(site, group, watcher) as consumer:
         last = take(consumer, 50)[-1]
@@ -104,7 +93,7 @@ def test_a_message_of_the_other_cluster_commits_nothing_on_this_one(
 def test_what_is_done_too_late_is_announced_as_uncommitted(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load_on(site, site.p, 5)
+    load(site, site.p, 5)
     group = site.group("g")
     subject = f"group:{group}"
     with reading(site, group, watcher, **{"enable.auto.offset.store": False}) as consumer:
@@ -132,7 +121,7 @@ def test_what_is_done_too_late_is_announced_as_uncommitted(
 def test_a_batch_is_not_committed_before_it_is_done_in_explicit_processing(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load_on(site, site.p, 20)
+    load(site, site.p, 20)
     group = site.group("g")
     with reading(site, group, watcher, **{"enable.auto.offset.store": False}) as consumer:
         first = take(consumer, 10)
@@ -147,7 +136,7 @@ def test_a_batch_is_not_committed_before_it_is_done_in_explicit_processing(
 def test_a_member_announces_itself_what_it_does_and_that_it_is_gone(
     site: Site, watcher: RoutingWatcher
 ) -> None:
-    load_on(site, site.p, 3)
+    load(site, site.p, 3)
     group = site.group("g")
     subject = f"group:{group}"
     with reading(site, group, watcher, **{"client.id": "reader"}) as consumer:
@@ -254,7 +243,7 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
 
     The batch in hand is of the old cluster: its offsets are refused on the new one.
     """
-    load(site, 10)
+    load(site, site.p, 10)
     group = site.group("g")
     conf = {"enable.auto.commit": False}
     tx = {"transactional.id": site.group("tx")}
@@ -307,8 +296,8 @@ def test_one_thread_that_reads_and_writes_in_transactions_moves_without_loss_or_
 
 
 def test_a_static_member_follows_its_group(site: Site, watcher: RoutingWatcher) -> None:
-    load_on(site, site.p, 3)
-    load_on(site, site.b, 3)
+    load(site, site.p, 3)
+    load(site, site.b, 3)
     group = site.group("g")
     conf = {"group.instance.id": "one", "session.timeout.ms": 6000}
     with reading(site, group, watcher, **conf) as consumer:
@@ -318,7 +307,7 @@ def test_a_static_member_follows_its_group(site: Site, watcher: RoutingWatcher) 
 
 
 def test_a_pattern_finds_the_topic_and_its_copy(site: Site, watcher: RoutingWatcher) -> None:
-    load_on(site, site.p, 2)
+    load(site, site.p, 2)
     copy = f"{site.b}.{site.topic}"
     producer = Producer(site.config.client(site.p, "producer"))
     producer.produce(copy, b"copied")
@@ -370,7 +359,7 @@ def test_a_commit_is_done_though_an_automatic_one_came_before_it(
     site: Site, watcher: RoutingWatcher
 ) -> None:
     """It may come between storing and committing at any time; confluent-kafka raises then."""
-    load(site, 1)
+    load(site, site.p, 1)
     group = site.group("g")
     with reading(site, group, watcher, **{"auto.commit.interval.ms": 100}) as consumer:
         [message] = take(consumer, 1)
@@ -427,7 +416,7 @@ def test_a_loop_that_reads_and_writes_does_not_block_its_own_move(
     site: Site, watcher: RoutingWatcher
 ) -> None:
     """It waits in produce, so nobody polls its consumer, which has to leave all the same."""
-    load(site, 1)
+    load(site, site.p, 1)
     group = site.group("g")
     with (
         reading(site, group, watcher) as consumer,
