@@ -44,6 +44,15 @@ class CopiedTopic:
         self.lost: list[int] = []
         self.put()
 
+    @classmethod
+    def in_part(cls) -> CopiedTopic:
+        """Copy ten records, and leave three that are not copied."""
+        made = cls()
+        made.write(*(b"%d" % number for number in range(10)))
+        made.copy()
+        made.write(b"10", b"11", b"12")
+        return made
+
     @property
     def forward(self) -> FlowContext:
         return self._context(Flow("P", "B"))

@@ -20,10 +20,7 @@ from srm.engine.status import FlowStatus, flow_status
 @pytest.fixture
 def world() -> CopiedTopic:
     """Ten copied records, three that are not; audit has two to read of what is copied."""
-    made = CopiedTopic()
-    made.write(*(b"%d" % number for number in range(10)))
-    made.copy()
-    made.write(b"10", b"11", b"12")
+    made = CopiedTopic.in_part()
     made.commit("audit", 8)
     running(made)
     emit(made.forward)

@@ -19,10 +19,7 @@ RAW_TOPIC = internal_topics.raw_metrics("P")
 @pytest.fixture
 def world() -> CopiedTopic:
     """Ten copied records and three that are not, told by a slot just now."""
-    made = CopiedTopic()
-    made.write(*(b"%d" % number for number in range(10)))
-    made.copy()
-    made.write(b"10", b"11", b"12")
+    made = CopiedTopic.in_part()
     running(made)
     return made
 

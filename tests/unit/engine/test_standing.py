@@ -39,10 +39,7 @@ def running(world: CopiedTopic, heard_ms: int | None = None) -> None:
 @pytest.fixture
 def world() -> CopiedTopic:
     """Ten copied records, three that are not; audit has two to read of what is copied."""
-    made = CopiedTopic()
-    made.write(*(b"%d" % number for number in range(10)))
-    made.copy()
-    made.write(b"10", b"11", b"12")
+    made = CopiedTopic.in_part()
     made.commit("audit", 8)
     running(made)
     return made

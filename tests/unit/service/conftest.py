@@ -28,10 +28,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def world() -> CopiedTopic:
-    made = CopiedTopic()
-    made.write(*(b"%d" % number for number in range(10)))
-    made.copy()
-    made.write(b"10", b"11", b"12")
+    made = CopiedTopic.in_part()
     made.commit("audit", 8)
     made.p.join("audit")
     running(made)
