@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.unit.domain.move import reporting
+
 from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.positions import PartitionMove
-from srm.domain.move.report import GroupReport, MoveReport
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.revisions import KeptReport
 from srm.pages.html import report_page
@@ -42,37 +43,10 @@ PLAN = MovePlan(
     warnings=("replication of Payments lags by 3 records: the move will wait for it",),
     fingerprint="f",
 )
-REPORT = MoveReport(
-    move_id="failover-1",
-    operation="failover",
-    source="P",
-    target="B",
-    ok=False,
-    step="reported",
-    topics=("Payments",),
-    created_ms=1,
-    rpo_records=0,
-    rto_seconds=4.25,
+REPORT = replace(
+    reporting.REPORT,
     rto_steps={"hold": 1.0, "wait and apply": 2.0},
-    groups={
-        "billing": GroupReport(
-            50,
-            0,
-            2,
-            1,
-            resumed=True,
-            rto_seconds=4.25,
-            first_commit_seconds=None,
-            assigned_seconds=4.0,
-            rto_end="processed",
-            uncommitted={"Payments-0": 2},
-        )
-    },
-    residue={"Payments": 7},
-    problems=("group billing read 2 records again",),
-    assigned_seconds=4.0,
-    residue_until_ms=1_700_000_300_000,
-    notes=("group audit had nothing to process on B",),
+    groups={"billing": replace(reporting.GROUP, first_commit_seconds=None)},
 )
 WAITING = SyncStatus(
     move_id="failover-1",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.domain.move import reporting
 
 from srm.domain.move.forecast import Forecast, GroupForecast, TopicForecast
 from srm.domain.move.plan import GroupPlan, MovePlan
 from srm.domain.move.positions import PartitionMove
-from srm.domain.move.report import GroupReport, MoveReport
 from srm.domain.move.request import MoveRequest
 from srm.pages.markdown import bullets, escaped, table
 from srm.pages.notes import report_note
@@ -94,24 +94,7 @@ def test_the_page_of_a_plan_says_whether_the_move_could_start() -> None:
     assert "http" not in blocked, "one file, which loads nothing"
 
 
-REPORT = MoveReport(
-    move_id="failover-1",
-    operation="failover",
-    source="P",
-    target="B",
-    ok=True,
-    step="reported",
-    topics=("Payments",),
-    created_ms=1,
-    rpo_records=0,
-    rto_seconds=4.0,
-    rto_steps={},
-    groups={
-        "billing": GroupReport(0, 0, 0, 0, resumed=True, rto_seconds=1.0, first_commit_seconds=None)
-    },
-    residue={},
-    problems=(),
-)
+REPORT = replace(reporting.REPORT, ok=True, residue={}, problems=())
 
 
 def test_the_note_of_a_clean_move_is_one_line() -> None:
