@@ -17,14 +17,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.integration.moving import (
-    PARTITIONS,
     Application,
     Site,
     Source,
-    begin,
     carry_out,
-    pass_gate,
-    refused_go,
 )
 from tests.waiting import eventually
 
@@ -136,93 +132,6 @@ def member(site: Site, alias: str, group: str) -> Consumer:
 
     eventually(is_member, f"a member of {group}")
     return consumer
-
-
-def test_clients_are_not_sent_away_while_a_member_is_alive_or_replication_is_behind(
-    filled: Site,
-) -> None:
-    site, group, move_id = filled, filled.group("g"), f"gate-{filled.unique}"
-    request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,), quiet_seconds=0.2)
-
-    with site.context(site.p, site.b) as context:
-        with site.replicating():
-            eventually(
-                lambda: not move.plan(context, request, move_id).warnings, "replication caught up"
-            )
-            move.hold(context, move_id)
-            pass_gate(context, move_id, move.apply)
-
-            alive = member(site, site.p, group)
-            refused_go(context, move_id, f"{group} is still active on {site.p}")
-            alive.close()
-
-        producer = Producer(site.config.client(site.p, "producer"))
-        producer.produce(site.topic, b"late", partition=0)
-        assert producer.flush(60) == 0
-        refused_go(context, move_id, "is 1 record behind")
-        routes = RoutingWatcher(site.config)
-        with routes:
-            assert routes.route(f"group:{group}").state == "hold"
-            assert routes.route(f"topic:{site.topic}").cluster == site.p
-
-        with site.replicating():
-            pass_gate(context, move_id)
-    committed = site.clusters[site.b].committed(group)
-    assert {str(tp): offset for tp, offset in committed.items()} == {
-        f"{site.p}.{site.topic}-0": committed_position(site, 50),
-        # Nothing of B's own topic was ever copied to P: the group has read none of it.
-        **{f"{site.topic}-{number}": 0 for number in range(PARTITIONS)},
-    }
-
-
-def committed_position(site: Site, position: int) -> int:
-    """Offset on B of the record that has the given position on P, found by reading B."""
-    reader = Consumer(
-        {
-            **site.config.client(site.b, "consumer"),
-            "group.id": f"reader-{site.unique}",
-            "auto.offset.reset": "earliest",
-        }
-    )
-    reader.assign([KafkaTopicPartition(f"{site.p}.{site.topic}", 0, 0)])
-    try:
-        found: list[int] = []
-
-        def read() -> bool:
-            message = reader.poll(0.5)
-            if message is not None and message.value() == str(position).encode():
-                found.append(message.offset())
-            return bool(found)
-
-        eventually(read, f"record {position} is read on {site.b}")
-        return found[0]
-    finally:
-        reader.close()
-
-
-def test_a_released_move_lets_clients_go_on_where_they_were(filled: Site) -> None:
-    site, group, move_id = filled, filled.group("g"), f"release-{filled.unique}"
-    request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,))
-
-    with ExitStack() as stack:
-        stack.enter_context(site.replicating())
-        watcher = stack.enter_context(RoutingWatcher(site.config))
-        application = Application(site, group, 1, watcher)
-        stack.enter_context(application)
-        eventually(lambda: len(application.processed) == 150, "the group has read the rest")
-        context = stack.enter_context(site.context(site.p, site.b))
-        begin(context, request, move_id)
-        eventually(lambda: move.wait_status(context, move_id).ready, "the group has left")
-        move.release(context, move_id)
-
-        producer = Producer(site.config.client(site.p, "producer"))
-        producer.produce(site.topic, b"after", partition=0)
-        assert producer.flush(60) == 0
-        eventually(lambda: len(application.processed) == 151, "the group goes on")
-
-    assert application.processed[-1] == b"after"
-    assert len(set(application.processed)) == 151
-    assert application.clusters == {site.p}
 
 
 def srm(site: Site, *arguments: str) -> subprocess.Popen[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,13 +14,11 @@ from tests.replicating import configure
 from tests.waiting import eventually
 
 from srm.cli import main as cli
-from srm.config.loader import load_config
 from srm.domain.topics import Flow
 from srm.engine import supervision
 from srm.engine.ports import CompactedTopic
-from srm.spark.supervisor import Supervisor
 from srm.stack.kafka import KafkaBroker
-from srm.wiring import open_flow, open_state_topics
+from srm.wiring import open_flow
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -94,34 +91,3 @@ def test_a_driver_on_another_host_ends_by_command_and_its_successor_is_left_alon
     eventually(lambda: lab.signs().beat > beat, "another heartbeat of the second", END_S)
     assert second.poll() is None, "the request is older than this driver"
     assert lab.signs().stopped_by is None, "somebody has started it by hand"
-
-
-def test_a_supervisor_that_is_killed_ends_a_driver_on_another_host_and_the_next_starts_its_own(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As clearing srm_replication does, where the application runs on another worker."""
-    first = lab.drive("first")
-    monkeypatch.setattr(supervision, "LOOK_S", END_S)  # a busy machine may keep the first silent
-
-    def supervisor(name: str) -> tuple[Supervisor, threading.Thread]:
-        config = load_config(lab.file)
-        made = Supervisor(
-            lambda: open_state_topics(config, [lab.flow]), lambda: lab.command_of(name), tmp_path
-        )
-        thread = threading.Thread(target=made.run)
-        thread.start()
-        return made, thread
-
-    cleared, thread = supervisor("none")
-    eventually(lambda: cleared._application is not None, "the first is supervised", END_S)
-    cleared.kill("srm_replication on here")
-    assert first.wait(END_S) == 0
-    thread.join(END_S)
-    assert cleared.child is None
-
-    successor, thread = supervisor("second")
-    eventually(lambda: lab.driver() == ("second", False), "a heartbeat of the second", END_S)
-    assert successor.child is not None
-    successor.kill("the test")
-    thread.join(END_S)
-    assert successor.child.wait(END_S) is not None
