@@ -146,19 +146,6 @@ def test_a_dry_run_plans_and_touches_nothing(site: Site) -> None:
     assert site.xcom("report")["groups"][site.group]["lag"] == 40
 
 
-def test_an_unknown_key_is_refused_by_the_first_task(site: Site) -> None:
-    site.commit(60)
-
-    states = move(site, {"grups": ["billing"]})
-
-    assert (states["plan"], states["hold"], states["run"]) == (
-        "failed",
-        "upstream_failed",
-        "failed",
-    )
-    assert site.routes() == {None}
-
-
 def test_a_plan_that_is_blocked_stops_before_anybody_is_held(site: Site) -> None:
     """There is no group to move: the reason is in the failure, nothing was touched."""
     states = move(site)

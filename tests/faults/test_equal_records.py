@@ -57,25 +57,3 @@ def test_records_of_a_new_topic_are_copied_although_the_former_one_had_equal_one
     asyncio.run(_a_topic_created_anew_with_equal_records(bench))
 
     assert bench.damage(former_records=9) == []
-
-
-async def _a_crash_before_the_report(bench: Bench) -> None:
-    async with bench.connected():
-        _write(bench, 3)
-        former = bench.owner()
-        await former.claim()
-        await former.copy_all()
-        former.report()
-        _write(bench, 5)
-        await former.copy_all()  # killed here, before its report
-        _write(bench, 4)
-        heir = bench.owner()
-        await heir.claim()
-        await heir.copy_all()
-        heir.report()
-
-
-def test_of_equal_records_those_that_were_copied_are_found_after_a_crash(bench: Bench) -> None:
-    asyncio.run(_a_crash_before_the_report(bench))
-
-    assert bench.damage() == []

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain import internal_topics
 from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw
 from srm.domain.topics import Flow
-from srm.engine import aggregation as plain
 from srm.engine.metrics import WindowSpec, latest_windows, stored_windows
 from srm.engine.ports import TopicSpec
-from srm.kafka.raw_log import follow_raw_metrics, read_raw_metrics
-from srm.replication.driver.windows import keep_windows
 from srm.spark.aggregation import aggregate
 from srm.spark.session import spark_session
 from srm.stack.kafka import KafkaBroker
@@ -73,13 +67,6 @@ def write_raw(bootstrap: str, topic: str, flow: Flow, until_ms: int) -> list[Raw
     return records
 
 
-def write_values(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value, b"0", 0)
-    assert producer.flush(60) == 0
-
-
 def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ):
@@ -122,41 +109,3 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     assert (pay.replication_latency_ms.avg, pay.replication_latency_ms.max) == (5.0, 8.0)
     assert isinstance(cluster, WindowMetric)
     assert cluster.byte_rate == pay.byte_rate
-
-
-def test_a_driver_s_thread_stores_the_windows_that_an_aggregation_would_compute(
-    clusters: Mapping[str, KafkaBroker], tmp_path: Path
-):
-    flow, file = quiet_flow(clusters, tmp_path)
-    config = load_config(file)
-    topic = internal_topics.raw_metrics(flow.source)
-    consumer = config.client("B", "consumer")
-    stop = threading.Event()
-    with open_flow(config, flow) as context:
-        context.target.create_topics([TopicSpec(topic, 1, 1, {})])
-        # They have ended long ago: it does not matter when somebody looks.
-        until_ms = int(time.time() * 1000) // 10_000 * 10_000 - 120_000
-        write_raw(clusters["B"].bootstrap, topic, flow, until_ms)
-        follow = partial(follow_raw_metrics, flow, consumer)
-        thread = threading.Thread(target=keep_windows, args=(context, follow, stop))
-        thread.start()
-        try:
-            eventually(lambda: stored_windows(context.target, flow), "windows are stored")
-            written = len(stored_windows(context.target, flow))
-            late = RawMetric(
-                until_ms - 1000, 1000, flow.source, flow.target,
-                "late", f"{flow.source}.late", 0, 1, 1, 1, 1, 1, 1, 0,
-            )  # fmt: skip
-            write_values(clusters["B"].bootstrap, topic, encode_raw([late]))
-            eventually(
-                lambda: len(stored_windows(context.target, flow, "late")) == 6,
-                "the windows of what came late are stored",
-            )
-        finally:
-            stop.set()
-            thread.join(60)
-        summary = plain.aggregate(context, partial(read_raw_metrics, flow, consumer))
-
-    assert written > 0
-    assert summary is not None
-    assert (summary.windows, summary.written) == (written + 6, 0)

@@ -119,26 +119,3 @@ def test_offsets_and_groups_are_those_of_kafkas_own_tools(
 
     eventually(lambda: told() and told()[0].startswith("STOPPED"), "the replicator has ended")
     assert told()[0].endswith("s)"), "how long it ran is told with it"
-
-
-def test_what_is_written_is_seen_within_seconds(site: Site, service: httpx.Client) -> None:
-    path = f"/v2/flows/{site.p}/{site.b}/topics/{site.topic}"
-    eventually(lambda: service.get(path).is_success, "the topic is seen")
-    assert service.get(path).json()["lag"] == 0
-
-    produce(site, 10)
-
-    eventually(lambda: service.get(path).json()["lag"] == 10, "the lag is seen")
-
-
-def test_a_service_whose_flow_was_never_copied_says_what_to_do(
-    site: Site, service: httpx.Client
-) -> None:
-    def told() -> dict[str, Any]:
-        found: dict[str, Any] = service.get(f"/v2/flows/{site.p}/{site.b}").json()
-        return found
-
-    eventually(lambda: told()["state"] == "STOPPED" and told()["reasons"], "a look has succeeded")
-    flow = told()
-    assert flow["reasons"][0]["text"] == "no replicator was ever seen"
-    assert "srm replicate" in flow["reasons"][0]["action"]

@@ -204,17 +204,6 @@ def test_a_second_slot_takes_over_and_the_first_is_fenced(lab: CopyLab) -> None:
     lab.assert_equal(partitions)
 
 
-def test_a_restart_continues_exactly_where_the_copy_was(lab: CopyLab) -> None:
-    partitions = lab.topic(3)
-    lab.assign("0", partitions)
-    for number in range(3):
-        _fill(lab.producer(), partitions[0].topic, 700, 3, seed=number * 700)
-        with lab.running():
-            lab.wait_until_copied(partitions)
-
-    lab.assert_equal(partitions)
-
-
 def test_a_slot_that_ends_reports_what_was_acknowledged_to_it(
     lab: CopyLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
