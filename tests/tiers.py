@@ -246,7 +246,6 @@ GROUPS: Final = (
             "integration/test_quotas.py",
             "integration/test_report_times.py",
             "integration/test_supervision.py",
-            "integration/test_translation_real.py",
         ),
         (
             *_MOVES,
