@@ -1,4 +1,4 @@
-"""Logs and maps that lost a part on real brokers; the simulation plays many more such losses."""
+"""Logs that lost a part on real brokers; the simulation plays many more such losses."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from collections.abc import Mapping
 import pytest
 from tests.conftest import BrokerFactory
 from tests.faults.campaign.truncation import cut
-from tests.integration.cleaning import write_cleaned
 from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
-from srm.domain import internal_topics
-from srm.domain.map_index import is_index_key
-from srm.domain.map_records import decode_block_key, map_partition
 from srm.domain.offset_ranges import both_ends
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
-from srm.errors import NotLoadedError, SrmError
-from srm.replication.slot import index_writer, map_writer
+from srm.errors import SrmError
 from srm.stack.kafka import KafkaBroker
 from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 
 RECORDS = 10
-TRANSACTIONS = 60
 
 
 def _send(lab: CopyLab, p: AssignedPartition, *values: bytes) -> None:
@@ -110,20 +104,6 @@ def test_a_target_that_lost_its_end_gets_it_again(
         eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")
 
     assert _says(lab, p, loss)
-
-
-def test_the_slot_that_copied_notices_that_the_target_lost_its_end_though_nothing_is_to_be_copied(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory
-) -> None:
-    target = broker_factory("B")
-    lab = CopyLab(clusters["P"].bootstrap, target.bootstrap)
-    [p] = lab.topic()
-    lab.assign("0", [p])
-    with lab.running():
-        _copy_one_by_one(lab, p)
-        loss = _lose(lab, target, p, 3)
-        eventually(lambda: _says(lab, p, loss), "the loss is reported")
-        eventually(lambda: _is_equal(lab, p), "what was lost is there again, and in the map")
 
 
 # ----- a source that lost the end of its log: seen even where it has grown past the position since
@@ -230,50 +210,3 @@ def test_logs_that_begin_apart_are_resumed_without_map_and_reports(
     assert len(where) == len(copied), "nothing is copied twice"
     assert list(where) == list(range(1900 if trimmed == "target" else 0, 2010))
     assert _mapped(lab, p) == {number: where[number] for number in range(1900, 2010)}
-
-
-# ----- a block of the offset map is lost
-
-
-def _commit(lab: CopyLab, p: AssignedPartition) -> None:
-    producer = lab.producer(**{"transactional.id": f"{p.topic}-writer"})
-    producer.init_transactions(120)
-    for number in range(TRANSACTIONS):
-        producer.begin_transaction()
-        for n in range(2):
-            producer.produce(p.topic, b"%d of %d" % (n, number), partition=p.partition)
-        producer.commit_transaction(120)
-
-
-def _lose_block(lab: CopyLab, p: AssignedPartition, number: int) -> int:
-    """Delete one block, and have the log cleaned; return how many there were."""
-    topic, place = internal_topics.offset_map(lab.flow.source), map_partition(p.topic, p.partition)
-    keys = sorted(
-        (found.target_start, key)
-        for key in lab.target.compacted(topic, place).read()
-        if not is_index_key(key)
-        for found in (decode_block_key(key),)
-        if found.topic_id == p.topic_id
-    )
-    write_cleaned(lab.target, topic, place, {keys[number][1]: None})
-    return len(keys)
-
-
-def test_a_lost_block_of_the_map_is_found_again_in_the_logs(
-    clusters: Mapping[str, KafkaBroker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(map_writer, "RUNS_PER_BLOCK", 4)  # a short log has all kinds of records
-    monkeypatch.setattr(index_writer, "ENTRIES_PER_CHUNK", 3)
-    lab = CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
-    [p] = lab.topic()
-    _commit(lab, p)
-    lab.assign("0", [p])
-    with lab.running():
-        lab.wait_until_copied([p])
-    lab.assert_equal([p])
-    assert _lose_block(lab, p, 5) > 12
-    with pytest.raises((AssertionError, NotLoadedError)):
-        lab.assert_equal([p])
-
-    with lab.running():
-        eventually(lambda: _is_equal(lab, p), "the map is whole")

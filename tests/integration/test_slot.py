@@ -11,15 +11,14 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Producer
 from tests.faults.campaign.brokers import delete_topics
-from tests.integration.copying import CopyLab, delete_before
+from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
 from srm.domain import internal_topics
-from srm.domain.map_records import map_partition
 from srm.domain.mm2_records import OffsetSync
 from srm.domain.partition_notes import begin_of_copy
-from srm.domain.replication_records import REPORTS, AssignedPartition, Incarnation
+from srm.domain.replication_records import AssignedPartition, Incarnation
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import FencedError
@@ -220,55 +219,6 @@ def test_a_slot_that_ends_reports_what_was_acknowledged_to_it(
 
     [position] = lab.reports()[0].positions
     assert position.position.source_next >= 6
-
-
-def test_what_was_copied_after_the_last_report_is_not_told_as_lost(lab: CopyLab) -> None:
-    """A killed slot had copied more than it told of, and the source has deleted it since."""
-    [p] = lab.topic()
-    source = lab.flow.source
-    state = lab.target.compacted(internal_topics.replication(source), REPORTS)
-    blocks = lab.target.compacted(internal_topics.offset_map(source), map_partition(p.topic, 0))
-    lab.assign("0", [p])
-    _fill(lab.producer(), p.topic, 50)
-    with lab.running():
-        lab.wait_until_copied([p])
-    told = {key: value for key, value in state.read().items() if key.startswith(b"slot:")}
-    written = blocks.read()
-    _fill(lab.producer(), p.topic, 50, seed=50)
-    with lab.running():
-        lab.wait_until_copied([p])
-    before = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
-    delete_before(lab.source_props, p.topic, 70)
-    state.write(told)
-    blocks.write({**dict.fromkeys(blocks.read()), **written})
-    _fill(lab.producer(), p.topic, 10, seed=100)
-
-    with lab.running():
-        lab.wait_until_copied([p])
-
-    status = lab.status(p)
-    assert status is None or status.lost_from is None
-    after = read_log(lab.source_props["bootstrap.servers"], p.topic, 0)
-    copied = read_log(lab.target_props["bootstrap.servers"], p.target_topic, 0)
-    assert [record for _, record in copied] == [record for _, record in before + after[-10:]]
-
-
-def test_records_that_are_gone_stop_the_partition_and_name_the_range(lab: CopyLab) -> None:
-    partitions = lab.topic(2)
-    _fill(lab.producer(), partitions[0].topic, 200, 2)
-    lab.assign("0", partitions)
-    with lab.running():
-        lab.wait_until_copied(partitions)
-    _fill(lab.producer(), partitions[0].topic, 200, 2, seed=200)
-    delete_before(lab.source_props, partitions[0].topic, 150)
-
-    with lab.running():
-        lab.wait_until_copied(partitions[1:])
-        status = lab.stopped(partitions[0])
-
-    assert (status.lost_from, status.lost_to) == (100, 150)
-    assert "data.loss.policy" in status.reason
-    lab.assert_equal(partitions[1:])
 
 
 def test_offset_syncs_are_mm2_records_of_copied_pairs(lab: CopyLab) -> None:

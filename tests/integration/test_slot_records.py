@@ -204,29 +204,6 @@ def test_read_uncommitted_copies_what_is_open_or_aborted(
     assert [record.value for record in _copied(lab, p)] == [b"a", b"b", b"c", b"d"]
 
 
-def test_read_committed_waits_for_an_open_transaction(clusters: Mapping[str, KafkaBroker]) -> None:
-    lab = _lab(clusters)
-    [p, other] = lab.topic(2)
-    hanging = lab.producer(**{"transactional.id": uuid.uuid4().hex})
-    hanging.init_transactions(120)
-    hanging.begin_transaction()
-    hanging.produce(p.topic, b"open", partition=0)
-    hanging.flush(120)
-    plain = lab.producer()
-    plain.produce(p.topic, b"behind it", partition=0)
-    plain.produce(p.topic, b"elsewhere", partition=1)
-    assert plain.flush(120) == 0
-    lab.assign("0", [p, other])
-
-    with lab.running():
-        eventually(lambda: len(_copied(lab, other)) == 1, "the other partition goes on")
-        assert _copied(lab, p) == []
-        hanging.commit_transaction(120)
-        eventually(lambda: len(_copied(lab, p)) == 2, "the transaction is copied")
-
-    lab.assert_equal([p, other])
-
-
 @pytest.mark.parametrize(
     "target",
     [
