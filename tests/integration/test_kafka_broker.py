@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import javaproperties
@@ -74,18 +74,6 @@ def features(broker: KafkaBroker) -> list[str]:
     return found
 
 
-def test_the_two_clusters_of_a_session_are_different_and_both_ready(
-    clusters: Mapping[str, KafkaBroker],
-) -> None:
-    ids = {
-        AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).cluster_id
-        for broker in clusters.values()
-    }
-
-    assert len(ids) == 2
-    eventually(lambda: all(broker.ready for broker in clusters.values()), "both are ready")
-
-
 @pytest.mark.faults
 def test_a_killed_or_stopped_broker_starts_again_with_its_data_on_its_port(
     broker_factory: Callable[..., KafkaBroker],
@@ -105,20 +93,6 @@ def test_a_killed_or_stopped_broker_starts_again_with_its_data_on_its_port(
     broker.restart()
     assert broker.bootstrap == bootstrap
     eventually(lambda: broker.ready, "it is ready")
-
-
-@pytest.mark.faults
-def test_another_object_on_the_same_folder_finds_and_stops_the_broker(
-    broker_factory: Callable[..., KafkaBroker],
-) -> None:
-    broker = broker_factory("X")
-
-    found = KafkaBroker(broker.home, "X")
-    assert found.pid == broker.pid
-    assert found.bootstrap == broker.bootstrap
-    found.stop()
-
-    assert not broker.running
 
 
 def test_a_broker_that_cannot_start_says_why_in_one_line(
@@ -173,21 +147,6 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
     second.start()
     second.wait_ready()
     eventually(lambda: set(partition(third, "kept").isrs) == {1, 2, 3}, "all replicas in sync")
-
-
-@pytest.mark.parametrize("version", ["3.7.2", "3.9.1"])
-def test_a_broker_of_an_older_version_keeps_its_data_through_a_crash(
-    version: str, broker_factory: Callable[..., KafkaBroker]
-) -> None:
-    broker = broker_factory("X", version=version)
-    write_one(broker, "kept")
-
-    broker.kill()
-    broker.start()
-    broker.wait_ready()
-
-    assert read_one(broker, "kept") == b"value"
-    assert f"Kafka version: {version}" in broker.log.read_text()
 
 
 def test_a_version_without_a_lock_file_is_refused(tmp_path: Path) -> None:

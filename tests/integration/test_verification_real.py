@@ -21,7 +21,6 @@ from srm.config.model import Config
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
-from srm.domain.proven import Proven
 from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import Difference
@@ -245,29 +244,6 @@ def test_the_bytes_of_batches_prove_what_consumers_find_and_nothing_else(cluster
     for mine, consumed in zip(by_bytes[: len(CODECS)], by_records, strict=False):
         assert mine.source.epoch == consumed.source.epoch >= 0
         assert mine.target.reached == consumed.target.reached == COUNT
-
-
-def test_a_full_verification_finds_what_was_changed_where_it_was_proven(
-    clusters, context, config, spark
-):
-    topic = f"verify-{uuid.uuid4().hex}"
-    replicate(clusters, context, topic, [DAMAGES["none"], DAMAGES["value"]])
-    request = VerificationRequest((topic,))
-    equal, different = verify(spark, context, properties(config), request).partitions
-    # As if the record had been changed on the broker's disk after it was proven. What is proven of
-    # the other partition is of other pairs, where a marker stands elsewhere in its log.
-    (proof,) = equal.proven
-    whole = engine.plan(context, request).partitions[1].whole
-    proven = Proven.of(whole, proof.source_mark, proof.target_mark, proof.time_ms)
-    engine.record(context, [replace(different, outcome="equal", proven=(proven,))])
-
-    believed = verify(spark, context, properties(config), request)
-    found = verify(spark, context, properties(config), replace(request, full=True))
-
-    assert [p.outcome for p in believed.partitions] == ["equal", "equal"]
-    assert [p.outcome for p in found.partitions] == ["equal", "different"]
-    assert found.partitions[1].difference == different.difference
-    assert [p.earlier_records for p in found.partitions] == [0, 0]
 
 
 def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(
