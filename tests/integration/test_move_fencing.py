@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,17 +9,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from tests.integration.moving import Site, hold_and_go, pass_gate, refused_go, route_clients
+from tests.integration.moving import Site, hold_and_go, route_clients
 from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
 from srm.domain import internal_topics
 from srm.domain.move.routes import Route
-from srm.domain.topics import TopicPartition
 from srm.engine import move
 from srm.engine.control_records import CONTROL_ID
-from srm.engine.move import MoveContext, MoveRequest, MoveStore
+from srm.engine.move import MoveContext, MoveRequest
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import ensure_topics
 from srm.engine.ports import Cluster
@@ -142,83 +140,6 @@ def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
         with RoutingWatcher(site.config) as started_later:
             assert started_later.route(f"topic:{site.topic}").cluster == site.b
             assert started_later.route(f"topic:{site.topic}").state == "go"
-
-
-def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(
-    site: Site, stall: Stall, tmp_path: Path
-) -> None:
-    steps: list[str] = []
-    with (
-        site.replicating(),
-        site.context(site.p, site.b) as context,
-        site.context(site.p, site.b) as other,
-    ):
-        move_id = planned(site, context)
-        move.hold(context, move_id)
-        pass_gate(context, move_id, move.apply)
-
-        def race() -> None:  # renewed on both, intent, and then the decision
-            others = lambda: steps.append(move.release(other, move_id).step)  # noqa: E731
-            stall.meanwhile = {stall.count + 4: others}
-
-        refused_go(context, move_id, "is over: hold again", before=race)
-        assert steps == ["released"]
-        assert MoveStore(context).progress(move_id).step == "released"
-        assert clients_at(site, context) == {(site.p, "go")}
-        assert not_in_the_protocol(site, context, tmp_path) == []
-
-
-@pytest.mark.timeout(400)  # two sites and three moves
-def test_moves_of_different_groups_and_of_different_pairs_run_at_once(
-    clusters: Mapping[str, KafkaBroker], site: Site, tmp_path: Path
-) -> None:
-    (tmp_path / "other").mkdir()
-    elsewhere = Site(clusters, tmp_path / "other")
-    fill(elsewhere, elsewhere.topic, elsewhere.group(elsewhere.topic))
-    failures: list[BaseException] = []
-
-    def run(where: Site, number: int) -> None:
-        try:
-            with where.context(where.p, where.b) as context:
-                hold_and_go(context, planned(where, context, number))
-        except BaseException as error:  # noqa: BLE001 -- the test reports it
-            failures.append(error)
-
-    with site.replicating(), elsewhere.replicating():
-        threads = [
-            threading.Thread(target=run, args=args, daemon=True)
-            for args in ((site, 0), (site, 1), (elsewhere, 0))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(240)
-
-    assert failures == []
-    for where in (site, elsewhere):
-        with where.context(where.p, where.b) as context:
-            routes = RoutingTables.read(context).merged
-        ours = {s: r for s, r in routes.items() if where.unique in s}
-        assert {(r.cluster, r.state) for r in ours.values()} == {(where.b, "go")}
-        for topic in where.topics:
-            offsets = where.clusters[where.b].committed(where.group(topic))
-            assert value_at(where, offsets) == str(READ).encode()
-    for cluster in elsewhere.clusters.values():
-        cluster.close()
-
-
-def value_at(site: Site, offsets: Mapping[TopicPartition, int]) -> bytes | None:
-    """Read the record that a group on the target reads next in partition 0 of the copy."""
-    [(partition, offset)] = [
-        (p, o) for p, o in offsets.items() if p.topic.startswith(f"{site.p}.") and not p.partition
-    ]
-    consumer = Consumer({**site.config.client(site.b, "consumer"), "group.id": "value"})
-    try:
-        consumer.assign([KafkaTopicPartition(partition.topic, 0, offset)])
-        message = consumer.poll(90)
-        return None if message is None else message.value()
-    finally:
-        consumer.close()
 
 
 # ----- the lease, as clients count it
