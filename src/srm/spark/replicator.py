@@ -36,7 +36,7 @@ from srm import logs
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
-from srm.errors import ConfigError, FencedError, UnavailableError
+from srm.errors import ConfigError, FencedError, SrmError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.raw_log import follow_raw_metrics
 from srm.replication.driver.discovery import Discovery
@@ -185,7 +185,7 @@ class Replicator:
                         spark.setLogLevel("FATAL")
                     host.ready.set()
                     try:
-                        ended = self._watch(spark, until_caught_up=until_caught_up)
+                        failure = self._watch(spark, until_caught_up=until_caught_up)
                     finally:
                         self._end()
                         _hush(spark)
@@ -194,7 +194,7 @@ class Replicator:
                     run.join()
             finally:
                 self._end()
-        for failure in (run.failure for run in self._runs if ended and run.failure):
+        if failure is not None:
             raise failure
 
     def _end(self) -> None:
@@ -255,16 +255,16 @@ class Replicator:
             if self._spark is not None:
                 self._spark.cancelJobGroup(name)
 
-    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> bool:
-        """Wait for the end; return whether the flows have ended by themselves."""
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> SrmError | None:
+        """Wait for the end; return the first failure where the flows have ended by themselves."""
         is_stopped = _question(spark)
         while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
             if is_stopped():
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]
             if all(over):
-                return True
-        return False
+                return next((run.failure for run in self._runs if run.failure), None)
+        return None
 
 
 def _now_ms() -> int:

@@ -144,7 +144,6 @@ class FlowDriver:
 
         Raises:
             FencedError: a newer driver has taken over the flow.
-            ConfigError: the settings of the target cannot be used.
         """
         ended = threading.Event()
         name = f"srm-discovery-{self._flow}"
@@ -159,9 +158,7 @@ class FlowDriver:
                     if not self._opened or self._fenced is not None:
                         raise
                     self._fenced = error
-                except Exception as error:
-                    if not self._opened and isinstance(error, ConfigError):
-                        raise
+                except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
                     pause_s = backoff.after(self._clock() - tried)
                     stop.wait(self._report(_DRIVING, error, pause_s))
             if self._opened:
@@ -171,6 +168,12 @@ class FlowDriver:
             self._log.close()
             if self._opened:
                 rounds.join(RETRY_S)
+
+    @property
+    def refusal(self) -> ConfigError | None:
+        """The settings that keep the driver from its first opening: its own or the target's."""
+        trouble = self.progress.troubles.get(_DRIVING)
+        return trouble if isinstance(trouble, ConfigError) and not self._opened else None
 
     def _drive(
         self, stop: threading.Event, begin: Callable[[], None], rounds: threading.Thread

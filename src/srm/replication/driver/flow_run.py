@@ -60,7 +60,7 @@ class FlowRun:
             open_log: gives access to the flow's raw metrics.
         """
         self.driver = driver
-        self.failure: SrmError | None = None
+        self._failure: SrmError | None = None
         self._host = host
         self._context = context
         self._jobs = jobs
@@ -75,12 +75,17 @@ class FlowRun:
         """The flow."""
         return self._context.config.flow
 
+    @property
+    def failure(self) -> SrmError | None:
+        """Why the flow is not copied; settings are tried again while other flows last."""
+        return self._failure or self.driver.refusal
+
     def start(self) -> None:
         """Start the driver, which starts everything else."""
         self._threads.append(_thread(f"driver {self.flow}", self._drive))
 
     def is_over(self, *, until_caught_up: bool) -> bool:
-        """Whether the flow has failed for good, or has caught up where that is all it has to do."""
+        """Whether the flow has failed, or has caught up where that is all it has to do."""
         if self.failure is None and until_caught_up:
             try:
                 return self._goal.done()
@@ -123,7 +128,7 @@ class FlowRun:
 
     def _fail(self, error: SrmError) -> None:
         logger.error("%s has ended, no other flow does: %s", self.flow, error)
-        self.failure = error
+        self._failure = error
         self.driver.progress.troubles["the flow"] = error
 
     def _cancel_slots(self) -> None:

@@ -115,14 +115,19 @@ def test_a_flow_that_another_replicator_takes_over_ends_with_its_slots_and_no_ot
     assert not going.run.is_over(until_caught_up=False)
 
 
-def test_settings_that_cannot_be_used_end_a_flow_at_once(flows: tuple[OneFlow, OneFlow]) -> None:
-    wrong, _ = flows
-    wrong.lab.discovery.target = ConfigError("B.ssl.ca.location: no such file")
-    wrong.run.start()
+def test_settings_that_a_target_refuses_end_a_flow_only_until_it_accepts_them(
+    flows: tuple[OneFlow, OneFlow],
+) -> None:
+    refused, _ = flows
+    refused.lab.discovery.target = ConfigError("B has 2 brokers, replication factor is 3")
+    refused.run.start()
 
-    eventually(lambda: wrong.run.is_over(until_caught_up=False), "it has ended")
+    eventually(lambda: refused.run.is_over(until_caught_up=False), "it alone would end all")
+    assert str(refused.run.failure) == "B has 2 brokers, replication factor is 3"
 
-    assert str(wrong.run.failure) == "B.ssl.ca.location: no such file"
+    refused.lab.discovery.target = None
+    eventually(lambda: refused.copying.is_set() and refused.is_driven(), "it begins")
+    assert not refused.run.is_over(until_caught_up=False)
 
 
 def test_a_failure_that_stays_the_same_is_logged_once(
