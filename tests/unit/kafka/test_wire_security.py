@@ -68,6 +68,16 @@ def test_certificate_and_host_name_are_checked_unless_the_settings_say_otherwise
     assert context.check_hostname is hostname
 
 
+def test_a_suite_taken_from_openssls_default_list_is_not_offered() -> None:
+    settings = {"security.protocol": "SSL", "ssl.cipher.suites": "DEFAULT:!AES128"}
+    tls = read_security("P", translate_security(settings)).tls
+
+    assert tls is not None
+    offered = [one["name"] for one in tls_context("P", tls).get_ciphers()]
+    assert [name for name in offered if "AES128" in name] == []
+    assert "ECDHE-RSA-AES256-GCM-SHA384" in offered
+
+
 def test_reads_the_java_notation_of_a_token_endpoint() -> None:
     java = {
         "security.protocol": "SASL_SSL",

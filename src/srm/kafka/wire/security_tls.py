@@ -45,7 +45,7 @@ def _limit(context: ssl.SSLContext, alias: str, suites: str) -> None:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     words = suites.split(":")
-    if suites and words[0] != DEFAULT_SUITES:
+    if not {*words} <= {"", DEFAULT_SUITES, NO_TLS_1_3}:
         _reading(f"cluster {alias}: ssl.cipher.suites", lambda: context.set_ciphers(suites))
     if NO_TLS_1_3 in words:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
