@@ -59,13 +59,13 @@ class Site:
         """The flow that the copy belongs to."""
         return f"{self.x.alias}->{self.y.alias}"
 
-    def dag(self, name: str, *, pair: bool = False) -> Any:
-        """Load a DAG file, built from this site's configuration; that of the pair of clusters."""
+    def dag(self, name: str, ends: str = "") -> Any:
+        """Load a DAG file, built from this site's configuration; the ends are its clusters."""
         from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - after conftest
 
         bag = DagBag(str(DAGS / f"{name}.py"))
         assert bag.import_errors == {}
-        return bag.dags[f"{name}.{self.x.alias}.{self.y.alias}" if pair else name]
+        return bag.dags[name + ends.format(self.x.alias, self.y.alias)]
 
     def run(self, dag: Any, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, str]:
         """Run a DAG in this process; return the states of its tasks, and of the ``run``."""

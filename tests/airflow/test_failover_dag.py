@@ -146,6 +146,16 @@ def test_a_dry_run_plans_and_touches_nothing(site: Site) -> None:
     assert site.xcom("report")["groups"][site.group]["lag"] == 40
 
 
+def test_the_dry_run_of_a_flow_plans_from_its_source_to_its_target(site: Site) -> None:
+    site.commit(60)
+
+    states = site.run(site.dag("srm_dry_run", "_{}_to_{}"))
+
+    assert states["run"] == "success", site.note()
+    planned = site.xcom("plan")
+    assert (planned["source"], planned["target"]) == (site.x.alias, site.y.alias)
+
+
 def test_a_plan_that_is_blocked_stops_before_anybody_is_held(site: Site) -> None:
     """There is no group to move: the reason is in the failure, nothing was touched."""
     states = move(site)
@@ -173,7 +183,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
         with open_flow(load_config(file), Flow.parse(site.flow)) as flow:
             emit(flow)
         brokers["P"].kill()
-        dag = site.dag("srm_failover", pair=True)
+        dag = site.dag("srm_failover", ".{}.{}")
         conf = {"mode": "unplanned", "residue_seconds": 0}
 
         with site.answered("Reject") as shown:
@@ -209,7 +219,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
 
 def test_failback_alone_leaves_the_second_cluster_of_the_pair(site: Site) -> None:
     """It planned a move from the first cluster, as a failover does."""
-    site.run(site.dag("srm_failover", pair=True), {"operation": "failback", "dry_run": True})
+    site.run(site.dag("srm_failover", ".{}.{}"), {"operation": "failback", "dry_run": True})
 
     planned = site.xcom("plan")
     assert (planned["source"], planned["target"]) == (site.y.alias, site.x.alias)
