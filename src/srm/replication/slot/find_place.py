@@ -115,7 +115,7 @@ class _Logs:
     async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield the copies on the target, but for batches that are all older than a time."""
         async for offset, fetched in fetches(self.target, start):
-            for batch in batches(fetched.records):
+            for batch in batches(fetched.records, legacy.convert):
                 is_ours = batch.last_offset >= offset and self.is_ours(batch)
                 if is_ours and batch.record_count and batch.max_timestamp >= earliest:
                     self.own_time = self.own_time or batch.has_log_append_time

@@ -31,6 +31,7 @@ from srm.domain.offset_map import Run
 from srm.domain.offset_ranges import both_ends
 from srm.domain.replication_records import PartitionStatus
 from srm.errors import UnavailableError
+from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
@@ -155,7 +156,7 @@ async def _until_marker(
             offset = error.log_start
             walk.begin_target_at(offset)
             continue
-        for batch in batches(fetched.records):
+        for batch in batches(fetched.records, legacy.convert):
             if batch.last_offset < offset:
                 continue
             yield batch, fetched.high_watermark

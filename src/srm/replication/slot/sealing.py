@@ -8,15 +8,14 @@ from typing import Final
 
 from srm.domain.topics import Flow
 from srm.errors import FencedError
+from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.slot.claim import Claim, take
-from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.log_reader import ONE_BATCH, LogReader, OutOfRangeError
 from srm.replication.slot.marker import until_in_force
 from srm.replication.slot.resume import is_marker
 
 _NOT_USED_S: Final = 0.0
-_ONE_BATCH: Final = 1
-"""A broker returns the first batch whole, however few bytes are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +85,10 @@ async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> 
 async def _batch_at(log: LogReader, offset: int) -> BatchHeader | None:
     """Return the batch that holds an offset, or the next one; None where none follows."""
     try:
-        fetched = await log.fetch(offset, max_bytes=_ONE_BATCH, wait_ms=0)
+        fetched = await log.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
     except OutOfRangeError as error:
         if error.log_start <= offset:
             return None
-        fetched = await log.fetch(error.log_start, max_bytes=_ONE_BATCH, wait_ms=0)
-    found = (batch for batch in batches(fetched.records) if batch.last_offset >= offset)
+        fetched = await log.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
+    found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
     return next(found, None)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.batches import Record, marker, stored
+from tests.unit.replication.batches.test_legacy import message_set
 from tests.unit.replication.slot.two_logs import FOREIGN, OURS, Log, walked
 from tests.waiting import until
 
@@ -222,10 +223,17 @@ def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> No
     assert target.claimed == 1
 
 
-def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_that_is_decided() -> (
-    None
-):
-    theirs = stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN)
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN),
+        message_set(1, 0, 0, [(1, b"k", b"0")]),
+    ],
+    ids=["of today", "of a format before Kafka 0.11"],
+)
+def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_that_is_decided(
+    theirs: bytes,
+) -> None:
     target = Cluster([theirs], [ProducerId(OURS, 1), ProducerId(OURS, 2)])
     decided = PartitionNotes.after_others(ASSIGNED, "ann", 0)
 

@@ -10,6 +10,7 @@ from tests.batches import Record, marker, stored
 
 from srm.domain.topics import TopicPartition
 from srm.replication import codes
+from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
 from srm.replication.batches.rebuild import decode
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
@@ -22,19 +23,23 @@ OURS, FOREIGN = 7, 8
 CLAIM = Claim(ProducerId(OURS, 3), float("inf"))
 
 
+def _end(raw: bytes) -> int:
+    return next(batches(memoryview(raw), legacy.convert)).last_offset + 1
+
+
 class Log:
     """One partition of one cluster, as batches."""
 
     def __init__(self, stored_batches: Sequence[bytes], log_start: int = 0) -> None:
         self._batches = list(stored_batches)
-        self._ends = [next(batches(memoryview(raw))).last_offset + 1 for raw in self._batches]
+        self._ends = [_end(raw) for raw in self._batches]
         self.start = log_start
         self.end = max([log_start, *self._ends])
         self.fetches = 0
 
     def append(self, raw: bytes) -> None:
         self._batches.append(raw)
-        self._ends.append(next(batches(memoryview(raw))).last_offset + 1)
+        self._ends.append(_end(raw))
         self.end = self._ends[-1]
 
     async def leader(self, partition: TopicPartition) -> int:
