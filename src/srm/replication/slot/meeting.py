@@ -58,9 +58,9 @@ async def records_of_others(
         producer_ids: ours, as far as they are known.
         known: what an earlier look has found; only what follows it is read.
     """
-    log_start, _ = await target.wire.log_range(target.partition)
-    first, end = known or (log_start, log_start)
-    first, end = max(first, log_start), max(end, log_start)
+    log_start, log_end = await target.wire.log_range(target.partition)
+    # Retention moves the start, and an unclean election may take the end.
+    first, end = (min(max(at, log_start), log_end) for at in known or (log_start, log_start))
     ours = OurBatches(producer_ids, fresh=True)
     async for wanted, fetched in fetches(target, end):
         for batch in batches(fetched.records, legacy.convert):

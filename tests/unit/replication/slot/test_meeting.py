@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 from tests.batches import Record, marker, stored
+from tests.unit.replication.batches.test_legacy import message_set
 from tests.unit.replication.slot.two_logs import FOREIGN, OURS, Log
 
 from srm.domain.topics import TopicPartition
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.meeting import OurBatches, records_of_others
+from srm.replication.slot.sealing import begins_with_records
 
 FORGOTTEN = 9
 
@@ -70,6 +72,18 @@ def test_records_of_others_are_those_in_a_log_without_a_trace_of_ours(
     held: list[bytes], found: tuple[int, int] | None
 ) -> None:
     assert others_in(Log(held)) == found
+
+
+def test_of_a_log_that_has_lost_its_end_only_what_it_holds_counts() -> None:
+    assert others_in(Log([of(FOREIGN, 0)]), (0, 9)) == (0, 1)
+    assert others_in(Log([]), (0, 9)) is None
+
+
+def test_a_log_begins_with_records_of_any_format() -> None:
+    old = LogReader(
+        Log([message_set(1, 0, 0, [(1, b"k", b"v")])]), TopicPartition("T", 0), b"", False
+    )  # type: ignore[arg-type]
+    assert asyncio.run(begins_with_records(old))
 
 
 def test_of_a_log_that_was_looked_at_before_only_what_follows_is_read() -> None:
