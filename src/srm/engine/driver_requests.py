@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -50,12 +51,11 @@ def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> Dr
             been asked: one of them is enough for an application that copies several.
     """
     request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
-    failures: list[SrmError] = []
-    for topic in topics.values():
-        try:
-            topic.write({REQUEST_KEY: request.value()})
-        except SrmError as error:
-            failures.append(error)
+    # All at once: a target that does not answer delays no request to another application.
+    with ThreadPoolExecutor(len(topics) or 1, thread_name_prefix="srm-requests") as pool:
+        record = {REQUEST_KEY: request.value()}
+        asked = [pool.submit(topic.write, record) for topic in topics.values()]
+    failures = [failure for one in asked if (failure := one.exception()) is not None]
     if failures:
         raise failures[0]
     return request

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 from tests.slot_reports import records_of
+from tests.waiting import DEADLINE_S
 
 from srm.domain import silence
 from srm.domain.offset_map import Position
@@ -354,3 +356,24 @@ def test_a_stop_does_not_wait_for_the_dead_and_asks_nobody_where_none_ever_was()
     assert site.now > silence.SILENT_S, "a driver may be slow to beat"
     assert never.records == {}
     assert REQUEST_KEY in dead.read(), "one that starts just now is meant, too"
+
+
+def test_a_target_that_answers_late_delays_no_request_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late, well = Topic(BEAT), Topic(BEAT)
+    asked = threading.Event()
+
+    def answer_late(records: object) -> None:
+        del records
+        assert asked.wait(DEADLINE_S), "the other is asked first"
+        raise UnavailableError("B does not answer")
+
+    def note(records: object) -> None:
+        del records
+        asked.set()
+
+    monkeypatch.setattr(late, "write", answer_late)
+    monkeypatch.setattr(well, "write", note)
+    with pytest.raises(UnavailableError, match="B does not answer"):
+        driver_requests.request_end({FLOW: late, OTHER: well}, "stop", "ada", 7)
