@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import pytest
@@ -40,8 +41,8 @@ MEND_AT: Final = 3
 QUIET: Final = 25.0
 """Share of the last ten seconds, in percent, in which a task waited for a core."""
 _QUIET_WITHIN_S: Final = 60.0
-_FAILURES: Final = "TEST_FAILURES_FILE"
-"""Names the file into which a run writes its failures."""
+_OUTCOME: Final = "TEST_OUTCOME_FILE"
+"""Names the file into which a run writes its failures and passes."""
 _SOME_FAILED: Final = 1
 
 
@@ -60,25 +61,38 @@ class Failure:
     error: str
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Write the failures of a run into the file that the environment names."""
-    file = os.environ.get(_FAILURES)
-    if file is None or hasattr(config, "workerinput"):
+def has_real_processes(item: pytest.Item) -> bool:
+    """Whether a marker says so: keywords hold the names of folders, too."""
+    return not REAL.isdisjoint(marker.name for marker in item.iter_markers())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.user_properties.append(("real", has_real_processes(item)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the failures of a whole run, and its passes, into the file that the environment names.
+
+    A run that stopped at a failure writes none: other tests may fail, too.
+    """
+    file = os.environ.get(_OUTCOME)
+    if file is None or hasattr(session.config, "workerinput") or session.shouldfail:
         return
-    failures = {}
-    for report in (
-        *terminalreporter.stats.get("failed", []),
-        *terminalreporter.stats.get("error", []),
-    ):
-        real = not REAL.isdisjoint(getattr(report, "keywords", ()))
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    assert terminal is not None
+    stats = terminal.stats
+    failures = dict[str, Failure]()
+    for report in (*stats.get("failed", []), *stats.get("error", [])):
+        real = ("real", True) in map(tuple, getattr(report, "user_properties", ()))
         lines = str(report.longrepr).strip().splitlines()
         error = next((line for line in reversed(lines) if line.startswith("E ")), "")
         crash = getattr(report.longrepr, "reprcrash", None)
         error = crash.message.partition("\n")[0] if crash else error
         failures.setdefault(report.nodeid, Failure(report.nodeid, real, error))
-    Path(file).write_text(json.dumps([asdict(failure) for failure in failures.values()]))
+    passed = [report.nodeid for report in stats.get("passed", [])]
+    rows = [asdict(failure) for failure in failures.values()]
+    Path(file).write_text(json.dumps([rows, passed]))
 
 
 def run(given: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
@@ -89,20 +103,20 @@ def run(given: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
         environ: additions to its environment.
     """
     added = dict(environ or {})
-    code, failures = _pytest([f"--randomly-seed={_seed()}", *given], added)
+    code, failures, _ = _pytest([f"--randomly-seed={_seed()}", *given], added)
     if code != _SOME_FAILED or not may_be_unsteady(failures):
         return code
     print(f"{len(failures)} failures of tests with real processes: a second run of these, alone")
     _wait_for_quiet()
-    code, second = _pytest(["-n", "0", *(failure.test for failure in failures)], added)
-    failed = {failure.test for failure in second}
-    unsteady = [failure for failure in failures if failure.test not in failed]
+    code, second, passed = _pytest(["-n", "0", *(failure.test for failure in failures)], added)
+    steady = passed - {failure.test for failure in second}
+    unsteady = [failure for failure in failures if failure.test in steady]
     if code not in (0, _SOME_FAILED):
         return code
     print(f"unsteady: {len(unsteady)}")
     for line in enter(unsteady, LEDGER):
         print(f"  {line}")
-    return code
+    return code or int(len(unsteady) < len(failures))
 
 
 def may_be_unsteady(failures: Sequence[Failure]) -> bool:
@@ -131,22 +145,41 @@ def enter(unsteady: Sequence[Failure], ledger: Path) -> list[str]:
     return lines
 
 
-def _pytest(given: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list[Failure]]:
+def play(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a program with additions to its environment; return its exit code.
+
+    Raises:
+        SystemExit: a signal ended the program, and ends this one with all that was to follow.
+    """
+    sys.stdout.flush()
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environ})
+    received = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if number == signal.SIGTERM:  # the terminal interrupts pytest, too
+            process.terminate()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    code = process.wait()  # pytest ends brokers and browsers before it exits
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])
+    return code
+
+
+def _pytest(
+    given: Sequence[str], environ: Mapping[str, str]
+) -> tuple[int, list[Failure], set[str]]:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "failures.json"
-        process = subprocess.Popen(
+        file = Path(folder) / "outcome.json"
+        code = play(
             [sys.executable, "-m", "pytest", "-p", "tests.again", *given],
-            cwd=ROOT,
-            env={**os.environ, **environ, _FAILURES: str(file)},
+            {**environ, _OUTCOME: str(file)},
         )
-        # The terminal interrupts pytest, too. It ends brokers and browsers before it exits.
-        interrupt = signal.signal(signal.SIGINT, lambda *_: None)
-        end = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-        code = process.wait()
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, end)
-        rows = json.loads(file.read_text("utf-8")) if file.exists() else []
-    return code, [Failure(**row) for row in rows]
+        rows, passed = json.loads(file.read_text("utf-8")) if file.exists() else ([], [])
+    return code, [Failure(**row) for row in rows], set(passed)
 
 
 def _seed() -> int:

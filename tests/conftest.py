@@ -19,7 +19,7 @@ from types import FrameType
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.again import REAL
+from tests.again import has_real_processes
 from tests.tiers import tier
 from tests.waiting import DEADLINE_S
 
@@ -54,7 +54,11 @@ BrokerFactory = Callable[..., KafkaBroker]
 # How long an example takes says how busy the machine is, and nothing about the code. A landing
 # tries the same examples each time; `--hypothesis-profile search` looks for new ones.
 settings.register_profile(
-    "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000
+    "search",
+    deadline=None,
+    derandomize=False,  # the default of hypothesis where it sees a CI is True
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=1000,
 )
 settings.register_profile("srm", settings.get_profile("search"), max_examples=100, derandomize=True)
 settings.load_profile("srm")
@@ -94,7 +98,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     mark = tier(item.path.relative_to(_TESTS).as_posix())
     if mark:
         item.add_marker(mark)
-    if not REAL.isdisjoint(marker.name for marker in item.iter_markers()):
+    if has_real_processes(item):
         item.add_marker(pytest.mark.timeout(max(_REAL_LIMIT_S, _limit(item))), append=False)
 
 

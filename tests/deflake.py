@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from typing import Final
 
-from tests.again import REAL, ROOT
+from tests.again import REAL, ROOT, play
 from tests.burners import burners
+from tests.tiers import matches
 from tests.touched import LANDED, changes
 
 _NOTHING_COLLECTED: Final = 5
@@ -24,11 +24,12 @@ def main() -> int:
     parser.add_argument("--since", help="commit to compare with, the one in .ci/landed by default")
     parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
-    changed = changes(options.since or LANDED.read_text().strip()) or []
+    since = options.since or LANDED.read_text().strip()
+    changed = [] if options.files else changes(since)
+    if changed is None:
+        sys.exit(f"{since[:12]} is not in this clone: name another commit with SINCE=COMMIT")
     files = options.files or [
-        path
-        for path in changed
-        if path.startswith("tests/") and "/test_" in path and (ROOT / path).exists()
+        path for path in changed if matches(path, ["tests/*/test_*.py"]) and (ROOT / path).exists()
     ]
     if not files:
         print("no test has changed")
@@ -38,8 +39,11 @@ def main() -> int:
     with burners():
         for number in range(1, options.times + 1):
             print(f"run {number} of {options.times}: {len(files)} files", flush=True)
-            code = subprocess.run(command, cwd=ROOT, check=False).returncode
-            failed += code not in (0, _NOTHING_COLLECTED)
+            code = play(command, {})
+            if code == _NOTHING_COLLECTED:
+                print("no changed test has real processes")
+                return 0
+            failed += code != 0
     print(f"{failed} of {options.times} runs failed")
     return int(failed > 0)
 

@@ -8,12 +8,12 @@ issue to file, with the seed it prints.
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
-from tests.again import ROOT, run
+from tests.again import play, run
 from tests.burners import burners
 from tests.cases import ALL_CASES
 
@@ -30,21 +30,23 @@ def main() -> int:
     first = chance.randrange(_SEEDS)
     campaign = ",".join(str(chance.randrange(_SEEDS)) for _ in range(PLAYED))
     order = f"--randomly-seed={chance.randrange(_SEEDS)}"
+    parts: dict[str, Callable[[], int]] = {
+        "tests": lambda: run(
+            [order, "--hypothesis-profile=search", *sys.argv[1:], "-m", "not search"],
+            {ALL_CASES: "1"},
+        ),
+        f"campaign, seeds {campaign}": lambda: _python(
+            "pytest", "tests/faults/test_campaign.py", SRM_FAULT_SEEDS=campaign
+        ),
+        f"simulation, seeds {first}:{first + SIMULATED}": lambda: _python(
+            "srm.testing.simulation", "--seeds", f"{first}:{first + SIMULATED}", "--jobs", "2"
+        ),
+        "mutants": lambda: _python("tests.mutants"),
+    }
     lines = []
     with burners():
-        for name, part in {
-            "tests": lambda: run(
-                [order, "--hypothesis-profile=search", *sys.argv[1:], "-m", "not search"],
-                {ALL_CASES: "1"},
-            ),
-            f"campaign, seeds {campaign}": lambda: run(
-                ["tests/faults/test_campaign.py"], {"SRM_FAULT_SEEDS": campaign}
-            ),
-            f"simulation, seeds {first}:{first + SIMULATED}": lambda: _python(
-                "srm.testing.simulation", "--seeds", f"{first}:{first + SIMULATED}", "--jobs", "2"
-            ),
-            "mutants": lambda: _python("tests.mutants"),
-        }.items():
+        for name, part in parts.items():
+            print(name, flush=True)
             began = time.monotonic()
             code = part()
             minutes = (time.monotonic() - began) / 60
@@ -56,8 +58,8 @@ def main() -> int:
     return int(any(code for code, _ in lines))
 
 
-def _python(module: str, *given: str) -> int:
-    return subprocess.run([sys.executable, "-m", module, *given], cwd=ROOT, check=False).returncode
+def _python(module: str, *given: str, **environ: str) -> int:
+    return play([sys.executable, "-m", module, *given], environ)
 
 
 if __name__ == "__main__":

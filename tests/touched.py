@@ -8,6 +8,8 @@ commit there only selects more. ``SINCE=COMMIT`` names another one.
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -19,6 +21,8 @@ from tests.tiers import EVERYTHING, GROUPS, group_of, matches
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LANDED: Final = ROOT / ".ci" / "landed"
+GATE: Final = ("tests/again.py", "tests/tiers.py")
+"""Modules that `tests/conftest.py` imports, but that no result of a slow test depends on."""
 
 
 def main() -> int:
@@ -51,13 +55,13 @@ def changes(since: str) -> list[str] | None:
     )
     if known.returncode:
         return None
-    tracked = _git("diff", "--name-only", since)
-    return sorted({*tracked, *_git("ls-files", "--others", "--exclude-standard")})
+    tracked = _git("diff", "--name-only", "--no-renames", "-z", since, "--")
+    return sorted({*tracked, *_git("ls-files", "--others", "--exclude-standard", "-z")})
 
 
 def _git(*arguments: str) -> list[str]:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True)
+    return os.fsdecode(done.stdout).split("\0")[:-1]
 
 
 def slow_files() -> list[str]:
@@ -81,7 +85,8 @@ def choose(
     """Return the slow test files that a change selects, each with the reason.
 
     A file is selected if it has changed, if it imports a changed module of ``tests/`` directly or
-    through others, or if a changed path belongs to its group.
+    through others, or if a changed path belongs to its group. Fixtures, and files that are no
+    modules, belong to all tests of their folder.
 
     Args:
         changed: paths in the repository.
@@ -96,7 +101,9 @@ def choose(
         for group in GROUPS
         if (touched := [path for path in changed if matches(path, group.paths)])
     }
-    importers = _importers([path for path in changed if path in modules], modules)
+    importers = _importers(
+        [path for path in changed if path.startswith("tests/") and path not in GATE], modules
+    )
     chosen = {}
     for name in slow:
         group = group_of(name)
@@ -114,11 +121,13 @@ def _importers(changed: Iterable[str], modules: Mapping[str, str]) -> dict[str, 
     while fresh:
         found = {}
         for path, origin in fresh.items():
-            name = path.removesuffix(".py").replace("/", ".")
+            package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
+            imported = re.compile(rf"\b{package}(\.| import .*\b){re.escape(name)}\b")
             folder = path.rpartition("/")[0] + "/"
+            of_folder = path.endswith("/conftest.py") or not path.endswith(".py")
             for other, text in modules.items():
-                local = path.endswith("/conftest.py") and other.startswith(folder)
-                if other not in reached and (local or name in text):
+                local = of_folder and other.startswith(folder)
+                if other not in reached and (local or imported.search(text)):
                     found[other] = origin
         reached |= found
         fresh = found

@@ -57,7 +57,8 @@ class Stopwatch:
     def elapsed_s(self) -> float:
         """Seconds that count."""
         wall_s = self.wall_s
-        return max(_LEAST_SHARE * wall_s, wall_s - (cpu_pressure().total_s - self._waited_s))
+        starved_s = max(0.0, cpu_pressure().total_s - self._waited_s)
+        return max(_LEAST_SHARE * wall_s, wall_s - starved_s)
 
 
 def eventually(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> float:

@@ -52,6 +52,15 @@ def test_a_tenth_of_the_time_counts_on_the_busiest_machine(machine: Machine) -> 
     assert watch.elapsed_s == pytest.approx(6)
 
 
+def test_a_pressure_that_begins_at_zero_again_counts_nothing(machine: Machine) -> None:
+    watch = Stopwatch()
+
+    machine.now += 60
+    machine.waited = 0
+
+    assert watch.elapsed_s == pytest.approx(60)
+
+
 def test_a_wait_on_a_quiet_machine_ends_at_its_deadline(machine: Machine) -> None:
     with pytest.raises(AssertionError, match="not within 5 s"):
         waiting.eventually(lambda: False, "a miracle", 5)
