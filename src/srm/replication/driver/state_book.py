@@ -65,7 +65,7 @@ class StateBook:
     _groups: dict[Key, PositionGroup] = field(default_factory=dict)
     _heartbeats: dict[Key, SlotHeartbeat] = field(default_factory=dict)
     _statuses: dict[Key, str] = field(default_factory=dict)
-    _notes: dict[Key, str] = field(default_factory=dict)
+    _notes: dict[Key, set[str]] = field(default_factory=dict)
 
     def forget(self, key: Key) -> None:
         """A record is deleted."""
@@ -84,7 +84,7 @@ class StateBook:
             case PartitionStatus():
                 self._statuses[key] = record.topic
             case PartitionNotes():
-                self._notes[key] = record.topic_id
+                self._notes[key] = {record.topic_id, record.target_topic_id}
 
     def finished(self, copied: Collection[CopiedTopic], gone: GoneTopics) -> list[CopiedTopic]:
         """Return the topics that are gone and of which no position is left, nor of any use.
@@ -134,7 +134,8 @@ class StateBook:
     def about(self, gone_names: Collection[str], gone: GoneTopics) -> list[Key]:
         """Return the statuses of topics that no name leads to any more, and notes of gone ones."""
         statuses = [key for key, topic in self._statuses.items() if topic in gone_names]
-        return [*statuses, *(key for key, ident in self._notes.items() if ident in gone.source)]
+        ended = gone.source | gone.target
+        return [*statuses, *(key for key, about in self._notes.items() if about & ended)]
 
     def _is_newest(self, slot: str, incarnation: Incarnation | None) -> bool:
         return slot in self.slots and self.newest.get(slot) == incarnation

@@ -169,6 +169,24 @@ def test_of_a_topic_that_is_gone_on_both_sides_nothing_is_left(lab: Cleaned) -> 
     assert record not in lab.topic.standing(COMMANDS)
 
 
+def test_a_decision_about_records_of_others_goes_with_the_remote_topic_that_held_them(
+    lab: Cleaned,
+) -> None:
+    lab.run(2)
+    of_topic = lab.note("orders", TOPIC_ID)
+    decided = PartitionNotes.after_others(lab.only.discovered.partitions[0], "ann", 0)
+    lab.topic.append(decided.key(), decided.value())
+    lab.run()
+    assert decided.key() in lab.topic.standing(COMMANDS)
+
+    lab.gone = GoneTopics(target=frozenset({TARGET_ID}))
+    lab.only.discovered = copying(("orders", TOPIC_ID, OTHER_ID))
+    lab.run(20)
+
+    assert decided.key() not in lab.topic.standing(COMMANDS)
+    assert of_topic in lab.topic.standing()
+
+
 def test_while_the_remote_topic_stands_the_next_self_of_a_topic_can_find_where_the_copy_ends(
     lab: Cleaned,
 ) -> None:

@@ -42,9 +42,12 @@ def of(producer_id: int, offset: int) -> bytes:
     return stored([Record(offset, 1000, None, b"v")], producer_id=producer_id)
 
 
+def reader_of(log: Log) -> LogReader:
+    return LogReader(log, TopicPartition("P.T", 0), b"", False)  # type: ignore[arg-type]
+
+
 def others_in(log: Log, known: tuple[int, int] | None = None) -> tuple[int, int] | None:
-    reader = LogReader(log, TopicPartition("P.T", 0), b"", False)  # type: ignore[arg-type]
-    return asyncio.run(records_of_others(reader, {OURS}, known))
+    return asyncio.run(records_of_others(reader_of(log), {OURS}, known))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +83,8 @@ def test_of_a_log_that_has_lost_its_end_only_what_it_holds_counts() -> None:
 
 
 def test_a_log_begins_with_records_of_any_format() -> None:
-    old = LogReader(
-        Log([message_set(1, 0, 0, [(1, b"k", b"v")])]), TopicPartition("T", 0), b"", False
-    )  # type: ignore[arg-type]
-    assert asyncio.run(begins_with_records(old))
+    old = Log([message_set(1, 0, 0, [(1, b"k", b"v")])])
+    assert asyncio.run(begins_with_records(reader_of(old)))
 
 
 def test_of_a_log_that_was_looked_at_before_only_what_follows_is_read() -> None:
