@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from srm.domain.replication_records import AssignedPartition
@@ -32,6 +32,7 @@ class CatchUp:
         self._source = source
         self._clock = clock
         self._goal: dict[AssignedPartition, int] | None = None
+        self._behind: Mapping[AssignedPartition, int] = {}
         self._stuck_since: float | None = None
 
     def done(self) -> bool:
@@ -40,7 +41,7 @@ class CatchUp:
         Raises:
             DataLossError: what is left has stopped because records are gone from the source.
             ConflictError: what is left has stopped, or a remote topic cannot be created.
-            SrmError: a cluster has not answered, or has refused something, for ``STUCK_S``.
+            SrmError: a cluster has failed for ``STUCK_S``, in which nothing was copied.
         """
         progress = self._driver.progress
         if self._goal is None:
@@ -49,8 +50,9 @@ class CatchUp:
             self._check_stuck(progress.trouble or self._pending())
             return False
         behind = progress.behind(self._goal)
+        moves, self._behind = bool(self._behind) and behind != self._behind, behind
         if behind:
-            self._check_stuck(progress.trouble or self._reasons(behind))
+            self._check_stuck(None if moves else progress.trouble or self._reasons(behind))
         return not behind
 
     def _ends(self) -> dict[AssignedPartition, int] | None:
@@ -76,7 +78,7 @@ class CatchUp:
         names = ", ".join(found.pending)
         return ConflictError(f"the remote topics of {names} cannot be created, see the log")
 
-    def _reasons(self, behind: tuple[AssignedPartition, ...]) -> SrmError | None:
+    def _reasons(self, behind: Collection[AssignedPartition]) -> SrmError | None:
         """Return why nothing more will come, None while any partition still moves."""
         stopped = self._driver.progress.stopped()
         names = [TopicPartition(p.topic, p.partition) for p in behind]

@@ -154,14 +154,14 @@ class ProgressBook:
             named = {TopicPartition(p.topic, p.partition): p for p in self._partitions.values()}
             return {named[key]: rate for key, rate in self._rates.items() if key in named}
 
-    def behind(self, goal: Mapping[AssignedPartition, int]) -> tuple[AssignedPartition, ...]:
-        """Return the partitions whose position has not reached the given source offset."""
+    def behind(self, goal: Mapping[AssignedPartition, int]) -> dict[AssignedPartition, int]:
+        """Return the positions that have not reached the given source offsets, -1 for none."""
         with self._lock:
-            return tuple(
-                partition
+            return {
+                partition: at
                 for partition, offset in goal.items()
-                if self._next(partition) < offset and partition.copy_id in self._partitions
-            )
+                if (at := self._next(partition)) < offset and partition.copy_id in self._partitions
+            }
 
     def stopped(self) -> dict[TopicPartition, PartitionStatus]:
         """Return the partitions that have stopped, with their reasons."""

@@ -171,6 +171,18 @@ def test_a_partition_that_stops_and_goes_on_does_not_end_the_wait(source):
         assert not goal.done()
 
 
+def test_trouble_of_a_flow_that_still_copies_does_not_end_the_wait(source):
+    driver, clock = Driver(), Seconds(0)
+    driver.finds(2)
+    goal = CatchUp(driver, source, clock)
+    driver.progress.troubles["discovery of topics"] = UnavailableError("P is slow")
+    for at in range(1, 9):
+        clock.now += catch_up.STUCK_S / 2
+        driver.reports(at)
+
+        assert not goal.done()
+
+
 def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
     driver, clock = Driver(), Seconds(0)
     driver.finds(0, pending=("orders",))
