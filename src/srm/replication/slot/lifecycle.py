@@ -197,10 +197,12 @@ class Lifecycle:
 
     async def _find_first_position(self, copy: PartitionCopy) -> None:
         """Begin a partition of which no position is known at the start of both logs."""
+        attempt = copy.attempt
         source_start, _ = await self._source.log_range(copy.source)
         target_start, target_end = await self._target.log_range(copy.target)
-        copy.begin_at(source_start, target_start, target_end)
-        await self._place(copy, compared=True)
+        if copy.attempt == attempt:
+            copy.begin_at(source_start, target_start, target_end)
+            await self._place(copy, compared=True)
 
     # ----- copying
 

@@ -289,6 +289,7 @@ class PartitionCopy:
     def take_up(self) -> None:
         """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
         self.phase = Phase.IDLE
+        self.attempt += 1  # another end of the same rest may still be due
 
     def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
         """Stand at the start of both logs, as nothing is known.

@@ -259,6 +259,34 @@ def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_tha
     assert site.told.notes == ["foreign records at target offsets 0 to 0"]
 
 
+def test_a_partition_that_a_decision_takes_up_is_not_taken_up_again_by_its_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second look at logs that answer late would move a partition that copies already."""
+    source = source_of(1)
+    looks = 0
+
+    async def late(partition: TopicPartition) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        await asyncio.Event().wait()
+        raise AssertionError(partition)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, None)
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+        attempt = site.copy.attempt
+        monkeypatch.setattr(source, "log_range", late)
+        site.lifecycle.hear([PartitionNotes.after_others(ASSIGNED, "ann", 0)])
+        site.lifecycle._retry(site.copy, attempt)
+        await site.until(lambda: looks)
+
+    theirs = stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN)
+    run(lambda: Site(source, Cluster([theirs], [ProducerId(OURS, 1)])), scenario)
+
+    assert looks == 1
+
+
 def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> None:
     target = Cluster(copies(3, LAST_EPOCH), [ProducerId(9, epoch) for epoch in range(3)])
     now = 1000.0
