@@ -240,7 +240,7 @@ class FlowDriver:
 
     def _work_again(self, what: str) -> None:
         if self.progress.troubles.pop(what, None) is not None:
-            logger.info("%s: %s works again", self._flow, what)
+            logger.warning("%s: %s works again", self._flow, what)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
         """Wait until whoever fenced us says what for.

@@ -90,6 +90,8 @@ def test_a_flow_that_cannot_begin_waits_alone_and_begins_when_its_target_answers
     waiting.lab.discovery.target = None
     eventually(lambda: waiting.copying.is_set() and waiting.is_driven(), "it begins")
     assert waiting.driver.progress.snapshot().trouble == ""
+    levels = [one.levelname for one in caplog.records if "P->B: the driver " in one.getMessage()]
+    assert levels == ["WARNING", "WARNING"], "who sees a failure sees its end"
     assert not any(one.run.is_over(until_caught_up=False) for one in flows)
 
 
