@@ -127,7 +127,10 @@ def _troubles(found: FlowStatus) -> Iterator[Reason]:
         if some_of:
             names = some([topic.topic for topic in some_of])
             ask = f"srm why {some_of[0].topic} --flow '{flow}'" if state == "not-created" else ""
-            action = next((topic.action for topic in some_of if topic.action), ask)
+            actions = {topic.action for topic in some_of if topic.action} or {ask}
+            if len(actions) > 1:
+                actions = {f"for each of these topics, run srm why TOPIC --flow '{flow}'"}
+            [action] = actions
             yield Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
     silent = [slot.slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):

@@ -83,6 +83,26 @@ def test_whoever_has_stopped_the_replicator_is_named_with_the_way_back() -> None
     assert reason.action == "srm replicator restart --flow 'B->P'", "where it was asked to stop"
 
 
+@pytest.mark.parametrize(
+    ("actions", "action"),
+    [
+        (("free the disk", "free the disk"), "free the disk"),
+        (("append T0", "append T1"), "for each of these topics, run srm why TOPIC --flow 'P->B'"),
+    ],
+)
+def test_stopped_topics_have_one_action_only_where_it_serves_all(
+    actions: tuple[str, str], action: str
+) -> None:
+    stopped = tuple(
+        replace(TOPIC, topic=f"T{number}", state="stopped", action=one)
+        for number, one in enumerate(actions)
+    )
+
+    [reason] = flow_health(replace(WELL, topics=stopped)).reasons
+
+    assert reason.action == action
+
+
 def test_a_source_that_is_away_has_what_giving_it_up_would_cost_as_its_action() -> None:
     [reason] = flow_health(replace(WELL, source_error="no answer")).reasons
 
