@@ -171,7 +171,7 @@ def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -
     return IntegrityError(
         f"{copy.target} on {flow.target} holds records that srm did not copy, at target offsets "
         f"{both_ends(*offsets)}; {flow} would copy {copy.source} a second time",
-        f"to copy after them, run srm topics append --flow '{flow}' --topic {topic}; "
+        f"to copy after these records, run srm topics append --flow '{flow}' --topic {topic}; "
         f"to copy into an empty topic, delete {remote} on {flow.target}",
     )
 
