@@ -34,7 +34,7 @@ _FlowToExplain = Annotated[
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a properties file says; ``notes`` are about flows that select nothing in it.
+    """The contents of a properties file; ``notes`` say where nothing would be copied.
 
     ``sha256`` is the hash of it that reports of moves name, ``report_key_id`` the id of the key
     they are signed with, None where none is configured.
@@ -136,11 +136,14 @@ def _plain(value: object) -> object:
 
 
 def _notes(config: Config) -> Iterator[str]:
+    if not config.flows:
+        yield "no flow is enabled, and nothing is copied; set A->B.enabled = true"
     for flow in config.flows:
         for what in ("topics", "groups"):
             if not getattr(config.flow(flow), what):
                 yield (
-                    f"{flow} selects no {what} in this file; select some with: srm-control {what} "
+                    f"{flow} selects no {what} in this file; set {flow}.{what} = .* for all, the "
+                    f"default of MirrorMaker 2, or select some with: srm-control {what} "
                     f"--source {flow.source} --target {flow.target} --add ..."
                 )
 

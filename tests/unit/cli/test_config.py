@@ -32,8 +32,21 @@ def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
     assert "warning: " in text
     assert "offset.lag.max: has no meaning here" in text
     assert (
-        "note: us-west->us-east selects no groups in this file; select some with: srm-control "
-        "groups --source us-west --target us-east --add" in text
+        "note: us-west->us-east selects no groups in this file; set us-west->us-east.groups = .* "
+        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --source "
+        "us-west --target us-east --add" in text
+    )
+
+
+def test_check_notes_that_no_flow_is_enabled(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text("clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n")
+
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(path)])
+
+    assert result.exit_code == 0
+    assert (
+        "note: no flow is enabled, and nothing is copied; set A->B.enabled = true" in result.stdout
     )
 
 
