@@ -88,7 +88,7 @@ def _render_decided(
     console: Console, decided: tuple[AssignedPartition, ...], *, dry_run: bool
 ) -> None:
     if not decided:
-        console.print("nothing to decide: no partition waits for this")
+        console.print("nothing to decide: each copy has begun, or its remote topic is empty")
     for one in decided:
         state = "would be copied" if dry_run else "is copied"
         console.print(
