@@ -40,7 +40,8 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
         "Flows are named by their prefix.": "source.cluster.alias target.cluster.alias",
         _NO_WORKERS: (
             "name tasks.max.enforce config.action.reload connector.class connect.protocol "
-            "rebalance.timeout.ms task.* worker.sync.timeout.ms worker.unsync.backoff.ms "
+            "rebalance.timeout.ms task.shutdown.* task.assigned.* "
+            "worker.sync.timeout.ms worker.unsync.backoff.ms "
             "inter.worker.* topic.tracking.* internal.key.converter* internal.value.converter* "
             "metrics.context.*"
         ),

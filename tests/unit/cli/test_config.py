@@ -66,6 +66,7 @@ def test_check_as_json_has_every_setting_of_every_flow() -> None:
     ("lines", "arguments", "message"),
     [
         ("taks.max = 1", (), r"bad\.properties line 5: unknown key taks\.max; did you mean"),
+        ("task.max = 1", (), r"line 5: unknown key task\.max; did you mean tasks\.max"),
         ("nope = 1", ("--strict",), "line 5: unknown key nope; docs/configuration"),
         ("sasl.mechanism = GSSAPI", (), r"cluster P: .*GSSAPI \(Kerberos\) is not supported; use"),
         ("P.sasl.mechanism = NTLM", (), "cluster P: sasl.mechanism: NTLM is none of PLAIN"),
