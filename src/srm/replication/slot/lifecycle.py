@@ -445,11 +445,12 @@ class Lifecycle:
         self._retry_later(copy, _FENCED_RETRY_S)
 
     def _stop(self, copy: PartitionCopy, stop: verdicts.Stop) -> None:
-        """Leave a partition at rest for a while, with a reason."""
+        """Leave a partition at rest for a while, with a reason that is logged while it is new."""
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
         back_off = stop.back_off_s(copy.failures)
+        level = logging.DEBUG if stop.reason == copy.reason else logging.WARNING
         copy.rest(
             Phase.STOPPED,
             stop.reason,
@@ -457,7 +458,7 @@ class Lifecycle:
             is_undecidable=stop.is_undecidable,
             action=stop.action,
         )
-        logger.warning("%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
+        logger.log(level, "%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
 
     def _retry_later(self, copy: PartitionCopy, delay_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -233,6 +234,7 @@ def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> No
 )
 def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_that_is_decided(
     theirs: bytes,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     target = Cluster([theirs], [ProducerId(OURS, 1), ProducerId(OURS, 2)])
     decided = PartitionNotes.after_others(ASSIGNED, "ann", 0)
@@ -257,6 +259,8 @@ def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_tha
 
     assert (site.copy.source_next, site.copy.target_next) == (0, 3)
     assert site.told.notes == ["foreign records at target offsets 0 to 0"]
+    warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert sum("holds records that srm did not copy" in one.message for one in warnings) == 1
 
 
 def test_a_partition_that_a_decision_takes_up_is_not_taken_up_again_by_its_retry(
