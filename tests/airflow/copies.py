@@ -184,12 +184,13 @@ def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
     from sqlalchemy import select  # noqa: PLC0415
     from sqlalchemy.exc import OperationalError  # noqa: PLC0415
 
-    open_ones = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
-    answered = False
-    while not answered and not over.wait(0.2):
+    answered = None
+    # Once may be too few: `dag.test` writes the task's state of before the answer now and then.
+    while not over.wait(0.2):
+        is_open = HITLDetail.responded_at.is_(None) | (HITLDetail.ti_id == answered)
         # SQLite has one writer, and refuses a second one at once that reads when it begins.
         with suppress(OperationalError), create_session() as session:
-            for detail in session.scalars(open_ones).all():
+            for detail in session.scalars(select(HITLDetail).where(is_open)).all():
                 ti = detail.task_instance
                 if ti.state != TaskInstanceState.AWAITING_INPUT:
                     continue
@@ -201,4 +202,4 @@ def _answer(choice: str, shown: dict[str, str], over: threading.Event) -> None:
                 event = TriggerEvent(detail.as_resume_event_payload())
                 handle_event_submit(event, task_instance=ti, session=session)
                 session.commit()
-                answered = True
+                answered = detail.ti_id
