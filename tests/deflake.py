@@ -12,7 +12,7 @@ from typing import Final
 from tests.again import REAL, ROOT, play
 from tests.burners import burners
 from tests.tiers import matches
-from tests.touched import LANDED, changes
+from tests.touched import base, changes
 
 _NOTHING_COLLECTED: Final = 5
 
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--since", help="commit to compare with, the one in .ci/landed by default")
     parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
-    since = options.since or LANDED.read_text().strip()
+    since = base(options.since)
     changed = [] if options.files else changes(since)
     if changed is None:
         sys.exit(f"{since[:12]} is not in this clone: name another commit with SINCE=COMMIT")

@@ -13,14 +13,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
-from tests.again import run
+from tests.again import ROOT, run
 from tests.tiers import EVERYTHING, GROUPS, group_of, matches
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-LANDED: Final = ROOT / ".ci" / "landed"
 GATE: Final = ("tests/again.py", "tests/tiers.py")
 """Modules that `tests/conftest.py` imports, but that no result of a slow test depends on."""
 
@@ -31,7 +28,7 @@ def main() -> int:
     parser.add_argument("--since", help="commit to compare with, the one in .ci/landed by default")
     parser.add_argument("--show", action="store_true", help="print the choice and run nothing")
     options, given = parser.parse_known_args()
-    since = options.since or LANDED.read_text().strip()
+    since = base(options.since)
     changed = changes(since)
     if changed is None:
         print(f"{since[:12]} is not in this clone: every slow group runs")
@@ -46,6 +43,11 @@ def main() -> int:
     if options.show or not chosen:
         return 0
     return run([*given, *(f"tests/{name}" for name in sorted(chosen))])
+
+
+def base(given: str | None) -> str:
+    """Return the commit to compare with: the one given, or else the one in ``.ci/landed``."""
+    return given or (ROOT / ".ci" / "landed").read_text("utf-8").strip()
 
 
 def changes(since: str) -> list[str] | None:
