@@ -24,7 +24,7 @@ from tests.service_views import StillWatch, config_of
 
 from bench.machine import describe_machine
 from srm.domain.metrics import Statistics, WindowMetric
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.mm2_records import Checkpoint, TopicIds
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.replication_records import PartitionPosition, SlotReport
 from srm.domain.topics import Flow, TopicPartition
@@ -92,7 +92,10 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
     for number in range(groups):
         for at in range(10):
             place = TopicPartition(f"P.t{(number * 7 + at) % topics}", at % partitions)
-            checkpoint = Checkpoint(f"g{number}", place, 50, 50)
+            about = TopicIds(
+                ids[place.topic.removeprefix("P.")].topic_id, copies[place.topic].topic_id
+            )
+            checkpoint = Checkpoint(f"g{number}", place, 50, 50, about.metadata())
             rows[checkpoint.key()] = checkpoint.value()
     target.compacted("P.checkpoints.internal").write(rows)
     config = flow_config(FLOW, topics=("t.*",))

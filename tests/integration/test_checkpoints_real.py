@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.config.model import Config
 from srm.domain import internal_topics
-from srm.domain.ledger import Ledger
 from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map import Position, Run
 from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
@@ -264,7 +263,7 @@ def test_the_ledger_is_kept_on_the_cluster_that_was_written_to(copied: Copied) -
     _read_and_leave(copied, copied.sites.there.source, "classic", 10)
     group_sync.sync(copied.forward)
 
-    ledger = Ledger.of(copied.forward.target.compacted(internal_topics.LEDGER).read())
+    ledger = checkpoints.read_ledger(copied.forward.target, copied.forward.target.topics())
 
     entry = ledger.entry(copied.group, copied.there)
     assert entry is not None

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.domain import internal_topics
-from srm.domain.ledger import Ledger
+from srm.domain.ledger import all_entries
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import Run
 from srm.engine.checkpoints import emit
@@ -52,7 +52,7 @@ def drill(copied: Copied, *options: str) -> list[str]:
 def left(copied: Copied) -> tuple[list[str], list[str]]:
     """Shadow groups, and what the ledger says of such."""
     target = copied.forward.target
-    entries = Ledger.of(target.compacted("srm-ledger.internal").read()).entries()
+    entries = all_entries(target.compacted("srm-ledger.internal").read())
     names = [*target.groups()], [entry.group for entry in entries]
     shadows, noted = (
         [n for n in some if n.startswith("srm-drill.") and n.endswith(copied.group)]

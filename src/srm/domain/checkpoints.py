@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from srm.domain.filters import NameFilter
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.mm2_records import NO_IDS, Checkpoint, TopicIds
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import (
@@ -117,6 +117,8 @@ class Selection:
 
 FactsOf = Callable[[TopicPartition, Direction], PartitionFacts]
 """Looks up what was fetched about a partition of the flow's source."""
+IdsOf = Callable[[TopicPartition, TopicPartition], TopicIds]
+"""Looks up the ids of the topics of a partition and its counterpart, as they were before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class CheckpointOutcome:
         downstream: the same partition on the flow's target, None where nothing selects it.
         downstream_offset: where the group continues, or for an unfinished state where it would.
         reached: upstream offset that ``downstream_offset`` stands for.
+        topic_ids: of both partitions; they were read before the commit and the map.
 
     The others are those of :class:`.Translation`.
     """
@@ -146,6 +149,7 @@ class CheckpointOutcome:
     uncopied: int = 0
     reason: str = ""
     action: str = ""
+    topic_ids: TopicIds = NO_IDS
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -154,7 +158,13 @@ class CheckpointOutcome:
             return None
         if self.downstream is None or self.downstream_offset is None or self.reached is None:
             return None
-        return Checkpoint(self.group, self.downstream, self.reached, self.downstream_offset)
+        return Checkpoint(
+            self.group,
+            self.downstream,
+            self.reached,
+            self.downstream_offset,
+            self.topic_ids.metadata(),
+        )
 
     @property
     def skipped(self) -> int:
@@ -163,30 +173,40 @@ class CheckpointOutcome:
 
 
 def checkpoint_outcomes(
-    group: str, commits: Mapping[TopicPartition, int], selection: Selection, facts_of: FactsOf
+    group: str,
+    commits: Mapping[TopicPartition, int],
+    selection: Selection,
+    facts_of: FactsOf,
+    ids_of: IdsOf,
 ) -> tuple[CheckpointOutcome, ...]:
     """Translate all commits of one group on the flow's source, in the order of their partitions."""
     return tuple(
-        _outcome(group, partition, offset, selection, facts_of)
+        _outcome(group, partition, offset, selection, facts_of, ids_of)
         for partition, offset in sorted(commits.items())
     )
 
 
 def _outcome(
-    group: str, upstream: TopicPartition, offset: int, selection: Selection, facts_of: FactsOf
+    group: str,
+    upstream: TopicPartition,
+    offset: int,
+    selection: Selection,
+    facts_of: FactsOf,
+    ids_of: IdsOf,
 ) -> CheckpointOutcome:
     direction = selection.direction(upstream.topic)
     if direction is None:
         why = selection.why_not(upstream.topic)
         return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
     found: Translation = translate(facts_of(upstream, direction), offset)
+    downstream = selection.downstream(upstream, direction)
     return CheckpointOutcome(
         group,
         upstream,
         offset,
         found.state,
         direction,
-        selection.downstream(upstream, direction),
+        downstream,
         found.offset,
         found.reached,
         found.remaining,
@@ -195,4 +215,5 @@ def _outcome(
         found.uncopied,
         found.reason,
         found.action,
+        ids_of(upstream, downstream),
     )

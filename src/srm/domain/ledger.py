@@ -8,12 +8,16 @@ An entry is written *before* the offset and says what was there and what shall b
 is settled (the offset was read back) a crash can have left either value, so both count as ours;
 afterwards only the intended one does. It is kept in ``srm-ledger.internal``: one partition,
 compacted, JSON.
+
+Offsets mean something in one log alone, so an entry names its topic's id. An entry of a topic that
+was deleted and created again does not count.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,25 +25,30 @@ from typing import Any
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """One write of a group offset by srm.
 
-    ``previous`` is the offset found before (None: the group had none) and ``previous_own`` whether
-    srm had written that one too; ``origin`` is the alias of the cluster whose commit was carried
-    over, ``operation`` the run or move that wrote it, ``settled`` whether the write was read back.
+    ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset found
+    before (None: the group had none) and ``previous_own`` whether srm had written that one too;
+    ``origin`` is the alias of the cluster whose commit was carried over, ``operation`` the run or
+    move that wrote it, ``settled`` whether the write was read back. ``time_ms`` is the timestamp of
+    its record, which brokers set; 0: it has none yet.
     """
 
     group: str
     topic_partition: TopicPartition
+    topic_id: str
     previous: int | None
     intended: int
     origin: str
     operation: str
-    time_ms: int
     previous_own: bool = False
     settled: bool = False
+    time_ms: int = 0
 
     def owns(self, offset: int) -> bool:
         """Whether a committed offset is this write, not a commit of a consumer or an operator."""
@@ -50,16 +59,17 @@ class LedgerEntry:
         return offset == self.intended or (self.previous_own and self.owns(offset))
 
     def as_settled(self) -> LedgerEntry:
-        """Return the entry after its write was read back."""
-        return replace(self, settled=True)
+        """Return the entry after its write was read back, to be written now."""
+        return replace(self, settled=True, time_ms=0)
 
     def key(self) -> bytes:
         """Encode the record key."""
         return ledger_key(self.group, self.topic_partition)
 
     def value(self) -> bytes:
-        """Encode the record value."""
+        """Encode the record value; one that is written again keeps the time of its first record."""
         fields = {
+            "topic_id": self.topic_id,
             "previous": self.previous,
             "intended": self.intended,
             "origin": self.origin,
@@ -71,8 +81,13 @@ class LedgerEntry:
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
-    def decode(cls, key: bytes, value: bytes) -> LedgerEntry:
+    def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
         """Decode one record of the ledger topic; fields of later versions are passed over.
+
+        Args:
+            key: of the record.
+            value: of the record.
+            timestamp_ms: of the record.
 
         Raises:
             IntegrityError: the record is not a ledger entry.
@@ -84,13 +99,14 @@ class LedgerEntry:
             return cls(
                 _text(group),
                 TopicPartition(_text(topic), int(partition)),
+                _text(raw["topic_id"]),
                 None if previous is None else int(previous),
                 int(raw["intended"]),
                 _text(raw["origin"]),
                 _text(raw["operation"]),
-                int(raw["time_ms"]),
                 bool(raw["previous_own"]),
                 bool(raw["settled"]),
+                int(raw["time_ms"]) or timestamp_ms,
             )
         except (ValueError, TypeError, KeyError) as error:
             raise IntegrityError(
@@ -104,38 +120,54 @@ def ledger_key(group: str, partition: TopicPartition) -> bytes:
     return json.dumps([group, partition.topic, partition.partition], separators=(",", ":")).encode()
 
 
+def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
+    """Decode all records that can be, also those of topics that are gone."""
+    for key, value in records.items():
+        with suppress(IntegrityError):
+            yield LedgerEntry.decode(key, value)
+
+
 class Ledger:
-    """All entries of one cluster, by group and partition as named on that cluster.
+    """All entries of one cluster that count, by group and partition as named on that cluster.
 
     An entry is decoded when it is asked for: there are as many as all moves and syncs have ever
-    written, and a look asks for those of a few groups.
+    written, and a look asks for those of a few groups. A damaged record is passed over.
+
+    Args:
+        rows: the records of the whole topic, each value with its timestamp in epoch milliseconds.
+        topic_ids: id of each topic of the cluster by its name, read before the records.
     """
 
-    def __init__(self, entries: Iterable[LedgerEntry] = ()) -> None:
-        self._records: Mapping[bytes, bytes] = {entry.key(): entry.value() for entry in entries}
+    def __init__(
+        self, rows: Mapping[bytes, tuple[bytes, int]], topic_ids: Mapping[str, str]
+    ) -> None:
+        self._rows = dict(rows)
+        self._topic_ids = topic_ids
 
-    @classmethod
-    def of(cls, records: Mapping[bytes, bytes]) -> Ledger:
-        """Take the records of the whole topic."""
-        ledger = cls()
-        ledger._records = records
-        return ledger
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic, empty where the cluster has no such topic."""
+        return self._topic_ids.get(topic, "")
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """Decode all entries; those that are damaged are left out."""
-        for key, value in self._records.items():
-            with suppress(IntegrityError):
-                yield LedgerEntry.decode(key, value)
+        """Decode all entries."""
+        found = (self._find(key) for key in tuple(self._rows))
+        return (entry for entry in found if entry is not None)
 
     def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
-        """Return srm's latest write for a group and partition, None where it never wrote.
+        """Return srm's latest write for a group and partition, None where it never wrote."""
+        return self._find(ledger_key(group, partition))
 
-        Raises:
-            IntegrityError: its record is damaged.
-        """
-        key = ledger_key(group, partition)
-        value = self._records.get(key)
-        return None if value is None else LedgerEntry.decode(key, value)
+    def _find(self, key: bytes) -> LedgerEntry | None:
+        row = self._rows.get(key)
+        if row is None:
+            return None
+        try:
+            found = LedgerEntry.decode(key, *row)
+        except IntegrityError as error:
+            _log.error("%s; it is passed over", error)
+            del self._rows[key]  # so that one look logs it once
+            return None
+        return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
 
 
 def _text(value: object) -> str:

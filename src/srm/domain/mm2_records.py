@@ -14,13 +14,16 @@ Heartbeat    source alias, target alias          INT16 0, INT64 epoch ms
 
 All of them live in partition 0 of their topic. MM2's readers fail on null values in two of the
 three topics, so none of these records is ever deleted with a tombstone.
+
+The metadata of a checkpoint is free text, which MM2 copies from the commit. srm keeps the ids of
+both topics there: ``srm:<id on the source>:<id on the target>``.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
 
 from srm.domain.topics import Flow, TopicPartition
 from srm.errors import IntegrityError
@@ -28,6 +31,7 @@ from srm.errors import IntegrityError
 VERSION = 0
 MAX_STRING_BYTES = 32767
 
+_IDS: Final = "srm:"
 _OFFSETS = struct.Struct(">qq")
 _PARTITION = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
@@ -70,6 +74,27 @@ class OffsetSync:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicIds:
+    """Ids of one topic on a flow's source and on its target; empty: not known, or no such topic."""
+
+    source: str
+    target: str
+
+    def metadata(self) -> str:
+        """Encode them as the metadata of a checkpoint."""
+        return f"{_IDS}{self.source}:{self.target}" if self.target else ""
+
+    @classmethod
+    def of_metadata(cls, text: str) -> TopicIds | None:
+        """Decode the metadata of a checkpoint, None where srm did not write it."""
+        source, _, target = text.removeprefix(_IDS).partition(":")
+        return cls(source, target) if text.startswith(_IDS) and target else None
+
+
+NO_IDS: Final = TopicIds("", "")
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Where a group continues after a move: both offsets are "next to read".
 
@@ -106,6 +131,15 @@ class Checkpoint:
             + _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
             + _string(self.metadata)
         )
+
+    @property
+    def topic_ids(self) -> TopicIds | None:
+        """Ids of the topics that the offsets are of, None in a checkpoint of MM2."""
+        return TopicIds.of_metadata(self.metadata)
+
+    def at_the_start(self) -> Checkpoint:
+        """Return the checkpoint of a group that has read nothing of these topics."""
+        return replace(self, upstream_offset=0, downstream_offset=0, metadata="")
 
     @staticmethod
     def group_of(key: bytes) -> str:

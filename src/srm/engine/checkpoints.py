@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,18 +21,18 @@ from srm.domain import internal_topics
 from srm.domain.checkpoint_latency import checkpoint_metrics, encode_checkpoints
 from srm.domain.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
 from srm.domain.filters import NameFilter, group_filter
-from srm.domain.ledger import Ledger
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.ledger import Ledger, all_entries
+from srm.domain.mm2_records import Checkpoint, TopicIds
 from srm.domain.proof_records import FlowProof
 from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import Direction, PartitionFacts
 from srm.engine.checkpoint_proof import ProofShare, prove_emission
-from srm.engine.compacted import ensure_compacted
+from srm.engine.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.group_listing import selected_groups
 from srm.engine.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import Cluster, FlowContext, Stamped, TopicDescription
 from srm.engine.proving import keep_proof, read_proof
 from srm.engine.raw_metrics import tell
 from srm.engine.supervision import paused_text
@@ -45,6 +45,7 @@ _GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
 _T = TypeVar("_T")
 
 Commits = Mapping[TopicPartition, int]
+Topics = Mapping[str, TopicDescription]
 
 
 def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFacts:
@@ -56,12 +57,15 @@ class Survey:
     """The translations of all selected groups of a flow, and what could not be read, by group.
 
     ``facts_of`` is what they were translated with, ``asked_ms`` when each group was asked.
+    ``on_source`` and ``on_target`` are the topics of both clusters, read before everything else.
     """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
     errors: Mapping[str, Reason] = field(default_factory=dict)
     facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
     asked_ms: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    on_source: Topics = field(default_factory=dict, compare=False, repr=False)
+    on_target: Topics = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -163,8 +167,9 @@ def emit(
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
     if changed and not dry_run:
         if not existing:
+            factor = config.checkpoints_replication_factor
             ensure_compacted(
-                context.target, topic, replication_factor=config.checkpoints_replication_factor
+                context.target, topic, replication_factor=factor, extra_configs=STAMPED
             )
         table.write(changed)
         _tell_latency(context, found, changed.keys(), now_ms)
@@ -242,6 +247,9 @@ def survey(
     listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
     asked_ms: dict[str, int] = {}
+    # Read first: an offset that is read later is of a topic with this id, or of a later one.
+    on_source = context.source.topics() if wanted else {}
+    on_target = context.target.topics() if wanted else {}
 
     def committed(group: str) -> Commits:
         asked_ms[group] = context.now_ms()
@@ -257,12 +265,17 @@ def survey(
         if selection.selects_group(group, offsets)
     }
     facts_of = _facts(context, selection, chosen.values())
+
+    def ids_of(upstream: TopicPartition, downstream: TopicPartition) -> TopicIds:
+        sides = on_source.get(upstream.topic), on_target.get(downstream.topic)
+        return TopicIds(*("" if topic is None else topic.topic_id for topic in sides))
+
     outcomes = tuple(
         outcome
         for group, offsets in sorted(chosen.items())
-        for outcome in checkpoint_outcomes(group, offsets, selection, facts_of)
+        for outcome in checkpoint_outcomes(group, offsets, selection, facts_of, ids_of)
     )
-    return Survey(outcomes, errors, facts_of, asked_ms)
+    return Survey(outcomes, errors, facts_of, asked_ms, on_source, on_target)
 
 
 def per_group(
@@ -298,13 +311,107 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
     return {name: reason.text for name, reason in reasons.items()}
 
 
-def read_ledger(cluster: Cluster) -> Ledger:
+def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
     """Read what srm itself wrote to groups on a cluster.
 
+    Args:
+        cluster: whose ledger.
+        topics: of the cluster, read before this is called.
+
     Raises:
-        IntegrityError: a record of the ledger is damaged.
+        SrmError: the cluster does not answer.
     """
-    return Ledger.of(cluster.compacted(internal_topics.LEDGER).read())
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+    rows = cluster.compacted(internal_topics.LEDGER).read_stamped()
+    return Ledger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A checkpoint that the target keeps, and when it was written (epoch milliseconds)."""
+
+    checkpoint: Checkpoint
+    time_ms: int
+
+
+def read_checkpoints(
+    target: Cluster, topic: str, topics: Topics, group: str | None = None
+) -> list[Emitted]:
+    """Read the checkpoints of a flow, as they count for the topics that the target has now.
+
+    One of a former life of its topic says that the group has read nothing of it, and so does one
+    of MM2, which names no topic, where its offset is after the end of the log. Checkpoints of
+    partitions that do not exist, and damaged ones, are passed over.
+
+    Args:
+        target: the flow's target.
+        topic: the flow's checkpoints topic.
+        topics: of the target, read before this is called.
+        group: of which group, of all without it.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    rows = [
+        (checkpoint, row.timestamp_ms)
+        for checkpoint, row in _decoded(target.compacted(topic).read_stamped(), group)
+        if (known := topics.get(checkpoint.topic_partition.topic)) is not None
+        and checkpoint.topic_partition.partition < known.partitions
+    ]
+    of_mm2 = {
+        one.topic_partition for one, _ in rows if one.downstream_offset and one.topic_ids is None
+    }
+    served = [place for place in of_mm2 if place.partition not in topics[place.topic].leaderless]
+    ends = target.high_watermarks(served) if served else {}
+
+    def is_former(one: Checkpoint) -> bool:
+        place, ids = one.topic_partition, one.topic_ids
+        if ids is None:
+            return one.downstream_offset > ends.get(place, one.downstream_offset)
+        return ids.target != topics[place.topic].topic_id
+
+    return [
+        Emitted(one.at_the_start() if is_former(one) else one, time_ms) for one, time_ms in rows
+    ]
+
+
+def _decoded(
+    rows: Mapping[bytes, Stamped], group: str | None = None
+) -> Iterator[tuple[Checkpoint, Stamped]]:
+    for key, row in rows.items():
+        try:
+            if group is None or Checkpoint.group_of(key) == group:
+                yield Checkpoint.decode(key, row.value), row
+        except IntegrityError as error:
+            logger.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+
+
+def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
+    """Delete what a cluster keeps of the places of groups in topics that are gone.
+
+    Ledger entries are deleted. MM2's readers fail on a tombstone among checkpoints, so those are
+    set to the start, whatever topic has the name.
+
+    Args:
+        cluster: on which the topics were.
+        topic: a checkpoints topic on it.
+        gone: ids of the topics.
+
+    Raises:
+        SrmError: the cluster does not answer, or does not let srm write.
+    """
+    places = cluster.compacted(topic)
+    reset = {
+        checkpoint.key(): checkpoint.at_the_start().value()
+        for checkpoint, _ in _decoded(places.read_stamped())
+        if (ids := checkpoint.topic_ids) is not None and ids.target in gone
+    }
+    if reset:
+        places.write(reset)
+    own = cluster.compacted(internal_topics.LEDGER)
+    ended = [entry.key() for entry in all_entries(own.read()) if entry.topic_id in gone]
+    if ended:
+        own.write(dict.fromkeys(ended))
 
 
 def _not_selected(group: str, flow: Flow) -> str:

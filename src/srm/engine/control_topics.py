@@ -14,8 +14,6 @@ from srm.errors import AuthorizationError
 log = logging.getLogger(__name__)
 
 _NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
-# All that clients say, and every look at a move, is stamped by one clock, the broker's.
-_CONFIGS: Final = {internal_topics.ROUTING: STAMPED, internal_topics.MOVES: STAMPED}
 
 
 def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
@@ -26,7 +24,8 @@ def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[st
     """
     existing = cluster.topics()
     specs = [
-        replace(spec, configs={**spec.configs, **_CONFIGS.get(spec.name, {})})
+        # What clients and moves write is ordered by one clock, the broker's.
+        replace(spec, configs={**spec.configs, **STAMPED})
         for spec in (compacted_spec(name, replication_factor) for name in _NAMES)
         if spec.name not in existing
     ]
@@ -37,11 +36,10 @@ def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[st
 
 def repair_control_topics(cluster: Cluster) -> None:
     """Give topics of an earlier version what they were not created with."""
-    found = cluster.topic_configs(list(_CONFIGS))
+    found = cluster.topic_configs(list(_NAMES))
     changes = {
-        topic: {key: value for key, value in configs.items() if found[topic].get(key) != value}
-        for topic, configs in _CONFIGS.items()
-        if topic in found
+        topic: {key: value for key, value in STAMPED.items() if configs.get(key) != value}
+        for topic, configs in found.items()
     }
     for topic, some in changes.items():
         if some:

@@ -28,7 +28,7 @@ from srm.engine.checkpoints import (
     survey,
     texts,
 )
-from srm.engine.compacted import ensure_compacted
+from srm.engine.compacted import STAMPED, ensure_compacted
 from srm.engine.ports import FlowContext, GroupDescription
 from srm.engine.proving import read_proof
 from srm.engine.supervision import paused_text
@@ -85,7 +85,7 @@ def sync(
     if paused := paused_text(context):
         return GroupSyncSummary(flow, now_ms, skipped=paused)
     found = survey(context, groups, remember=not dry_run)
-    ledger = read_ledger(context.target)
+    ledger = read_ledger(context.target, found.on_target)
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:
         decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
@@ -115,7 +115,9 @@ def decisions_of(
     """
     right, wrong = _without_disproved(context, found.outcomes)
     # Read after the commits: they show no write of the opposite flow that is not in it.
-    decisions, errors = _decide(context, right, ledger, read_ledger(context.source))
+    decisions, errors = _decide(
+        context, right, ledger, read_ledger(context.source, found.on_source)
+    )
     return decisions, {**wrong, **found.errors, **errors}
 
 
@@ -161,11 +163,11 @@ def apply_exact(
     Raises:
         SrmError: the target does not answer, or a group's offsets may not be read.
     """
-    names = sorted(wanted)
+    names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)
     current = dict(zip(names, _at_once(context.target.committed, names), strict=True))
     before = current if seen is None else seen
-    ledger = read_ledger(context.target)
+    ledger = read_ledger(context.target, topics)
     decisions = tuple(
         _exact(
             _state(states, name),
@@ -260,6 +262,7 @@ def _carry_out(
             context.target,
             internal_topics.LEDGER,
             replication_factor=context.config.internal_replication_factor,
+            extra_configs=STAMPED,
         )
     for some in _chunks(writes):
         for done in _write(context, some, ledger, operation):
@@ -288,6 +291,7 @@ def _write(
     }
     table.write({entry.key(): entry.value() for entry in entries.values()})
     settled: dict[bytes, bytes | None] = {}
+    unwritten: list[LedgerEntry] = []
     done: list[SyncDecision] = []
     for results in _at_once(lambda decisions: _write_group(context, decisions), groups):
         for result in results:
@@ -295,10 +299,14 @@ def _write(
             if result.applied:
                 settled[entry.key()] = entry.as_settled().value()
             elif result.action != "failed":
-                # Surely not written: forget the intention, or it would pass for our own write.
-                before = ledger.entry(result.group, result.partition)
-                settled[entry.key()] = None if before is None else before.value()
+                unwritten.append(entry)
             done.append(result)
+    now = table.read() if unwritten else {}
+    for entry in unwritten:
+        # Such an intention would pass for our own write. What another run has written since stays.
+        if now.get(entry.key()) == entry.value():
+            before = ledger.entry(entry.group, entry.topic_partition)
+            settled[entry.key()] = None if before is None else before.value()
     table.write(settled)
     return done
 
@@ -312,11 +320,11 @@ def _entry(
     return LedgerEntry(
         decision.group,
         decision.partition,
+        ledger.topic_id(decision.partition.topic),
         current,
         _offset(decision),
         context.config.flow.source,
         operation,
-        context.now_ms(),
         previous_own=own,
     )
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 from collections.abc import Iterable
 
 from srm.domain import internal_topics
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import Flow
+from srm.engine.checkpoints import read_checkpoints
 from srm.engine.ports import Cluster
-from srm.errors import IntegrityError, NotFoundError
+from srm.errors import NotFoundError
 
 _SHOWN_GROUPS = 5
-_logger = logging.getLogger(__name__)
 
 
 def checkpoints(
@@ -25,19 +24,14 @@ def checkpoints(
 ) -> tuple[Checkpoint, ...]:
     """Return the latest checkpoint of each group and partition, in that order.
 
-    A record that is no checkpoint is passed over with a warning in the log.
+    They count as for a move: one of a former life of its topic is at the start of the log.
 
     Raises:
         NotFoundError: there is none, or none of that group.
     """
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"
-    found = []
-    for key, value in target.compacted(topic).read().items():
-        try:
-            found.append(Checkpoint.decode(key, value))
-        except IntegrityError as error:
-            _logger.warning("%s: %s", where, error)
+    found = [one.checkpoint for one in read_checkpoints(target, topic, target.topics())]
     found.sort(key=lambda checkpoint: (checkpoint.group, checkpoint.topic_partition))
     if not found:
         raise NotFoundError(

@@ -315,6 +315,8 @@ class TestOffsets:
         """Two groups on B; P is down."""
         topic = internal_topics.checkpoints("P")
         world["B"].add_topic(topic)
+        world["B"].add_topic("P.Payments")
+        world["B"].produce("P.Payments", 0, 100)
         for group, offset in (("g", 5), ("h", 6)):
             record = Checkpoint(group, TopicPartition("P.Payments", 0), 100, offset)
             world["B"].compacted(topic).write({record.key(): record.value()})

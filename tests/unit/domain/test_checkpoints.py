@@ -14,7 +14,7 @@ from srm.domain.checkpoints import (
     checkpoint_outcomes,
 )
 from srm.domain.filters import NameFilter
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.mm2_records import Checkpoint, TopicIds
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow, TopicPartition
@@ -53,6 +53,10 @@ def facts(flow: str = "P->B") -> FactsOf:
     return facts_of
 
 
+def ids_of(upstream: TopicPartition, downstream: TopicPartition) -> TopicIds:
+    return TopicIds(f"id of {upstream.topic}", f"id of {downstream.topic}")
+
+
 def one(
     partition: TopicPartition,
     offset: int,
@@ -60,7 +64,7 @@ def one(
     chosen: Selection | None = None,
 ) -> CheckpointOutcome:
     [outcome] = checkpoint_outcomes(
-        GROUP, {partition: offset}, chosen or selection(), known or facts()
+        GROUP, {partition: offset}, chosen or selection(), known or facts(), ids_of
     )
     return outcome
 
@@ -80,13 +84,14 @@ def test_the_four_rows(
     outcome = one(*commit, facts(flow), selection(flow))
 
     assert outcome.state == "translated"
-    assert outcome.checkpoint == Checkpoint(GROUP, expected[0], commit[1], expected[1])
+    metadata = f"srm:id of {commit[0].topic}:id of {expected[0].topic}"
+    assert outcome.checkpoint == Checkpoint(GROUP, expected[0], commit[1], expected[1], metadata)
 
 
 def test_outcomes_come_in_the_order_of_partitions_one_for_each_commit() -> None:
     commits = {PAYMENTS: 150, B_PAYMENTS: 15, TopicPartition("Other", 1): 3}
 
-    outcomes = checkpoint_outcomes(GROUP, commits, selection(), facts())
+    outcomes = checkpoint_outcomes(GROUP, commits, selection(), facts(), ids_of)
 
     assert [(o.upstream.topic, o.state) for o in outcomes] == [
         ("B.Payments", "translated"),

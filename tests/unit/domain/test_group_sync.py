@@ -22,7 +22,7 @@ def outcome(offset: int | None, state: CheckpointState = "translated") -> Checkp
 
 
 def wrote(intended: int, previous: int | None = None, origin: str = "P") -> LedgerEntry:
-    return LedgerEntry("billing", DOWN, previous, intended, origin, "sync 1", 1, settled=True)
+    return LedgerEntry("billing", DOWN, "id", previous, intended, origin, "sync 1", settled=True)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_decision(
 
 
 def test_a_consumers_commit_found_before_an_interrupted_write_is_not_lowered() -> None:
-    interrupted = LedgerEntry("billing", DOWN, 120, 150, "P", "sync 1", 1, previous_own=False)
+    interrupted = LedgerEntry("billing", DOWN, "id", 120, 150, "P", "sync 1", previous_own=False)
 
     assert decide(outcome(100), 120, interrupted, FLOW).action == "consumer-ahead"
     assert decide(outcome(150), 120, interrupted, FLOW).action == "write"
@@ -87,7 +87,9 @@ def test_a_commit_that_srm_carried_over_from_the_target_is_not_carried_back(
     entry: tuple[int, int, str, bool], action: SyncAction
 ) -> None:
     previous, intended, origin, settled = entry
-    upstream = LedgerEntry("billing", UP, previous, intended, origin, "sync 1", 1, settled=settled)
+    upstream = LedgerEntry(
+        "billing", UP, "id", previous, intended, origin, "sync 1", settled=settled
+    )
 
     assert decide(outcome(100), 90, None, FLOW, upstream).action == action
 
@@ -99,7 +101,7 @@ maybe = st.none() | st.integers(0, 6)
 def test_a_commit_that_is_not_ours_is_never_lowered_and_a_rewind_never_raised(
     offset: int, current: int | None, previous: int | None, intended: int, origin: str, done: bool
 ) -> None:
-    entry = LedgerEntry("billing", DOWN, previous, intended, origin, "sync", 1, settled=done)
+    entry = LedgerEntry("billing", DOWN, "id", previous, intended, origin, "sync", settled=done)
 
     decision = decide(outcome(offset), current, entry, FLOW)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from srm.domain.mm2_records import Checkpoint, Heartbeat, OffsetSync, TopicIds
 from srm.domain.topics import Flow, TopicPartition
 from srm.errors import IntegrityError
 
@@ -54,6 +54,32 @@ def test_checkpoints_survive_a_round_trip(
     checkpoint = Checkpoint(group, tp, up, down, metadata)
 
     assert Checkpoint.decode(checkpoint.key(), checkpoint.value()) == checkpoint
+
+
+topic_ids = st.text("abc-_019", min_size=1, max_size=22)
+
+
+@given(topic_ids, topic_ids)
+def test_a_checkpoint_names_the_topics_of_its_offsets(source: str, target: str) -> None:
+    ids = TopicIds(source, target)
+    written = Checkpoint("grp", ORDERS_3, 1000, 998, ids.metadata())
+
+    read = Checkpoint.decode(written.key(), written.value())
+
+    assert read.topic_ids == ids
+    assert read.at_the_start() == Checkpoint("grp", ORDERS_3, 0, 0)
+
+
+@given(names)
+def test_metadata_of_a_commit_that_mm2_copied_names_no_topics(metadata: str) -> None:
+    assert (
+        metadata.startswith("srm:") or Checkpoint("g", ORDERS_3, 1, 1, metadata).topic_ids is None
+    )
+
+
+@pytest.mark.parametrize("metadata", ["", "srm:", "srm:only", "srm:source:", "AAABjQ=="])
+def test_metadata_without_both_ids_names_no_topics(metadata: str) -> None:
+    assert Checkpoint("g", ORDERS_3, 1, 1, metadata).topic_ids is None
 
 
 @given(names, names, offsets)

@@ -26,6 +26,13 @@ def checkpoints_on_target(context: FlowContext) -> list[Checkpoint]:
     return [Checkpoint.decode(key, value) for key, value in records.items()]
 
 
+def ids(sites, upstream: str) -> str:
+    """Metadata of a checkpoint of P->B, by the topic on P."""
+    downstream = "Payments" if upstream == "B.Payments" else f"P.{upstream}"
+    source, target = sites.clusters["P"].topics(), sites.clusters["B"].topics()
+    return f"srm:{source[upstream].topic_id}:{target[downstream].topic_id}"
+
+
 def test_forward_and_reverse_checkpoints_go_to_one_topic(sites) -> None:
     sites.commit("P", GROUP, "Payments", 40)
     sites.commit("P", GROUP, "B.Payments", 20)
@@ -35,8 +42,8 @@ def test_forward_and_reverse_checkpoints_go_to_one_topic(sites) -> None:
 
     assert (summary.written, summary.states, summary.errors) == (2, {"translated": 2}, {})
     assert checkpoints_on_target(context) == [
-        Checkpoint(GROUP, TopicPartition("Payments", 0), 20, 20),
-        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 40, 41),
+        Checkpoint(GROUP, TopicPartition("Payments", 0), 20, 20, ids(sites, "B.Payments")),
+        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 40, 41, ids(sites, "Payments")),
     ]
 
 
@@ -195,7 +202,7 @@ def test_a_group_ahead_of_the_copy_keeps_the_pair_where_the_copy_ends(sites) -> 
     assert summary.states == {"not-copied-yet": 1}
     assert summary.outcomes[0].remaining == 8
     assert checkpoints_on_target(context) == [
-        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 100, 101)
+        Checkpoint(GROUP, TopicPartition("P.Payments", 0), 100, 101, ids(sites, "Payments"))
     ]
 
 
@@ -204,7 +211,8 @@ def test_an_own_write_of_the_opposite_flow_is_emitted_too(sites) -> None:
     sites.commit("P", GROUP, "Payments", 10)
     emit(sites.flow("P->B"))
     sites.commit("P", GROUP, "Payments", 40)
-    entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), 10, 40, "B", "sync", 1)
+    topic_id = sites.clusters["P"].topics()["Payments"].topic_id
+    entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), topic_id, 10, 40, "B", "sync")
     sites.clusters["P"].add_topic("srm-ledger.internal")
     sites.clusters["P"].compacted("srm-ledger.internal").write({entry.key(): entry.value()})
 

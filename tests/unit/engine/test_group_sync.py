@@ -9,6 +9,7 @@ import pytest
 from srm.domain import internal_topics
 from srm.domain.ledger import Ledger
 from srm.domain.topics import TopicPartition
+from srm.engine.checkpoints import read_ledger
 from srm.engine.group_sync import apply_exact, sync
 from srm.errors import GroupActiveError, NotFoundError, UnavailableError
 from srm.testing.fake_compacted import FakeCompactedTopic
@@ -18,7 +19,7 @@ REPLICA = TopicPartition("P.Payments", 0)
 
 
 def ledger(sites, alias: str = "B") -> Ledger:
-    return Ledger.of(sites.clusters[alias].compacted(internal_topics.LEDGER).read())
+    return read_ledger(sites.clusters[alias], sites.clusters[alias].topics())
 
 
 def actions(sites, flow: str = "P->B") -> Mapping[str, int]:
@@ -292,9 +293,9 @@ def test_a_group_that_may_not_be_described_is_named_and_the_others_are_written(s
 
 def test_many_groups_of_a_move_cost_one_reading_of_the_ledger(sites, monkeypatch) -> None:
     reads: list[str] = []
-    read = FakeCompactedTopic.read
+    read = FakeCompactedTopic.read_history
     monkeypatch.setattr(
-        FakeCompactedTopic, "read", lambda table: (reads.append("read"), read(table))[1]
+        FakeCompactedTopic, "read_history", lambda table: (reads.append("read"), read(table))[1]
     )
     wanted = {f"group-{number}": {REPLICA: number} for number in range(60)}
 

@@ -18,6 +18,10 @@ def cluster_with(*records: Checkpoint, separator: str = ".") -> FakeCluster:
     target = FakeCluster("B")
     topic = internal_topics.checkpoints("P", separator)
     target.add_topic(topic)
+    for name in {record.topic_partition.topic for record in records}:
+        target.add_topic(name, 11)
+        for number in range(11):
+            target.produce(name, number, 20)
     for record in records:
         target.compacted(topic).write({record.key(): record.value()})
     return target

@@ -105,6 +105,9 @@ class NoDiscovery:
     target: Exception | None = None
     source: Exception | None = None
 
+    def __init__(self) -> None:
+        self.forgotten: list[CopiedTopic] = []
+
     def prepare(self) -> None:
         if self.target is not None:
             raise self.target
@@ -121,6 +124,9 @@ class NoDiscovery:
     def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         del copied
         return GoneTopics()
+
+    def forget(self, topics: Collection[CopiedTopic]) -> None:
+        self.forgotten.extend(topics)
 
 
 class Lab:

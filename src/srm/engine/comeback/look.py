@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srm.domain import internal_topics
 from srm.domain.filters import NameFilter
-from srm.domain.ledger import LedgerEntry
 from srm.domain.map_wanted import Wanted as WantedOffsets
 from srm.domain.move.outcome import GroupOutcome
 from srm.domain.offset_ranges import OffsetRange
@@ -32,6 +30,7 @@ from srm.domain.source_return import (
 )
 from srm.domain.superseded import COPIED_PREFIX, CopiedTopic
 from srm.domain.topics import TopicPartition
+from srm.engine.checkpoints import read_ledger
 from srm.engine.comeback.ports import ReturnedLogs, Wanted
 from srm.engine.group_listing import groups_with_offsets
 from srm.engine.ports import FlowContext, TopicDescription
@@ -299,7 +298,7 @@ def _commits(
     }
     if not behind:
         return {}, ()
-    ours = _own_writes(context)
+    ours = read_ledger(context.source, context.source.topics())
     names = groups_with_offsets(context.source)
     commits: dict[str, dict[TopicPartition, int]] = {}
     unread = []
@@ -314,24 +313,11 @@ def _commits(
             place: offset
             for place, offset in committed.items()
             if offset > behind.get(place, offset)
-            and not ((mine := ours.get((group, place))) and mine.owns(offset))
+            and not ((mine := ours.entry(group, place)) and mine.owns(offset))
         }
         if theirs:
             commits[group] = theirs
     return commits, tuple(unread)
-
-
-def _own_writes(context: FlowContext) -> dict[tuple[str, TopicPartition], LedgerEntry]:
-    """Return what srm itself has committed on the source, in the place of groups."""
-    own = {}
-    for key, value in context.source.compacted(internal_topics.LEDGER).read().items():
-        try:
-            entry = LedgerEntry.decode(key, value)
-        except IntegrityError as error:
-            log.warning("%s", error)
-            continue
-        own[entry.group, entry.topic_partition] = entry
-    return own
 
 
 def _with_only_copied(context: FlowContext, found: _Found) -> _Found:

@@ -14,7 +14,7 @@ from typing import Final
 from srm.domain import internal_topics
 from srm.domain.drill import DRILL_KEY, LEASE_MS, Drill
 from srm.domain.filters import SHADOW_PREFIX
-from srm.domain.ledger import Ledger
+from srm.domain.ledger import all_entries
 from srm.engine.ports import Cluster
 from srm.errors import GroupActiveError, IntegrityError, SrmError
 
@@ -87,12 +87,9 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
         _delete(target, drill.shadows.values())
     prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
     table = target.compacted(internal_topics.LEDGER)
-    entries = Ledger.of(table.read()).entries()
-    ours: dict[bytes, bytes | None] = {
-        entry.key(): None for entry in entries if entry.group.startswith(prefix)
-    }
+    ours = [e.key() for e in all_entries(table.read()) if e.group.startswith(prefix)]
     if ours:
-        table.write(ours)
+        table.write(dict.fromkeys(ours))
 
 
 def _delete(target: Cluster, groups: Collection[str]) -> None:

@@ -10,7 +10,6 @@ from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome, Selection
 from srm.domain.group_sync import SyncDecision
-from srm.domain.mm2_records import Checkpoint
 from srm.domain.move.gate import GateFacts, waiting_reasons
 from srm.domain.move.presence import Presence, strangers
 from srm.domain.move.request import MoveRequest
@@ -19,7 +18,14 @@ from srm.domain.proof_records import FlowProof
 from srm.domain.reason import Reason
 from srm.domain.topics import TopicPartition
 from srm.engine import control_lists
-from srm.engine.checkpoints import Survey, read_ledger, selection_of, survey
+from srm.engine.checkpoints import (
+    Emitted,
+    Survey,
+    read_checkpoints,
+    read_ledger,
+    selection_of,
+    survey,
+)
 from srm.engine.control_lists import ControlLists, merged_if_known
 from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.group_sync import decisions_of
@@ -30,7 +36,7 @@ from srm.engine.proving import read_proof
 from srm.engine.standing import as_move
 from srm.engine.supervision import standing_pause
 from srm.engine.why.rates import recent_rate, seconds_to_go
-from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, SrmError, UnavailableError
 
 _logger = logging.getLogger(__name__)
 
@@ -52,14 +58,6 @@ class Movement:
     eta_s: float | None = None
     error: Reason | None = None
     members_there: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """A checkpoint that stands on the target, and when it was written (epoch milliseconds)."""
-
-    checkpoint: Checkpoint
-    time_ms: int
 
 
 @dataclass(frozen=True)
@@ -174,23 +172,15 @@ def _translated(context: FlowContext, look: GroupLook) -> GroupLook:
 
 
 def _emitted(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
-    config = context.config
+    config, target = context.config, context.target
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    found: dict[TopicPartition, Emitted] = {}
-    for key, row in context.target.compacted(topic).read_stamped().items():
-        try:
-            if Checkpoint.group_of(key) != group:
-                continue
-            checkpoint = Checkpoint.decode(key, row.value)
-        except IntegrityError as error:
-            _logger.warning("%s; it is passed over", error)
-            continue
-        found[checkpoint.topic_partition] = Emitted(checkpoint, row.timestamp_ms)
-    return found
+    found = read_checkpoints(target, topic, target.topics(), group)
+    return {one.checkpoint.topic_partition: one for one in found}
 
 
 def _with_decisions(context: FlowContext, look: GroupLook, surveyed: Survey) -> GroupLook:
-    decisions, errors = decisions_of(context, surveyed, read_ledger(context.target))
+    ledger = read_ledger(context.target, surveyed.on_target)
+    decisions, errors = decisions_of(context, surveyed, ledger)
     return replace(look, decisions=decisions, undecided=errors.get(look.group))
 
 

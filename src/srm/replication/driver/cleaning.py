@@ -21,8 +21,9 @@ class Cleaning:
     """Follows copied topics to their end.
 
     A topic is written down in the transaction that first assigns it. Once it is gone, its statuses
-    and notes are deleted, then what is known of its positions, then its map, then its own record:
-    a driver that is killed on the way leaves the record, and the next one begins again.
+    and notes are deleted, then what is known of its positions, then the places of groups in it and
+    its map, then its own record: a driver that is killed on the way leaves the record, and the next
+    one begins again.
 
     Discovery calls :meth:`look` in its own thread, as maps may take long; the driver the rest.
     """
@@ -43,13 +44,13 @@ class Cleaning:
     def look(
         self,
         find_gone: Callable[[Collection[CopiedTopic]], GoneTopics],
-        clear_maps: Callable[[Collection[CopiedTopic]], None],
+        clear: Callable[[Collection[CopiedTopic]], None],
     ) -> None:
-        """See what is gone, and delete maps that nobody needs any more.
+        """See what is gone, and delete what nobody needs any more.
 
         Args:
             find_gone: returns which of the topics are gone.
-            clear_maps: deletes their maps.
+            clear: deletes their maps, and the places of groups in them.
 
         Raises:
             SrmError: a cluster does not answer.
@@ -60,7 +61,7 @@ class Cleaning:
         with self._lock:
             self._gone = gone
         if finished:
-            clear_maps(finished)
+            clear(finished)
             with self._lock:
                 self._cleared |= {topic.key() for topic in finished}
                 self._finished = ()

@@ -21,7 +21,8 @@ from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition
 from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists, topic_sync
-from srm.engine.compacted import compacted_spec
+from srm.engine.checkpoints import forget_topics
+from srm.engine.compacted import STAMPED, compacted_spec
 from srm.engine.control_lists import ControlLists
 from srm.engine.control_topics import create_control_topics
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
@@ -173,6 +174,23 @@ class Discovery:
             self._sides = None  # each look counts once
         return self._gone
 
+    def forget(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete what clusters keep of the places of groups in those that are gone.
+
+        On both sides: the flow copies what is read in reverse as well. A source may refuse that.
+        """
+        config, context, gone = self._configured, self._context, self._gone
+        for cluster, origin, ids in (
+            (context.target, config.flow.source, gone.target & {t.target_topic_id for t in topics}),
+            (context.source, config.flow.target, gone.source & {t.topic_id for t in topics}),
+        ):
+            try:
+                if ids:
+                    name = internal_topics.checkpoints(origin, config.policy.separator)
+                    forget_topics(cluster, name, ids)
+            except AuthorizationError as error:
+                logger.warning("%s: places in topics that are gone stay: %s", config.flow, error)
+
     def target_ends(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
@@ -297,7 +315,8 @@ def internal_topic_specs(
     if config.emit_checkpoints_enabled:
         checkpoints = internal_topics.checkpoints(flow.source, config.policy.separator)
         factor = config.checkpoints_replication_factor
-        on_target.insert(-1, compacted_spec(checkpoints, factor))
+        spec = compacted_spec(checkpoints, factor)
+        on_target.insert(-1, replace(spec, configs={**spec.configs, **STAMPED}))
     if not config.emit_offset_syncs_enabled:
         return on_target, None
     other = flow.target if config.offset_syncs_location == "source" else flow.source

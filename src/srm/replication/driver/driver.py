@@ -69,6 +69,10 @@ class DiscoveryRounds(Protocol):
         """Return which of the topics are gone, as far as is known up to now."""
         ...
 
+    def forget(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete what clusters keep of the places of groups in those that are gone."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -323,7 +327,7 @@ class FlowDriver:
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
-                self._term.cleaning.look(self._discovery.gone, self._log.clear_maps)
+                self._term.cleaning.look(self._discovery.gone, self._clear)
                 self._work_again(_DISCOVERING)
                 backoff = Backoff()
             except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
@@ -331,6 +335,10 @@ class FlowDriver:
                 wait = max(wait, self._report(_DISCOVERING, error, pause_s))
             self._next_round = self._clock() + wait
             ended.wait(wait)
+
+    def _clear(self, topics: Collection[CopiedTopic]) -> None:
+        self._discovery.forget(topics)
+        self._log.clear_maps(topics)
 
     def _target_ends(self, found: Discovered) -> dict[AssignedPartition, int]:
         """Return from where records are counted: a number for people, not worth waiting for."""

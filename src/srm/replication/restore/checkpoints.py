@@ -6,20 +6,17 @@ A later failover reads them: an offset of the old log would be taken for one of 
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from srm.domain import internal_topics
 from srm.domain.map_wanted import Wanted
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.mm2_records import TopicIds
 from srm.domain.offset_map import Translated
 from srm.domain.topics import TopicPartition
+from srm.engine.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError
-
-_logger = logging.getLogger(__name__)
 
 
 def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int:
@@ -34,39 +31,28 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
     """
     config = forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    table = forward.target.compacted(topic)
-    known = dict(_checkpoints(table.read(), originals))
-    downstream = defaultdict[TopicPartition, set[int]](set)
-    for each in known.values():
-        place = each.topic_partition
-        source = TopicPartition(originals[place.topic], place.partition)
-        downstream[source].add(each.downstream_offset)
-    if not known:
+    target, sources = forward.target, forward.source.topics()
+    found = read_checkpoints(target, topic, target.topics())
+    places = {
+        one.checkpoint: TopicPartition(originals[place.topic], place.partition)
+        for one in found
+        if (place := one.checkpoint.topic_partition).topic in originals
+    }
+    if not places:
         return 0
+    downstream = defaultdict[TopicPartition, set[int]](set)
+    for each, source in places.items():
+        downstream[source].add(each.downstream_offset)
     wanted = {place: Wanted.of((), offsets) for place, offsets in downstream.items()}
     maps = forward.maps.load(set(originals.values()), wanted)
-    changed = {}
-    for key, each in known.items():
-        place = each.topic_partition
-        source = TopicPartition(originals[place.topic], place.partition)
-        found = maps.get(source).backward(each.downstream_offset)
-        if isinstance(found, Translated) and found.offset != each.upstream_offset:
-            changed[key] = replace(each, upstream_offset=found.offset).value()
+    changed: dict[bytes, bytes | None] = {}
+    for each, source in places.items():
+        offset, ids = maps.get(source).backward(each.downstream_offset), each.topic_ids
+        if isinstance(offset, Translated):
+            now = ids and TopicIds(sources[source.topic].topic_id, ids.target).metadata()
+            renewed = replace(each, upstream_offset=offset.offset, metadata=now or each.metadata)
+            if renewed != each:
+                changed[each.key()] = renewed.value()
     if changed:
-        table.write(changed)
+        target.compacted(topic).write(changed)
     return len(changed)
-
-
-def _checkpoints(
-    records: Mapping[bytes, bytes], originals: Mapping[str, str]
-) -> list[tuple[bytes, Checkpoint]]:
-    found = []
-    for key, value in records.items():
-        try:
-            checkpoint = Checkpoint.decode(key, value)
-        except IntegrityError as error:
-            _logger.warning("passed over: %s", error)
-            continue
-        if checkpoint.topic_partition.topic in originals:
-            found.append((key, checkpoint))
-    return found

@@ -417,3 +417,7 @@ class _Rounds:
         """See the port."""
         del copied
         return GoneTopics()
+
+    def forget(self, topics: Collection[CopiedTopic]) -> None:
+        """See the port; no topic is ever gone here."""
+        raise AssertionError(f"what is known of {topics} is of use")

@@ -170,7 +170,8 @@ def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it
     sites.commit("P", "audit", "Payments", 93)
     sites.commit("P", "slow", "Payments", 40)
     sites.commit("P", "synced", "Payments", 95)
-    ours = LedgerEntry("synced", PAYMENTS, None, 95, "B", "sync", 0, settled=True)
+    topic_id = returned.context.source.topics()["Payments"].topic_id
+    ours = LedgerEntry("synced", PAYMENTS, topic_id, None, 95, "B", "sync", settled=True)
     ensure_compacted(returned.context.source, internal_topics.LEDGER)
     returned.context.source.compacted(internal_topics.LEDGER).write({ours.key(): ours.value()})
 

@@ -11,7 +11,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world
 
 from srm.domain.drill import LEASE_MS, Drill
-from srm.domain.ledger import Ledger
+from srm.domain.ledger import all_entries
 from srm.engine import move
 from srm.engine.checkpoints import emit
 from srm.engine.drill import run as drill_run
@@ -28,7 +28,7 @@ def shadows(cluster) -> list[str]:
 
 
 def ledger(cluster) -> list[str]:
-    entries = Ledger.of(cluster.compacted("srm-ledger.internal").read()).entries()
+    entries = all_entries(cluster.compacted("srm-ledger.internal").read())
     return [entry.group for entry in entries if entry.group.startswith("srm-drill.")]
 
 

@@ -17,10 +17,10 @@ from tests.unit.engine.move.moving import (
 )
 
 from srm.config.model import Config
-from srm.domain.ledger import Ledger
 from srm.domain.move.routes import Ack, AckState
 from srm.domain.topics import TopicPartition
 from srm.engine import move
+from srm.engine.checkpoints import read_ledger
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
 from srm.errors import (
     ConflictError,
@@ -452,7 +452,7 @@ def test_killed_at_any_write_a_rerun_finishes_and_nobody_goes_too_early(
     assert world.routes("P") == world.routes("B")
     assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
     assert MoveStore(world.context()).progress("m1").step == "gone"
-    entries = Ledger.of(world.b.compacted("srm-ledger.internal").read())
+    entries = read_ledger(world.b, world.b.topics())
     assert entries.entry("near", TopicPartition("P.Payments", 0)).settled
 
 

@@ -56,8 +56,7 @@ class Cleaned(Lab):
     def run(self, seconds: int = 12) -> None:
         for _ in range(seconds):
             self.second(self.only, "0", "1")
-            log = self.only._log
-            self.only._term.cleaning.look(lambda _copied: self.gone, log.clear_maps)
+            self.only._term.cleaning.look(lambda _copied: self.gone, self.only._clear)
 
     def status(self, topic: str) -> None:
         status = PartitionStatus(topic, 0, "copying")
@@ -205,6 +204,7 @@ def test_while_the_remote_topic_stands_the_next_self_of_a_topic_can_find_where_t
 
     assert left not in lab.topic.standing()
     assert [topic.topic_id for topic in lab.topic.cleared] == [TOPIC_ID]
+    assert lab.discovery.forgotten == lab.topic.cleared
     records = [key for key in lab.topic.standing(COMMANDS) if key.startswith(b"copied:")]
     assert records == [f"copied:{OTHER_ID}:{TARGET_ID}".encode()]
 

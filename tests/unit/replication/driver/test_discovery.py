@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection
 import pytest
 
 from srm.config.model import FlowConfig
+from srm.domain.ledger import LedgerEntry
+from srm.domain.mm2_records import Checkpoint, TopicIds
 from srm.domain.replication_records import STATE_PARTITIONS
 from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine import control_lists
 from srm.engine.compacted import COMPACTED_CONFIGS
 from srm.engine.control_lists import ListChange
@@ -225,7 +227,7 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
     }
     stamped = {"message.timestamp.type": "LogAppendTime"}
     for name in set(names) - {"srm-metrics-P.internal"}:
-        clocked = name in {"srm-moves.internal", "srm-routing.internal"}
+        clocked = name.startswith(("P.checkpoints", "srm-ledger", "srm-moves", "srm-routing"))
         assert configs[name] == {**COMPACTED_CONFIGS, **(stamped if clocked else {})}
 
 
@@ -392,3 +394,42 @@ def test_topics_that_are_gone_are_told_from_such_that_are_only_hidden(site):
         gone = discovery.gone([copied])
 
     assert gone == GoneTopics(source=frozenset({assigned.topic_id}))
+
+
+def test_places_of_groups_in_topics_that_are_gone_are_deleted_on_both_sides(site):
+    clock = [1000.0]
+    ids = {}
+    for cluster, name in ((site.source, "Payments"), (site.target, "P.Payments")):
+        ids[cluster.alias] = cluster.add_topic(name)
+        origin = site.source if cluster is site.target else site.target
+        table = cluster.compacted(f"{origin.alias}.checkpoints.internal")
+        cluster.add_topic(f"{origin.alias}.checkpoints.internal")
+        place = TopicPartition(name, 0)
+        one = Checkpoint("g", place, 7, 7, TopicIds("elsewhere", ids[cluster.alias]).metadata())
+        table.write({one.key(): one.value()})
+        entry = LedgerEntry("g", place, ids[cluster.alias], None, 7, "P", "sync")
+        cluster.add_topic("srm-ledger.internal")
+        cluster.compacted("srm-ledger.internal").write({entry.key(): entry.value()})
+    copied = CopiedTopic(
+        *("Payments", ids["P"], "P.Payments", ids["B"]),
+        *(site.source.cluster_id(), site.target.cluster_id()),
+    )
+    discovery = site.discovery(flow_config("Payments"), lambda: clock[0])
+    discovery.round()
+    discovery.gone([copied])
+    discovery.forget([copied])
+    assert site.target.compacted("srm-ledger.internal").read()
+
+    site.source.delete_topic("Payments")
+    site.target.delete_topic("P.Payments")
+    for _ in range(4):
+        clock[0] += GONE_S
+        discovery.round()
+        discovery.gone([copied])
+    discovery.forget([copied])
+
+    for cluster, origin in ((site.source, "B"), (site.target, "P")):
+        rows = cluster.compacted(f"{origin}.checkpoints.internal").read()
+        [one] = [Checkpoint.decode(*row) for row in rows.items()]
+        assert (one.upstream_offset, one.downstream_offset) == (0, 0)
+        assert not cluster.compacted("srm-ledger.internal").read()

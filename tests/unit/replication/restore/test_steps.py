@@ -18,6 +18,7 @@ from tests.unit.replication.restore.world import (
 )
 
 from srm.domain import internal_topics
+from srm.domain.mm2_records import TopicIds
 from srm.domain.move.outcome import Outcome
 from srm.domain.offset_map import Translated
 from srm.domain.pause import Pause
@@ -111,6 +112,9 @@ def test_checkpoints_say_where_groups_stand_on_the_rebuilt_cluster() -> None:
     place = TopicPartition("P.Payments", 0)
     [(there, _)] = [p for p in made.pairs(TopicPartition("Payments", 0), place) if p[1] == 4]
     assert made.checkpoints()["audit", place] == (there + 1, 6)
+    [audit] = [one for one in made.records_of_checkpoints() if one.topic_partition == place]
+    ids = made.p.topics()["Payments"].topic_id, made.b.topics()["P.Payments"].topic_id
+    assert audit.topic_ids == TopicIds(*ids)
 
 
 def writes_of_a_whole_restore() -> int:

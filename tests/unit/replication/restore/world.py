@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from srm.config.restoring import restoring
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.mm2_records import Checkpoint
+from srm.domain.mm2_records import Checkpoint, TopicIds
 from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.policy import RestoringPolicy
@@ -192,12 +192,16 @@ class World:
 
     def checkpoint(self, group: str, place: TopicPartition, old: int, downstream: int) -> None:
         """Write what was known of a group before the disaster."""
-        told = Checkpoint(group, place, old, downstream)
+        ids = TopicIds("id before the disaster", self.b.topics()[place.topic].topic_id)
+        told = Checkpoint(group, place, old, downstream, ids.metadata())
         self.b.compacted("P.checkpoints.internal").write({told.key(): told.value()})
 
-    def checkpoints(self) -> dict[tuple[str, TopicPartition], tuple[int, int]]:
+    def records_of_checkpoints(self) -> list[Checkpoint]:
         rows = self.b.compacted("P.checkpoints.internal").read().items()
-        told = [Checkpoint.decode(*row) for row in rows]
+        return [Checkpoint.decode(*row) for row in rows]
+
+    def checkpoints(self) -> dict[tuple[str, TopicPartition], tuple[int, int]]:
+        told = self.records_of_checkpoints()
         return {
             (each.group, each.topic_partition): (each.upstream_offset, each.downstream_offset)
             for each in told
