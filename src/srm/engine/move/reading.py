@@ -88,7 +88,7 @@ def read_facts(
         ),
         transactions=transactions,
         hidden=hidden,
-        ledger=read_ledger(context.target),
+        ledger=read_ledger(context.target, target_topics),
         maps=maps,
         maps_ms=maps_ms,
         reverse_maps=reverse_maps,

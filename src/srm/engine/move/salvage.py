@@ -13,7 +13,6 @@ from typing import Final
 from srm.domain import internal_topics
 from srm.domain.filters import group_filter
 from srm.domain.ledger import Ledger
-from srm.domain.mm2_records import Checkpoint
 from srm.domain.move.forecast import (
     RATE_MS,
     Forecast,
@@ -33,17 +32,17 @@ from srm.domain.proof_records import FlowProof
 from srm.domain.replication_records import SlotReport
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import UNKNOWN_LOG
-from srm.engine.checkpoints import per_group, read_ledger
+from srm.engine.checkpoints import Emitted, per_group, read_checkpoints, read_ledger
 from srm.engine.move.facts import ClusterFacts, TopicPair, topic_pairs
 from srm.engine.move.reading import partitions
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.move.topics import originals, require_original
 from srm.engine.partition_facts import logs_of, starts_of
-from srm.engine.ports import FlowMaps, Stamped
+from srm.engine.ports import FlowMaps
 from srm.engine.proving import read_proof
 from srm.engine.source_look import MOST_READ, SourceLook, times_of
-from srm.errors import AuthorizationError, IntegrityError, NotFoundError, SrmError
+from srm.errors import AuthorizationError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -233,12 +232,11 @@ def read_salvage(
     target_topics = target.topics()
     topics = _topics(context, request, target_topics)
     pairs = topic_pairs(context, topics)
-    ledger = read_ledger(target)
+    ledger = read_ledger(target, target_topics)
     routing = RoutingTables.of_target(context)
-    rows = target.compacted(
-        internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    ).read_stamped()
-    noted = _noted(rows, ledger, {pair.target_topic: pair for pair in pairs})
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    emitted = read_checkpoints(target, topic, target_topics)
+    noted = _noted(emitted, ledger, {pair.target_topic: pair for pair in pairs})
     groups = _groups(context, request, noted, routing)
     asked = () if for_forecast else groups
     described = target.groups(asked) if asked else {}
@@ -295,21 +293,17 @@ _NotedPlaces = Mapping[tuple[str, TopicPartition], _Noted]
 
 
 def _noted(
-    rows: Mapping[bytes, Stamped], ledger: Ledger, pairs: Mapping[str, TopicPair]
+    emitted: Iterable[Emitted], ledger: Ledger, pairs: Mapping[str, TopicPair]
 ) -> _NotedPlaces:
-    """Take of checkpoint and own write the one that is newer; a damaged record is passed over."""
+    """Take of checkpoint and own write the one that is newer."""
     found: dict[tuple[str, TopicPartition], _Noted] = {}
-    for key, row in rows.items():
-        try:
-            checkpoint = Checkpoint.decode(key, row.value)
-        except IntegrityError as error:
-            log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
-            continue
+    for one in emitted:
+        checkpoint = one.checkpoint
         pair = pairs.get(checkpoint.topic_partition.topic)
         if pair is not None:
             offsets = checkpoint.downstream_offset, checkpoint.upstream_offset
             found[checkpoint.group, checkpoint.topic_partition] = _Noted(
-                pair, *offsets, row.timestamp_ms
+                pair, *offsets, one.time_ms
             )
     for entry in ledger.entries():
         place = entry.group, entry.topic_partition
