@@ -240,6 +240,7 @@ GROUPS: Final = (
         "moves",
         (
             "integration/test_clients_across_moves.py",
+            "integration/test_former_lives.py",
             "integration/test_clients_of_a_lost_cluster.py",
             "integration/test_drill_real.py",
             "integration/test_move_fencing.py",

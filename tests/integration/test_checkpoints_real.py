@@ -221,10 +221,13 @@ def test_a_group_goes_over_and_comes_back_without_reading_anything_twice(
 
     assert (emitted.written, emitted.errors, synced.applied) == (1, {}, 1)
     table = copied.forward.target.compacted(f"{p}.checkpoints.internal").read()
+    topics = copied.forward.source.topics(), copied.forward.target.topics()
+    ids = f"srm:{topics[0][copied.topic].topic_id}:{topics[1][copied.replica].topic_id}"
     assert table == {
         _string(copied.group) + _string(copied.replica) + struct.pack(">i", 0): struct.pack(
-            ">hqqh", 0, 10, 10 + SHIFT, 0
+            ">hqq", 0, 10, 10 + SHIFT
         )
+        + _string(ids)
     }
     assert copied.forward.target.committed(copied.group) == {copied.there: 10 + SHIFT}
 
