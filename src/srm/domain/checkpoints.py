@@ -33,7 +33,6 @@ from srm.domain.translation import (
     Direction,
     PartitionFacts,
     State,
-    Translation,
     translate,
 )
 
@@ -180,40 +179,18 @@ def checkpoint_outcomes(
     ids_of: IdsOf,
 ) -> tuple[CheckpointOutcome, ...]:
     """Translate all commits of one group on the flow's source, in the order of their partitions."""
-    return tuple(
-        _outcome(group, partition, offset, selection, facts_of, ids_of)
-        for partition, offset in sorted(commits.items())
-    )
 
+    def outcome(upstream: TopicPartition, offset: int) -> CheckpointOutcome:
+        direction = selection.direction(upstream.topic)
+        if direction is None:
+            why = selection.why_not(upstream.topic)
+            return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
+        found = translate(facts_of(upstream, direction), offset)
+        downstream = selection.downstream(upstream, direction)
+        return CheckpointOutcome(
+            *(group, upstream, offset, found.state, direction, downstream, found.offset),
+            *(found.reached, found.remaining, found.dropped, found.refused, found.uncopied),
+            *(found.reason, found.action, ids_of(upstream, downstream)),
+        )
 
-def _outcome(
-    group: str,
-    upstream: TopicPartition,
-    offset: int,
-    selection: Selection,
-    facts_of: FactsOf,
-    ids_of: IdsOf,
-) -> CheckpointOutcome:
-    direction = selection.direction(upstream.topic)
-    if direction is None:
-        why = selection.why_not(upstream.topic)
-        return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
-    found: Translation = translate(facts_of(upstream, direction), offset)
-    downstream = selection.downstream(upstream, direction)
-    return CheckpointOutcome(
-        group,
-        upstream,
-        offset,
-        found.state,
-        direction,
-        downstream,
-        found.offset,
-        found.reached,
-        found.remaining,
-        found.dropped,
-        found.refused,
-        found.uncopied,
-        found.reason,
-        found.action,
-        ids_of(upstream, downstream),
-    )
+    return tuple(outcome(*commit) for commit in sorted(commits.items()))

@@ -20,12 +20,23 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 
 _log = logging.getLogger(__name__)
+_TYPES: Final[Mapping[str, Any]] = {
+    "topic_id": str,
+    "previous": int | None,
+    "intended": int,
+    "origin": str,
+    "operation": str,
+    "previous_own": bool,
+    "settled": bool,
+    "time_ms": int,
+}
+"""Fields of a record's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +79,7 @@ class LedgerEntry:
 
     def value(self) -> bytes:
         """Encode the record value; one that is written again keeps the time of its first record."""
-        fields = {
-            "topic_id": self.topic_id,
-            "previous": self.previous,
-            "intended": self.intended,
-            "origin": self.origin,
-            "operation": self.operation,
-            "time_ms": self.time_ms,
-            "previous_own": self.previous_own,
-            "settled": self.settled,
-        }
+        fields = {name: getattr(self, name) for name in _TYPES}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -94,20 +96,11 @@ class LedgerEntry:
         """
         try:
             group, topic, partition = json.loads(key)
-            raw: dict[str, Any] = json.loads(value)
-            previous = raw["previous"]
-            return cls(
-                _text(group),
-                TopicPartition(_text(topic), int(partition)),
-                _text(raw["topic_id"]),
-                None if previous is None else int(previous),
-                int(raw["intended"]),
-                _text(raw["origin"]),
-                _text(raw["operation"]),
-                bool(raw["previous_own"]),
-                bool(raw["settled"]),
-                int(raw["time_ms"]) or timestamp_ms,
-            )
+            raw = json.loads(value)
+            fields = {name: _typed(raw[name], kind) for name, kind in _TYPES.items()}
+            fields["time_ms"] = fields["time_ms"] or timestamp_ms
+            place = TopicPartition(_typed(topic, str), _typed(partition, int))
+            return cls(_typed(group, str), place, **fields)
         except (ValueError, TypeError, KeyError) as error:
             raise IntegrityError(
                 f"ledger record with key {key[:80]!r} is damaged ({error!r}): "
@@ -170,7 +163,7 @@ class Ledger:
         return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+def _typed(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is not {kind}")
     return value

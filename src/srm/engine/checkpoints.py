@@ -354,7 +354,7 @@ def read_checkpoints(
     """
     rows = [
         (checkpoint, row.timestamp_ms)
-        for checkpoint, row in _decoded(target.compacted(topic).read_stamped(), group)
+        for checkpoint, row in _decode_rows(target.compacted(topic).read_stamped(), group)
         if (known := topics.get(checkpoint.topic_partition.topic)) is not None
         and checkpoint.topic_partition.partition < known.partitions
     ]
@@ -375,7 +375,7 @@ def read_checkpoints(
     ]
 
 
-def _decoded(
+def _decode_rows(
     rows: Mapping[bytes, Stamped], group: str | None = None
 ) -> Iterator[tuple[Checkpoint, Stamped]]:
     for key, row in rows.items():
@@ -403,7 +403,7 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     places = cluster.compacted(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()
-        for checkpoint, _ in _decoded(places.read_stamped())
+        for checkpoint, _ in _decode_rows(places.read_stamped())
         if (ids := checkpoint.topic_ids) is not None and ids.target in gone
     }
     if reset:

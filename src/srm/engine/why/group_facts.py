@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -37,8 +36,6 @@ from srm.engine.standing import as_move
 from srm.engine.supervision import standing_pause
 from srm.engine.why.rates import recent_rate, seconds_to_go
 from srm.errors import AuthorizationError, SrmError, UnavailableError
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
