@@ -25,7 +25,7 @@ just before the write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from srm.domain.checkpoints import CheckpointOutcome
@@ -91,25 +91,17 @@ def decide(
     """
     checkpoint = outcome.checkpoint
     offset = None if checkpoint is None else checkpoint.downstream_offset
-    action, reason = _action(outcome, offset, current, entry, flow, upstream_entry)
-    kept = None if action in ("not-translated", "own-write") else offset
     partition = outcome.downstream or outcome.upstream
-    return SyncDecision(outcome.group, partition, action, current, kept, reason)
-
-
-def _action(
-    outcome: CheckpointOutcome,
-    offset: int | None,
-    current: int | None,
-    entry: LedgerEntry | None,
-    flow: Flow,
-    upstream_entry: LedgerEntry | None,
-) -> tuple[SyncAction, str]:
+    decision = SyncDecision(outcome.group, partition, "not-translated", current)
     if offset is None:
-        return "not-translated", ": ".join(p for p in (outcome.state, outcome.reason) if p)
-    if _is_echo(outcome, flow, upstream_entry):
-        return "own-write", f"srm wrote this offset, {flow.target} knows it already"
-    return _onto(outcome, offset, current, entry, flow)
+        why = ": ".join(part for part in (outcome.state, outcome.reason) if part)
+        return replace(decision, reason=why)
+    carried = upstream_entry if upstream_entry and upstream_entry.origin == flow.target else None
+    if carried is not None and carried.owns(outcome.upstream_offset):
+        why = f"srm wrote this offset, {flow.target} knows it already"
+        return replace(decision, action="own-write", reason=why)
+    action, reason = _onto(outcome, offset, current, entry, flow.source)
+    return replace(decision, action=action, offset=offset, reason=reason)
 
 
 def _onto(
@@ -117,26 +109,14 @@ def _onto(
     offset: int,
     current: int | None,
     entry: LedgerEntry | None,
-    flow: Flow,
+    source: str,
 ) -> tuple[SyncAction, str]:
-    if current is None:
-        return "write", "the group has no offset here"
-    if current == offset:
-        return "unchanged", ""
+    if current is None or current == offset:
+        return ("unchanged", "") if current == offset else ("write", "the group has no offset here")
     if entry is not None and not entry.owns(current) and current < entry.intended:
         return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
     if current < offset:
         return "write", f"replaces {current}"
-    return _lower(outcome, offset, current, entry, flow.source)
-
-
-def _is_echo(outcome: CheckpointOutcome, flow: Flow, entry: LedgerEntry | None) -> bool:
-    return entry is not None and entry.origin == flow.target and entry.owns(outcome.upstream_offset)
-
-
-def _lower(
-    outcome: CheckpointOutcome, offset: int, current: int, entry: LedgerEntry | None, source: str
-) -> tuple[SyncAction, str]:
     if entry is None or entry.origin != source or not entry.may_lower(current):
         return "consumer-ahead", f"the group's own {current} is further than {offset}"
     if outcome.state in UNFINISHED:

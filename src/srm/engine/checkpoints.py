@@ -312,11 +312,7 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
 
 
 def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
-    """Read what srm itself wrote to groups on a cluster.
-
-    Args:
-        cluster: whose ledger.
-        topics: of the cluster, read before this is called.
+    """Read what srm itself wrote to groups on a cluster, whose topics were read before.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -393,8 +389,8 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     set to the start, whatever topic has the name.
 
     Args:
-        cluster: on which the topics were.
-        topic: a checkpoints topic on it.
+        cluster: of the topics.
+        topic: a checkpoints topic of the cluster.
         gone: ids of the topics.
 
     Raises:
