@@ -97,10 +97,10 @@ class LedgerEntry:
         try:
             group, topic, partition = json.loads(key)
             raw = json.loads(value)
-            fields = {name: _typed(raw[name], kind) for name, kind in _TYPES.items()}
+            fields = {name: _of_type(raw[name], kind) for name, kind in _TYPES.items()}
             fields["time_ms"] = fields["time_ms"] or timestamp_ms
-            place = TopicPartition(_typed(topic, str), _typed(partition, int))
-            return cls(_typed(group, str), place, **fields)
+            place = TopicPartition(_of_type(topic, str), _of_type(partition, int))
+            return cls(_of_type(group, str), place, **fields)
         except (ValueError, TypeError, KeyError) as error:
             raise IntegrityError(
                 f"ledger record with key {key[:80]!r} is damaged ({error!r}): "
@@ -163,7 +163,7 @@ class Ledger:
         return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
 
 
-def _typed(value: Any, kind: Any) -> Any:
+def _of_type(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is not {kind}")
     return value
