@@ -205,6 +205,25 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     return merged
 
 
+def later_moves(
+    subjects: Iterable[str], move_id: str, generation: int, routes: Mapping[str, Route]
+) -> Mapping[str, str]:
+    """Return the later move that has routed each subject since an attempt of a move.
+
+    Args:
+        subjects: of the move; those that still have its route are left out.
+        move_id: the move.
+        generation: its attempt.
+        routes: as clients see them.
+    """
+    found = ((subject, routes.get(subject)) for subject in subjects)
+    return {
+        subject: route.move_id
+        for subject, route in found
+        if route is not None and route.move_id != move_id and route.generation >= generation
+    }
+
+
 def home_route(cluster: str) -> Route:
     """Route of a subject without a record: its home cluster, go."""
     return Route(0, cluster, "go")

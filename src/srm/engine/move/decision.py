@@ -49,6 +49,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _decide(context, plan, progress)
+    lift_target_if_possible(context, plan, again=True)
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:

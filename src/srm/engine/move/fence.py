@@ -2,30 +2,49 @@
 
 Recorded on that cluster before it is set, and lifted before the record says so: whatever a crash
 leaves is found by its record. Only what has a record is ever lifted, so rules that somebody else
-has set stay.
+has set stay. ACLs have no writer that shuts out an older one: after each change the routes are read
+again, and what they do not ask for any more is lifted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.move.fence import Fence, fences_in
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD
+from srm.domain.move.routes import merge_tables, topic_subject
+from srm.engine.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.move.routes import bring_about, routes_now, routes_of
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
+_JUST_NOW_MS: Final = 600_000
+"""A rule that is back so soon after it was lifted was set by a late process, not by a person."""
+
 
 def set_fence(
-    cluster: Cluster, topics: Collection[str], move_id: str, now_ms: int
+    cluster: Cluster,
+    topics: Collection[str],
+    move_id: str,
+    now_ms: int,
+    asks: Callable[[], Collection[str]] | None = None,
 ) -> tuple[str, ...]:
     """Deny everybody to write to topics of a cluster; safe to repeat.
+
+    Args:
+        cluster: which one.
+        topics: which of its topics.
+        move_id: the move that fences them.
+        now_ms: the time, for the record.
+        asks: returns the topics that are still to be fenced, asked while the record is written.
 
     Returns:
         The topics of which that is news.
@@ -35,16 +54,21 @@ def set_fence(
         AuthorizationError: srm may not change ACLs there.
         ConfigError: it has no authorizer.
     """
-    table = cluster.compacted(internal_topics.MOVES)
-    known, denied = _known(cluster), cluster.write_denials(topics)
-    ours = {topic for topic in topics if topic in known and known[topic].stands}
-    # What was denied before srm came is somebody else's, and not srm's to lift.
-    new = sorted(set(topics) - denied - ours)
-    records = [Fence(topic, move_id, now_ms) for topic in new]
-    if records:
-        table.write({fence.key(): fence.value() for fence in records})
-    missing = tuple(sorted((ours | set(new)) - denied))
-    if missing:
+    denied = cluster.write_denials(topics)
+
+    def records(known: Mapping[str, Fence]) -> list[Fence]:
+        wanted = set(topics) if asks is None else {*topics} & {*asks()}
+        ours = {topic for topic in wanted if topic in known and known[topic].stands}
+        # What was denied before srm came is somebody else's, and not srm's to lift.
+        new = {topic for topic in ours if known[topic].move_id != move_id} | (
+            wanted - ours - denied
+        )
+        return [Fence(topic, move_id, now_ms) for topic in sorted(new)]
+
+    _record(cluster, records)
+    known = _known(cluster)
+    ours = {topic for topic in topics if topic in known and known[topic].stands_for(move_id)}
+    if missing := tuple(sorted(ours - denied)):
         cluster.deny_writes(missing)
         where = ", ".join(missing)
         log.info("move %s: writes to %s are denied on %s", move_id, where, cluster.alias)
@@ -60,6 +84,8 @@ def lift_fence(
 ) -> tuple[str, ...]:
     """Let everybody write again to topics that srm has fenced on a cluster; safe to repeat.
 
+    A rule that a late process sets while the record is written is found and removed as well.
+
     Args:
         cluster: which one.
         now_ms: the time, for the record.
@@ -74,17 +100,23 @@ def lift_fence(
         UnavailableError: the cluster does not answer.
         AuthorizationError: srm may not change ACLs there.
     """
-    table = cluster.compacted(internal_topics.MOVES)
-    known = [fence for fence in _known(cluster).values() if wanted(fence)]
-    found = cluster.write_denials([fence.topic for fence in known]) if again else frozenset()
-    standing = [fence for fence in known if fence.stands or fence.topic in found]
-    topics = tuple(sorted(fence.topic for fence in standing))
-    if topics:
-        cluster.allow_writes(topics)
-        lifted = [replace(fence, lifted_ms=now_ms) for fence in standing]
-        table.write({fence.key(): fence.value() for fence in lifted})
-        log.info("writes to %s are allowed on %s again", ", ".join(topics), cluster.alias)
-    return topics
+    lifted: set[str] = set()
+    while True:
+        known = [fence for fence in _known(cluster).values() if wanted(fence)]
+        suspects = [fence.topic for fence in known if again or fence.topic in lifted]
+        found = cluster.write_denials(suspects) if suspects else frozenset()
+        topics = {fence.topic for fence in known if fence.stands} | found
+        if not topics:
+            return tuple(sorted(lifted))
+        cluster.allow_writes(sorted(topics))
+        _record(cluster, partial(_lift_records, topics, now_ms))
+        log.info("writes to %s are allowed on %s again", ", ".join(sorted(topics)), cluster.alias)
+        lifted |= topics
+
+
+def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fence]) -> list[Fence]:
+    standing = [known[topic] for topic in sorted(topics) if topic in known and known[topic].stands]
+    return [replace(fence, lifted_ms=now_ms) for fence in standing]
 
 
 def fence_source(context: MoveContext, plan: MovePlan) -> None:
@@ -94,12 +126,37 @@ def fence_source(context: MoveContext, plan: MovePlan) -> None:
     """
     if plan.fence != "acl":
         return
-    fresh = set_fence(context.source, _there(context, plan), plan.move_id, context.now_ms())
-    progress = MoveStore(context).progress(plan.move_id)
-    if progress.step not in HELD and not progress.decided:
-        # Released while this process set it: who released has lifted what there was then.
-        context.source.allow_writes(fresh)
-        lift_source(context, plan)
+    topics = _there(context, plan)
+    known = [fence for fence in _known(context.source).values() if fence.topic in topics]
+    of_others = any(fence.stands and fence.move_id != plan.move_id for fence in known)
+    if of_others or unfenced(context, plan):
+        _fence(context, context.source, plan, topics)
+
+
+def _fence(context: MoveContext, cluster: Cluster, plan: MovePlan, topics: Collection[str]) -> None:
+    """Fence the topics that the routes of a move close on a cluster, and no others."""
+
+    def asks() -> frozenset[str]:
+        # With those of the cluster itself: an unplanned move does not read its source.
+        routes = merge_tables([routes_now(context), routes_of(cluster)])
+        return frozenset(
+            topic
+            for topic in topics
+            if (route := routes.get(topic_subject(topic))) is not None
+            and route.move_id == plan.move_id
+            and (route.state == "hold" or route.decided)
+        )
+
+    def make(closed: Collection[str]) -> None:
+        set_fence(cluster, closed, plan.move_id, context.now_ms(), asks)
+        lift_fence(
+            cluster,
+            context.now_ms(),
+            lambda fence: fence.move_id == plan.move_id and fence.topic in {*topics} - {*closed},
+            again=True,
+        )
+
+    bring_about(asks(), asks, make)
 
 
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
@@ -117,10 +174,21 @@ def lift_target(context: MoveContext, plan: MovePlan) -> None:
     lift_fence(context.target, context.now_ms(), lambda fence: fence.topic in plan.topics)
 
 
-def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
-    """Do the same for an unplanned move, which nothing is to keep from its decision."""
+def lift_target_if_possible(context: MoveContext, plan: MovePlan, *, again: bool = False) -> None:
+    """Do the same, and only log where that fails.
+
+    ``again``: what was lifted a moment ago, and a late process has set since.
+    """
+    now_ms = context.now_ms()
+
+    def wanted(fence: Fence) -> bool:
+        return fence.topic in plan.topics and now_ms - fence.lifted_ms < _JUST_NOW_MS
+
     try:
-        lift_target(context, plan)
+        if again:
+            lift_fence(context.target, now_ms, wanted, again=True)
+        else:
+            lift_target(context, plan)
     except SrmError as error:
         log.warning("%s", _standing(context.target, error))
 
@@ -133,7 +201,7 @@ def fence_condemned(context: MoveContext, plan: MovePlan) -> None:
     if plan.fence != "acl" or context.condemned is None:
         return
     try:
-        set_fence(context.condemned, plan.topics, plan.move_id, context.now_ms())
+        _fence(context, context.condemned, plan, plan.topics)
     except SrmError as error:
         log.warning("%s is not fenced: %s", plan.request.source, error)
 
@@ -188,6 +256,22 @@ def restore_fence(context: MoveContext, plan: MovePlan) -> None:
             fence_source(context, plan)
     except SrmError as error:
         log.warning("%s is not fenced: %s", plan.request.source, error)
+
+
+def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
+    """Write fences as the control records of a cluster: one that is overtaken looks again."""
+    if not records(_known(cluster)):
+        return
+
+    def attempt() -> None:
+        writer = cluster.control_writer(CONTROL_ID)
+        try:
+            changed = {fence.key(): fence.value() for fence in records(_known(cluster))}
+            writer.write({internal_topics.MOVES: changed})
+        finally:
+            writer.close()
+
+    until_not_fenced(f"fence on {cluster.alias}", attempt)
 
 
 def _known(cluster: Cluster) -> dict[str, Fence]:

@@ -12,11 +12,12 @@ from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.look import by_name, subjects
+from srm.engine.move.look import by_name
 from srm.engine.move.plan import findings
 from srm.engine.move.problems import route_problem
 from srm.engine.move.redirect import ROUTING, Attempt
 from srm.engine.move.registers import Registers, sides_of
+from srm.engine.move.routes import subjects
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint
 from srm.engine.move.unplanned import give_up
 from srm.errors import ConflictError, SrmError

@@ -19,21 +19,13 @@ from srm.domain.move.presence import (
 )
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.redirects import unconfirmed
-from srm.domain.move.routes import group_subject, topic_subject
+from srm.domain.move.routes import topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.fence import unfenced
 from srm.engine.move.reading import read_facts
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import GateClosedError
-
-
-def subjects(plan: MovePlan) -> tuple[str, ...]:
-    """Return the routing subjects of a move: producers' topics, then groups."""
-    return (
-        *(topic_subject(topic) for topic in plan.topics),
-        *(group_subject(group) for group in plan.group_names),
-    )
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from srm.domain import internal_topics
+from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
-from srm.domain.move.routes import Ack, Route, group_subject, merge, merge_tables
+from srm.domain.move.routes import (
+    Ack,
+    Route,
+    group_subject,
+    later_moves,
+    merge,
+    merge_tables,
+    topic_subject,
+)
 from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
-from srm.engine.move.store import MoveContext
+from srm.engine.move.store import MoveContext, read_both
+from srm.engine.ports import Cluster
 from srm.errors import UnavailableError
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,59 @@ class RoutingTables:
         """Read the target alone."""
         history = context.target.compacted(internal_topics.ROUTING).read_history()
         return cls(read_routes(context.target, history), None, read_acks(context.target, history))
+
+
+def read_later_moves(context: MoveContext, plan: MovePlan, attempt: int) -> Mapping[str, str]:
+    """Return the later move that leads each subject of an attempt, by subject, as read now.
+
+    Raises:
+        UnavailableError: neither cluster answers.
+    """
+    return later_moves(subjects(plan), plan.move_id, attempt, routes_now(context))
+
+
+def routes_now(context: MoveContext) -> dict[str, Route]:
+    """Read the routes as clients see them; one cluster is enough.
+
+    Raises:
+        UnavailableError: neither cluster answers.
+    """
+    return merge_tables(read_both(context, routes_of))
+
+
+def routes_of(cluster: Cluster) -> dict[str, Route]:
+    """Read the routes that one cluster has."""
+    return read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
+
+
+def bring_about(wanted: _T, asks: Callable[[], _T], make: Callable[[_T], None]) -> _T:
+    """Make something outside the control records so, until the routes ask for what was made.
+
+    No broker fences such an effect: a process that was stopped right before it may have it after
+    any number of later moves. So the routes are read again after it, and what they ask for then
+    replaces it.
+
+    Args:
+        wanted: what the routes asked for when they were last read.
+        asks: reads them, and returns what they ask for now.
+        make: brings that about, whatever was so before.
+
+    Returns:
+        What was made last.
+    """
+    while True:
+        make(wanted)
+        if (now := asks()) == wanted:
+            return wanted
+        wanted = now
+
+
+def subjects(plan: MovePlan) -> tuple[str, ...]:
+    """Return the routing subjects of a move: producers' topics, then groups."""
+    return (
+        *(topic_subject(topic) for topic in plan.topics),
+        *(group_subject(group) for group in plan.group_names),
+    )
 
 
 def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:

@@ -15,9 +15,10 @@ from srm.engine.move import unplanned
 from srm.engine.move.applying import apply_positions
 from srm.engine.move.fence import fence_source
 from srm.engine.move.holding import renew, renew_now
-from srm.engine.move.look import Look, look, passed, require, subjects
+from srm.engine.move.look import Look, look, passed, require
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import Registers
+from srm.engine.move.routes import subjects
 from srm.engine.move.static_members import remove_static_members
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import ConflictError, GateClosedError
@@ -132,7 +133,7 @@ def _keep(
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
     groups = {group.group: group.positions for group in seen.facts.groups}
-    decisions = apply_positions(context, plan.move_id, groups)
+    decisions = apply_positions(context, plan, seen.progress.attempt, groups)
     refused = [
         f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
         for one in decisions

@@ -128,7 +128,7 @@ def apply(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveP
     moving = [group for group in found.plans if group.group in plan.group_names]
     left = _left_alone(found, moving)
     rows = {group.group: group.positions for group in moving if group.group not in left}
-    decisions = apply_positions(context, plan.move_id, rows)
+    decisions = apply_positions(context, plan, progress.attempt, rows)
     left |= {one.group: _why(one) for one in decisions if not one.in_place}
     intended = {
         group: {str(p.target): p.resume for p in some if p.resume is not None}

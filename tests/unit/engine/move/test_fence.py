@@ -191,6 +191,92 @@ def test_who_sets_it_after_a_release_takes_it_away_again(world):
     assert not denied(world)
 
 
+def back_on_p(world: World) -> None:
+    """Other processes finish m1 and move everybody back by m2."""
+    context = world.context()
+    for _ in range(4):
+        world.passing()
+        move.wait_status(context, "m1")
+    move.apply(context, "m1")
+    move.go(context, "m1")
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": 101})
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    move.plan(back, BACK, "m2")
+    move.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing()
+    move.wait_status(back, "m2")
+    move.apply(back, "m2")
+    move.go(back, "m2")
+
+
+@pytest.mark.parametrize("stalled_before", ["the record", "the rule"])
+def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_active_cluster(
+    world, monkeypatch, stalled_before
+):
+    context = held(world)
+    others = []
+
+    def sleep() -> None:
+        if not others:
+            others.append("at work")
+            back_on_p(world)
+
+    deny, open_writer = world.p.deny_writes, world.p.control_writer
+
+    def late_rule(topics) -> None:
+        sleep()
+        deny(topics)
+
+    def late_record(transactional_id):
+        sleep()
+        return open_writer(transactional_id)
+
+    if stalled_before == "the rule":
+        monkeypatch.setattr(world.p, "deny_writes", late_rule)
+    else:
+        monkeypatch.setattr(world.p, "control_writer", late_record)
+    move.wait_status(context, "m1")
+
+    assert others
+    assert world.routes("P")["topic:Payments"].cluster == "P"
+    assert (denied(world), any(recorded(world).values())) == (False, False)
+
+
+def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifted_after_it(world):
+    gone(world)
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    move.plan(back, BACK, "m2")
+    move.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    move.wait_status(back, "m2")
+    move.apply(back, "m2")
+
+    def watch() -> None:  # its process is killed right after it
+        if recorded(world) == {"Payments": False} and world.routes("P")["topic:Payments"].beat:
+            world.p.deny_writes(["Payments"])
+
+    world.writes.watch = watch
+    move.go(back, "m2")
+
+    assert not denied(world)
+
+
+def test_a_later_move_takes_over_the_record_of_a_fence_that_still_stands(world):
+    ensure_topics(world.context())
+    set_fence(world.p, ["Payments"], "m0", 1)
+    gone(world)
+
+    assert lift_fence(world.p, 2, lambda fence: fence.move_id == "m0") == ()
+    assert denied(world)
+
+
 def test_a_release_that_comes_after_the_decision_leaves_it_in_place(world):
     context = held(world)
     move.wait_status(context, "m1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,70 @@ def test_offsets_are_not_set_back_where_the_group_has_moved_on_since_the_look(
         move.apply(context, "m1")
 
     assert world.offsets("B", "near")["P.Payments-0"] == 99
+
+
+def test_static_members_that_work_again_after_a_release_are_not_removed_by_a_late_look(
+    world: World,
+) -> None:
+    world.p.join("near", "steady", instance_id="i-1")
+    context = held(world)
+    world.passing(5_000)
+    # While the look is about to be remembered.
+    world.writes.before[world.writes.count + 1] = lambda: move.release(world.context(), "m1")
+    move.wait_status(context, "m1")
+
+    assert world.p.groups(["near"])["near"].instance_ids == ("i-1",)
+    assert MoveStore(context).observation("m1").observation.removed == ()
+
+
+def late_offsets(world: World, context: MoveContext, resume: int) -> None:
+    """Write what a process has computed before others continued the move."""
+    plan, progress = MoveStore(context).load("m1")
+    [near] = [group for group in plan.groups if group.group == "near"]
+    current = world.offsets("B", "near").get("P.Payments-0")
+    rows = [
+        replace(one, resume=resume, target_committed=current)
+        for one in near.positions
+        if one.target_topic == "P.Payments"
+    ]
+    applying.apply_positions(context, plan, progress.attempt, {"near": rows})
+
+
+def test_offsets_that_come_after_the_decision_are_those_that_were_decided(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    move.go(context, "m1")
+
+    late_offsets(world, context, 50)
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+
+
+def test_offsets_that_are_written_while_another_process_decides_become_the_decided_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = held(world)
+    commit = world.b.commit_idle
+
+    def stalled(group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        monkeypatch.setattr(world.b, "commit_idle", commit)
+        move.apply(world.context(), "m1")
+        move.go(world.context(), "m1")
+        commit(group, offsets)
+
+    monkeypatch.setattr(world.b, "commit_idle", stalled)
+    late_offsets(world, context, 50)
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+
+
+def test_offsets_of_a_move_that_was_released_are_not_written(world: World) -> None:
+    context = held(world)
+    move.release(world.context(), "m1")
+
+    late_offsets(world, context, 50)
+
+    assert "P.Payments-0" not in world.offsets("B", "near")
 
 
 def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
