@@ -18,6 +18,7 @@ from srm.errors import UsageError
 
 RedirectKind = Literal["routing", "webhook", "command", "manual"]
 CallStep = Literal["hold", "release", "go"]
+CallState = Literal["done", "failed", "superseded"]
 FenceKind = Literal["none", "acl"]
 
 KINDS: Final[tuple[RedirectKind, ...]] = get_args(RedirectKind)
@@ -72,9 +73,12 @@ RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What became of one call of a redirector; ``said`` is its answer, or why there is none."""
+    """What became of one call of a redirector; ``said`` is its answer, or why there is none.
 
-    state: Literal["done", "failed"]
+    A call is ``superseded`` where a later move leads some of the clients: it is not made any more.
+    """
+
+    state: CallState
     time_ms: int
     said: str = ""
 
@@ -143,12 +147,12 @@ def step_in_force(move_step: str) -> CallStep | None:
 def to_call(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> tuple[RedirectKind, ...]:
-    """Return the redirectors that have not confirmed a step, in their order."""
+    """Return the redirectors that have still to confirm a step, in their order."""
     return tuple(
         kind
         for kind in kinds
         if kind != "routing"
-        and ((known := calls.get(call_key(attempt, step, kind))) is None or known.state != "done")
+        and ((known := calls.get(call_key(attempt, step, kind))) is None or known.state == "failed")
     )
 
 

@@ -319,6 +319,9 @@ def _notes(
         yield from forecast.notes
     elif progress.decided and not progress.had_members:
         yield "no group had members at the hold: the RTO is the time until go"
+    for call in call_reports(progress.calls):
+        if call.state == "superseded":
+            yield f"redirector {call.redirector} was not called with {call.step}: {call.said}"
     for name, group in groups.items():
         if plan.request.unplanned:
             yield from _costs(name, group)

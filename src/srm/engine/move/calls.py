@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.redirects import (
     Call,
+    CallState,
     CallStep,
     Order,
     Place,
@@ -31,6 +33,7 @@ from srm.domain.move.redirects import (
 from srm.engine.move.control import Change
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import SIDES, Registers
+from srm.engine.move.routes import bring_about, read_later_moves
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import Answer, Caller
 
@@ -82,7 +85,68 @@ def call_redirectors(
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(unconfirmed(plan.redirect, progress.calls, attempt, step))
         tried.add(call_key(attempt, step, todo[0]))
-        _call(context, plan, (progress.attempt, step), todo[0], meanwhile)
+        _bring_in_line(context, plan, todo[0], meanwhile)
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """Attempt and step of a move, and the later moves that lead some of its clients."""
+
+    attempt: int
+    step: CallStep | None
+    later: tuple[str, ...]
+
+    @classmethod
+    def read(cls, context: MoveContext, plan: MovePlan) -> Self:
+        progress = MoveStore(context).progress(plan.move_id)
+        later = read_later_moves(context, plan, progress.attempt)
+        step = step_in_force(progress.step)
+        return cls(progress.attempt, step, tuple(sorted(set(later.values()))))
+
+
+def _bring_in_line(
+    context: MoveContext, plan: MovePlan, kind: RedirectKind, meanwhile: Callable[[], None]
+) -> None:
+    """Call a redirector with what is in force; after a later move, have that one call it again."""
+    called = False
+
+    def make(asked: _InForce) -> None:
+        nonlocal called
+        if not asked.later and asked.step is not None:
+            called = True
+            _call(context, plan, (asked.attempt, asked.step), kind, meanwhile)
+        for move_id in asked.later if called else ():
+            _call_for_later(context, move_id, kind)
+
+    made = bring_about(_InForce.read(context, plan), lambda: _InForce.read(context, plan), make)
+    if made.later and made.step is not None:
+        said = f"superseded by move {', '.join(made.later)}"
+        _keep(context, plan, (made.attempt, made.step), kind, "superseded", said)
+
+
+def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
+    """Make a call of a later move again: that of this one may have come after it."""
+    plan = MoveStore(context).find_plan(move_id)
+    if plan is not None and plan.request.flow == context.reverse.config.flow:
+        context = replace(context, forward=context.reverse, reverse=context.forward)
+    if plan is None or plan.request.flow != context.forward.config.flow:
+        log.warning("redirector %s was called late: see what move %s needs of it", kind, move_id)
+        return
+    with Registers(context) as registers:
+
+        def forget() -> None:
+            known = registers.progress(move_id)
+            step = step_in_force(known.step)
+            left = {
+                k: one
+                for k, one in known.calls.items()
+                if step is None or k != call_key(known.attempt, step, kind)
+            }
+            for side in SIDES if left != known.calls else ():
+                registers.write_if_there(side, Change(progress=(known.noting(calls=left),)))
+
+        registers.run(f"call of redirector {kind} for move {move_id}", forget)
+    call_redirectors(context, plan)
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> Order:
@@ -125,7 +189,18 @@ def _call(
         answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
     level = logging.INFO if answer.done else logging.WARNING
     log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
-    call = Call("done" if answer.done else "failed", context.now_ms(), answer.said)
+    _keep(context, plan, asked, kind, "done" if answer.done else "failed", answer.said)
+
+
+def _keep(
+    context: MoveContext,
+    plan: MovePlan,
+    asked: tuple[int, CallStep],
+    kind: RedirectKind,
+    state: CallState,
+    said: str,
+) -> None:
+    call = Call(state, context.now_ms(), said)
     with Registers(context) as registers:
 
         def keep() -> None:

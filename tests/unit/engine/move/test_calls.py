@@ -56,7 +56,11 @@ class Redirected:
     def _context(self, source: str = "P", target: str = "B") -> MoveContext:
         plain = World.context(self.world, source, target)
         callers = {"webhook": self.webhook, "command": self.command}
-        return replace(plain, forward=replace(plain.forward, callers=callers))
+        return replace(
+            plain,
+            forward=replace(plain.forward, callers=callers),
+            reverse=replace(plain.reverse, callers=callers),
+        )
 
     def planned(self, request: MoveRequest = EVERY) -> MoveContext:
         context = self.world.context()
@@ -280,6 +284,59 @@ def test_after_the_decision_the_source_is_not_needed(redirected):
     move.go(replace(context, forward=gone), "m1")
 
     assert redirected.webhook.steps == ["hold", "go", "go"]
+
+
+def fail_back(redirected: Redirected) -> None:
+    """Move everybody back by m2, called with every step of it."""
+    world = redirected.world
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": 101})
+    world.copy("B", "P")
+    context = world.context("B", "P")
+    move.plan(context, replace(EVERY, operation="failback", source="B", target="P"), "m2")
+    move.hold(context, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing()
+    move.wait_status(context, "m2")
+    move.apply(context, "m2")
+    move.go(context, "m2")
+
+
+def test_a_go_that_was_not_confirmed_is_not_called_again_after_the_failback(redirected):
+    redirected.webhook.fails = {"go"}
+    context = redirected.planned()
+    move.hold(context, "m1")
+    finish(redirected.world, context)
+    redirected.webhook.fails = set()
+    fail_back(redirected)
+    called = len(redirected.webhook.orders)
+
+    redirected.world.passing()
+    waiting = move.verify(context, "m1").waiting
+    report = move.report(context, "m1")
+
+    assert len(redirected.webhook.orders) == called
+    assert not [line for line in (*waiting, *report.problems) if "redirector" in line]
+    assert redirected.calls()[call_key(1, "go", "webhook")] == "superseded"
+    assert "redirector webhook was not called with go: superseded by move m2" in report.notes
+
+
+def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirected):
+    """A process was stopped within its call: the other side has obeyed it last."""
+    context = redirected.planned()
+
+    def stall(order: Order) -> None:
+        if (order.move_id, order.step) == ("m1", "go"):
+            redirected.webhook.during = lambda _order: None
+            fail_back(redirected)
+
+    redirected.webhook.during = stall
+    move.hold(context, "m1")
+    finish(redirected.world, context)
+
+    told = [(order.move_id, order.step) for order in redirected.webhook.orders]
+    assert told == [("m1", "hold"), ("m1", "go"), ("m2", "hold"), ("m2", "go"), ("m2", "go")]
+    assert ("m1", "go") not in [(one.move_id, one.step) for one in redirected.command.orders]
 
 
 def test_a_redirector_that_is_not_set_up_blocks_the_plan(world):
