@@ -191,6 +191,7 @@ class MoveProgress:
 
     ``forecast`` is what an unplanned move is expected to cost, made once nothing is copied any
     more: it replaces that of the plan. ``reason`` says of an attempt that was given up why.
+    ``superseded`` has the later move that led clients already when go was decided, by subject.
     """
 
     move_id: str
@@ -217,6 +218,7 @@ class MoveProgress:
     forecast: Forecast | None = None
     left_alone: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    superseded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def decided(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from srm.domain.amount import amount
+from srm.domain.amount import amount, some
 from srm.domain.documents import adapter, decode, encode
 from srm.domain.move.approval import Approval
 from srm.domain.move.evidence import (
@@ -351,6 +351,9 @@ def _problems(
             f"{amount(progress.rpo_records, 'record')} missing on {plan.request.target} at go"
         )
         problems += progress.missing
+    for other in sorted({*progress.superseded.values()}):
+        clients = [subject for subject, move in progress.superseded.items() if move == other]
+        problems.append(f"superseded by move {other}, which leads {some(sorted(clients))}")
     problems += [f"group {g} was left as it was: {why}" for g, why in progress.left_alone.items()]
     for name, group in groups.items():
         if not plan.request.unplanned:

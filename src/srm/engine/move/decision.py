@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 
+from srm.domain.amount import some
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
 from srm.domain.move.routes import Route
@@ -26,6 +27,7 @@ from srm.engine.move.holding import attempt_of, renew
 from srm.engine.move.look import Look, look, require
 from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.move.registers import SIDES, Registers, Side
+from srm.engine.move.routes import read_later_moves, require_in_force, subjects
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.unplanned import require_pause, resume_flow
 from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
@@ -46,9 +48,10 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
         NotFoundError: there is no such move.
         GateClosedError: a group is not synchronised, or the hold would not last; clients stay
             where they are.
+        ConflictError: it was decided, and a later move leads its clients.
     """
     plan, progress = MoveStore(context).load(move_id)
-    gone = _decide(context, plan, progress)
+    gone = _look_again(context, plan, _decide(context, plan, progress))
     lift_target_if_possible(context, plan, again=True)
     try:
         missing = call_redirectors(context, plan)
@@ -57,6 +60,30 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     for line in missing:
         log.warning("move %s: %s; it is called again", move_id, line)
     fence_condemned(context, plan)
+    return gone
+
+
+def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
+    """Note which clients a later move leads: an unplanned one can be decided unseen beside go."""
+    try:
+        later = read_later_moves(context, plan, gone.attempt)
+    except UnavailableError as error:
+        log.warning("whether a later move leads clients of move %s: %s", plan.move_id, error)
+        return gone
+    if not later:
+        return gone
+    with Registers(context) as registers:
+
+        def note() -> MoveProgress:
+            noted = registers.progress(plan.move_id).noting(superseded=later)
+            for side in SIDES:
+                registers.write_if_there(side, Change(progress=(noted,)))
+            return noted
+
+        gone = registers.run(f"go of move {plan.move_id}", note)
+    if later.keys() >= {*subjects(plan)}:
+        require_in_force(context, plan, gone)
+    log.warning("move %s: superseded for %s", plan.move_id, some(sorted(later)))
     return gone
 
 
@@ -78,6 +105,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         # Opening has brought the source up to date, if it was away when clients were sent.
         progress = registers.progress(move_id)
         if progress.decided:
+            require_in_force(context, plan, progress)
             return progress
         if plan.request.unplanned:
             lift_target_if_possible(context, plan)

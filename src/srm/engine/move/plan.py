@@ -32,6 +32,7 @@ from srm.engine.move.proof import Verdicts, proof_problems, prove_groups
 from srm.engine.move.reading import read_facts
 from srm.engine.move.redirect import fence_of, redirectors_of
 from srm.engine.move.registers import Registers, sides_of
+from srm.engine.move.routes import require_in_force
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint, ensure_topics
 from srm.engine.move.surroundings import surroundings
 from srm.engine.move.together import Together, written_together
@@ -61,7 +62,8 @@ def plan(
     Raises:
         UsageError: the request contradicts itself or the flow.
         NotFoundError: a topic or group that was named does not exist.
-        ConflictError: the id belongs to a move of something else.
+        ConflictError: the id belongs to a move of something else, or to one that has ended and
+            that a later one has superseded.
     """
     if request.flow != context.forward.config.flow:
         raise UsageError(
@@ -80,7 +82,8 @@ def plan(
                 f"move {move_id!r} was planned for something else: choose another id, or repeat "
                 f"the same request"
             )
-        if known is not None and store.progress(move_id).step not in _REPLACEABLE:
+        if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
+            require_in_force(context, known, at)
             return known
     return _keep(context, compute(context, request, move_id or new_move_id(context, request)))
 

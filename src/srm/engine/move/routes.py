@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
+from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import (
     Ack,
     Route,
@@ -23,7 +25,7 @@ from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
 from srm.engine.move.store import MoveContext, read_both
 from srm.engine.ports import Cluster
-from srm.errors import UnavailableError
+from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -99,6 +101,23 @@ def read_later_moves(context: MoveContext, plan: MovePlan, attempt: int) -> Mapp
         UnavailableError: neither cluster answers.
     """
     return later_moves(subjects(plan), plan.move_id, attempt, routes_now(context))
+
+
+def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+    """Refuse to continue a move that has ended, and whose clients a later one leads.
+
+    Raises:
+        ConflictError: it has ended so.
+        UnavailableError: neither cluster answers.
+    """
+    later = set(read_later_moves(context, plan, progress.attempt).values())
+    if progress.decided and later:
+        ended = max(progress.times_ms.values(), default=plan.created_ms)
+        raise ConflictError(
+            f"move {plan.move_id} ended at {datetime.fromtimestamp(ended / 1000, UTC):%F %T} UTC, "
+            f"superseded by move {', '.join(sorted(later))}; nothing was moved: trigger a new run, "
+            f"or plan a move with another id"
+        )
 
 
 def routes_now(context: MoveContext) -> dict[str, Route]:

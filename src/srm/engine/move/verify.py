@@ -12,6 +12,7 @@ from srm.domain.move.asks import asks_at_go
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import residue_until_ms
+from srm.domain.move.routes import group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.away import loudness
 from srm.engine.move.arrivals import Arrivals
@@ -186,7 +187,12 @@ def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
 
 
 def _find_waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
-    return (group for group in plan.group_names if progress.members_at_hold.get(group, 0))
+    return (
+        group
+        for group in plan.group_names
+        if progress.members_at_hold.get(group, 0)
+        and group_subject(group) not in progress.superseded
+    )
 
 
 def _read_resumed(

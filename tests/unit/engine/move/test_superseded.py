@@ -1,0 +1,108 @@
+"""A move whose clients a later one leads says so, and is an error where it moves nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.move.moving import REQUEST, World, held
+
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import ERA, Route
+from srm.engine import move
+from srm.engine.control_records import CONTROL_ID
+from srm.engine.move import MoveReport
+from srm.errors import ConflictError
+
+BACK = replace(REQUEST, operation="failback", source="B", target="P")
+
+
+def carry_out(world: World, request: MoveRequest, move_id: str, copy: str) -> MoveReport:
+    """Run all steps of a move, with clients that obey and work on the target."""
+    context = world.context(request.source, request.target)
+    move.plan(context, request, move_id)
+    move.hold(context, move_id)
+    world.obey("near", "far", alias=request.source)
+    world.passing()
+    move.wait_status(context, move_id)
+    move.apply(context, move_id)
+    move.go(context, move_id)
+    for group in ("near", "far"):
+        resumed = max(world.offsets(request.target, group).values())
+        world.start(group, request.target, {copy: resumed})
+    world.passing(11_000)
+    move.verify(context, move_id)
+    return move.report(context, move_id)
+
+
+def there_and_back(world: World) -> None:
+    assert carry_out(world, REQUEST, "m1", "P.Payments").ok
+    world.copy("B", "P")
+    assert carry_out(world, BACK, "m2", "Payments").ok
+    world.passing(90 * 86_400_000)
+
+
+def test_a_plan_under_the_id_of_a_move_that_was_undone_since_is_refused(world: World) -> None:
+    """A run that is cleared, or a run id that is used again, would be green and move nothing."""
+    there_and_back(world)
+
+    with pytest.raises(
+        ConflictError,
+        match=r"m1 ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, superseded by move m2; nothing was",
+    ):
+        move.plan(world.context(), REQUEST, "m1")
+
+
+def test_a_plan_of_a_move_that_is_in_force_is_returned_again(world: World) -> None:
+    carry_out(world, REQUEST, "m1", "P.Payments")
+
+    assert move.plan(world.context(), REQUEST, "m1").move_id == "m1"
+
+
+def test_a_go_that_is_repeated_after_a_later_move_is_an_error(world: World) -> None:
+    there_and_back(world)
+
+    with pytest.raises(ConflictError, match="superseded by move m2"):
+        move.go(world.context(), "m1")
+
+    assert move.report(world.context(), "m1").ok  # it did what was asked for, then
+
+
+def decide_beside(world: World, *subjects: str) -> None:
+    """Let another engineer send clients to P while this go has written its intent there."""
+    route = Route(ERA, "P", "go", "m2", world.clock(), decided=True)
+    records = {subject.encode(): route.value() for subject in subjects}
+
+    def decide() -> None:
+        world.p.control_writer(CONTROL_ID).write({"srm-routing.internal": records})
+
+    # go renews the hold on B and P, remembers its look on both, and writes its intent on P.
+    world.writes.before[world.writes.count + 6] = decide
+
+
+def test_a_go_beside_an_unplanned_move_that_leads_all_its_clients_is_an_error(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    decide_beside(world, "topic:Payments", "group:near", "group:far")
+
+    with pytest.raises(ConflictError, match="superseded by move m2; nothing was moved"):
+        move.go(context, "m1")
+
+    status, report = move.verify(context, "m1"), move.report(context, "m1")
+    assert world.routes("B")["group:near"].move_id == "m1"
+    assert status.done
+    assert not report.ok
+    assert (
+        "superseded by move m2, which leads group:far, group:near, topic:Payments"
+        in report.problems
+    )
+
+
+def test_a_go_beside_an_unplanned_move_of_some_of_its_clients_names_them(world: World) -> None:
+    context = held(world)
+    move.apply(context, "m1")
+    decide_beside(world, "group:near")
+
+    assert move.go(context, "m1").step == "gone"
+
+    assert "superseded by move m2, which leads group:near" in move.report(context, "m1").problems
