@@ -36,11 +36,14 @@ On(guard) == guard \notin Off
 (* gone (3).  `to` is where they work on `released` and `gone`, and where  *)
 (* they go back to when a hold lapses.  `by` is the move, `beat` counts    *)
 (* renewals of the hold, `intent` is the progress `going` on the source.   *)
+(* `stamp` is the broker's time of an unplanned decision: two of them can  *)
+(* take one generation.  Brokers' clocks may differ, so it is any number.  *)
 None == 0
 Hold == 1
 Released == 2
 Gone == 3
-Home == [generation |-> 0, rank |-> Gone, to |-> "P", by |-> "", beat |-> 0, intent |-> FALSE]
+Home == [generation |-> 0, rank |-> Gone, to |-> "P", by |-> "", beat |-> 0, stamp |-> 0,
+         intent |-> FALSE]
 Unread == [Home EXCEPT !.rank = None]
 
 VARIABLES
@@ -56,11 +59,11 @@ vars == <<reg, owner, op, client, expired, outcome, trusted>>
 
 Bigger(a, b) == IF a >= b THEN a ELSE b
 
-(* Precedence: generation, then rank, then beat.  Without the guard it is  *)
-(* as before: hold wins over go within a generation.                       *)
+(* Precedence: generation, then rank, then beat, then stamp.  Without the  *)
+(* guard it is as before: hold wins over go within a generation.           *)
 Weight(r) ==
     LET rank == IF On("rank") THEN r.rank ELSE IF r.rank = Hold THEN 4 ELSE r.rank
-    IN  1000 * r.generation + 100 * rank + (IF r.rank = Hold THEN r.beat ELSE 0)
+    IN  1000 * r.generation + 100 * rank + 10 * (IF r.rank = Hold THEN r.beat ELSE 0) + r.stamp
 Highest(a, b) == IF Weight(a) >= Weight(b) THEN a ELSE b
 Merged == Highest(reg["P"], reg["B"])
 
@@ -123,7 +126,9 @@ Crash(o) ==
 -----------------------------------------------------------------------------
 (* HOLD: opens both clusters, writes the source, then the target.          *)
 
-NextGenerations(known) == {known + 1} \cap 1..MaxGeneration
+Era == 2
+NextGenerations(known) ==
+    {g \in {known + 1} \cap 1..MaxGeneration : Unplanned = {} \/ g % Era # 0}
 
 HoldOpensTarget(o, m) ==
     /\ At(o, "idle")
@@ -140,7 +145,7 @@ HoldOpensSource(o) ==
 
 HoldRecord(o, intent) ==
     [generation |-> op[o].generation, rank |-> Hold, to |-> Source(op[o].move),
-     by |-> op[o].move, beat |-> op[o].beat, intent |-> intent]
+     by |-> op[o].move, beat |-> op[o].beat, stamp |-> 0, intent |-> intent]
 
 HoldWritesSource(o) ==
     /\ At(o, "hold: both open")
@@ -256,7 +261,7 @@ Decides(o) ==
        IN  /\ SameAttempt(at, o)
            /\ On("lease") => LeaseIsLeft(o)
            /\ Commit(o, Target(m), record)
-           /\ outcome' = outcome \cup {[generation |-> record.generation, rank |-> Gone, to |-> Target(m)]}
+           /\ outcome' = outcome \cup {[generation |-> record.generation, rank |-> Gone, to |-> Target(m), stamp |-> 0]}
            /\ trusted' = (trusted /\ NobodyIsBack(m, record.generation))
     /\ Goes(o, Idle)
 
@@ -288,19 +293,22 @@ Releases(o) ==
            held == Held(m, c, at)
        IN  /\ ReleaseMay(m, c, at)
            /\ Commit(o, c, ReleaseRecord(held))
-           /\ outcome' = outcome \cup {[generation |-> held.generation, rank |-> Released, to |-> held.to]}
+           /\ outcome' = outcome \cup {[generation |-> held.generation, rank |-> Released, to |-> held.to, stamp |-> 0]}
     /\ Goes(o, Idle) /\ UNCHANGED trusted
 
 -----------------------------------------------------------------------------
 (* UNPLANNED MOVE: the source is away, the target alone decides.  What the *)
-(* other cluster knows is unknown, so the generation is taken from the     *)
-(* clock (milliseconds): above all that was used before.                   *)
+(* other cluster knows is unknown, so the generation is the next multiple  *)
+(* of Era, which planned attempts never reach: above all that it can have. *)
+(* Another unplanned move to the other cluster may take the same one; of   *)
+(* both the one with the higher stamp counts.                              *)
 
-Used == {reg[c].generation : c \in Clusters} \cup {op[o].generation : o \in Operators}
 UnplannedGenerations(c) ==
-    LET least == IF On("clock") THEN CHOOSE g \in Used : \A u \in Used : u <= g
-                 ELSE reg[c].generation
-    IN  NextGenerations(least)
+    {IF On("clock") THEN (reg[c].generation \div Era + 1) * Era ELSE reg[c].generation + 1}
+        \cap 1..MaxGeneration
+
+Stamps(generation) ==
+    IF On("stamp") THEN 1..2 \ {d.stamp : d \in {e \in outcome : e.generation = generation}} ELSE {0}
 
 UnplannedOpens(o, c) ==
     /\ At(o, "idle")
@@ -310,10 +318,11 @@ UnplannedOpens(o, c) ==
 
 UnplannedDecides(o) ==
     /\ op[o].at \in {"unplanned: P open", "unplanned: B open"}
-    /\ LET c == IF At(o, "unplanned: P open") THEN "P" ELSE "B"
-           g == op[o].generation
-       IN  /\ Commit(o, c, [Home EXCEPT !.generation = g, !.to = c, !.by = "unplanned"])
-           /\ outcome' = outcome \cup {[generation |-> g, rank |-> Gone, to |-> c]}
+    /\ \E s \in Stamps(op[o].generation) :
+         LET c == IF At(o, "unplanned: P open") THEN "P" ELSE "B"
+             g == op[o].generation
+         IN  /\ Commit(o, c, [Home EXCEPT !.generation = g, !.to = c, !.by = "unplanned", !.stamp = s])
+             /\ outcome' = outcome \cup {[generation |-> g, rank |-> Gone, to |-> c, stamp |-> s]}
     /\ Goes(o, Idle) /\ UNCHANGED trusted
 
 -----------------------------------------------------------------------------
@@ -408,16 +417,19 @@ Symmetry == Permutations(Operators)
 DecidedOnlyWithTheGateOpen == trusted
 
 (* One generation has one outcome: never both released and gone, never     *)
-(* gone to two places.                                                     *)
+(* gone to two places, but for two unplanned moves, whose stamps differ.   *)
 OneOutcome ==
-    \A a, b \in outcome : a.generation = b.generation => a = b
+    \A a, b \in outcome : a.generation = b.generation =>
+        a = b \/ (a.stamp > 0 /\ b.stamp > 0 /\ a.stamp # b.stamp)
 
 (* What was reported as gone stands: a client that sees both clusters ends *)
-(* at the target, unless a later attempt has sent it elsewhere since.      *)
+(* at the target, unless a later attempt, or a later decision of the same  *)
+(* generation, has sent it elsewhere since.                                *)
 GoneStands ==
     \A d \in outcome : d.rank = Gone =>
         \/ Merged.generation > d.generation
-        \/ Merged.generation = d.generation /\ Merged.rank = Gone /\ Merged.to = d.to
+        \/ Merged.generation = d.generation /\ Merged.rank = Gone
+             /\ (Merged.to = d.to \/ Merged.stamp > d.stamp)
 
 (* No dead end: wherever both clusters together say hold, a release may    *)
 (* run, and after it they say go.                                          *)
@@ -430,7 +442,8 @@ TheHoldCanBeEnded ==
 (* No client is sent to a target before that was decided there.            *)
 NobodyGoesEarly ==
     \A c \in Clients : client[c].view.generation > 0 /\ client[c].view.rank = Gone =>
-        [generation |-> client[c].view.generation, rank |-> Gone, to |-> client[c].view.to] \in outcome
+        [generation |-> client[c].view.generation, rank |-> Gone, to |-> client[c].view.to,
+         stamp |-> client[c].view.stamp] \in outcome
 
 -----------------------------------------------------------------------------
 (* No client is held for ever: when nobody renews (the bound on beats sees *)

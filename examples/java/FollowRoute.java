@@ -12,13 +12,13 @@ import org.apache.kafka.common.serialization.*;
 /** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that goes where srm's routing
  *  records say (docs/routing-records.md), with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
-  record Route(long generation, long phase, long beat, String cluster, long lease) {
+  record Route(long generation, long phase, long beat, long decided, String cluster, long lease) {
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
-        .thenComparingLong(Route::phase).thenComparingLong(Route::beat);
+        .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparingLong(Route::decided);
     Route(String json) { // unknown fields are passed over, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,
-          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"));
+          number(json, "beat"), number(json, "decided_ms"), text(json, "cluster"), number(json, "lease_ms"));
     }
     static String text(String json, String name) { // the values needed here have no escapes
       var found = Pattern.compile("\"" + name + "\"\\s*:\\s*\"?([^\",}]*)").matcher(json);
@@ -46,7 +46,7 @@ public class FollowRoute {
       tail.seekToBeginning(List.of(ROUTING));
       tails.put(arg.split("=", 2)[0], tail);
     }
-    route = new Route(0, 1, 0, clusters.keySet().iterator().next(), 0); // no record: home, go
+    route = new Route(0, 1, 0, 0, clusters.keySet().iterator().next(), 0); // no record: home, go
     for (String alias : tails.keySet()) readToEnd(alias, 10_000); // one that is away is read later
   }
   static Properties with(Properties settings, String... more) {

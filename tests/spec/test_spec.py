@@ -24,6 +24,7 @@ WITHOUT = {
     "read before lapse": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "intent is kept": ({**_NOBODY, "MaxBeat": "1"}, "OneOutcome"),
     "clock": ({**_NOBODY, "Unplanned": '{"P", "B"}'}, "OneOutcome"),
+    "stamp": ({**_NOBODY, "MaxGeneration": "2", "Unplanned": '{"P", "B"}'}, "OneOutcome"),
 }
 
 

@@ -72,6 +72,8 @@ class Route:
     A hold counts for ``lease_ms`` from when a client has first seen its newest ``beat``, by the
     client's own monotonic clock; after that the client works on ``cluster`` again. 0 is no limit.
     ``time_ms`` is the epoch time of the writer, for people and for whoever renews.
+    ``decided_ms`` is the broker's time of an unplanned decision, 0 in all other routes: only
+    unplanned moves to different clusters can have one generation, and the later decision wins.
     """
 
     generation: int
@@ -82,6 +84,7 @@ class Route:
     decided: bool = False
     lease_ms: int = 0
     beat: int = 0
+    decided_ms: int = 0
 
     @property
     def phase(self) -> int:
@@ -91,8 +94,8 @@ class Route:
         return 2 if self.decided else 1
 
     @property
-    def rank(self) -> tuple[int, int, int, str, str, int, int, bool]:
-        """Order of precedence: generation, phase, beat.
+    def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
+        """Order of precedence: generation, phase, beat, time of the decision.
 
         The rest only makes the order total, so that all clients decide alike whatever they read
         first.
@@ -101,6 +104,7 @@ class Route:
             self.generation,
             self.phase,
             self.beat,
+            self.decided_ms,
             self.move_id,
             self.cluster,
             self.lease_ms,
@@ -185,7 +189,7 @@ class Ack:
         return encode(self)
 
 
-def _rank(route: Route) -> tuple[int, int, int, str, str, int, int, bool]:
+def _rank(route: Route) -> tuple[int, int, int, int, str, str, int, int, bool]:
     return route.rank
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 
+from srm.domain import internal_topics
 from srm.domain.amount import some
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
-from srm.domain.move.routes import Route
+from srm.domain.move.routes import CLOCK_KEY, Route
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.fence import (
@@ -139,8 +140,9 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
             f"('srm failover status'), or release this one and hold again"
         )
     now_ms = context.now_ms()
+    stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)
-    registers.write("target", Change(ROUTING.go(attempt, now_ms), (gone,)))
+    registers.write("target", Change(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
     log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
     return gone
 

@@ -17,7 +17,8 @@ from srm.engine.move.approval import approvals_in
 from srm.engine.move.arrivals import Arrivals
 from srm.engine.move.control import Change, ControlTables, decoded, read_report
 from srm.engine.move.registers import SIDES, Registers
-from srm.engine.move.store import MoveContext, read_both
+from srm.engine.move.routes import subjects
+from srm.engine.move.store import MoveContext, newest_plan, read_both
 from srm.engine.ports import Cluster
 from srm.errors import NotFoundError, SrmError
 
@@ -47,6 +48,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
             versions=context.notary.versions,
             config_sha256=context.notary.config_sha256,
             outcome=_outcome(tables, plan.move_id),
+            rivals=_rivals(tables, plan, progress),
         )
         report = build_report(plan, _furthest(tables, progress), beside)
         return next_revision(_kept(tables, plan.move_id), report, context.now_ms(), key)
@@ -120,6 +122,23 @@ def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
     found = (decoded(value, Outcome.decode) for value in values)
     known = [outcome for outcome in found if outcome is not None]
     return max(known, key=lambda outcome: outcome.time_ms, default=None)
+
+
+def _rivals(
+    tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
+) -> dict[str, str]:
+    """Return the moves that took this one's generation for some of its clients: where they went.
+
+    Two unplanned ones may, each of which has seen one cluster alone.
+    """
+    found: dict[str, str] = {}
+    for one in (one for table in tables for one in table.progress.values()):
+        if one.move_id == plan.move_id or not one.decided or one.attempt != progress.attempt:
+            continue
+        other = newest_plan(tables, one.move_id)
+        if other is not None and {*subjects(other)} & {*subjects(plan)}:
+            found[one.move_id] = other.request.target
+    return found
 
 
 def _furthest(tables: Iterable[ControlTables], progress: MoveProgress) -> MoveProgress:

@@ -50,10 +50,16 @@ class RoutingRedirector:
         route = Route(attempt.generation, attempt.source, "go", attempt.move_id, now_ms)
         return dict.fromkeys(attempt.subjects, route)
 
-    def go(self, attempt: Attempt, now_ms: int) -> Mapping[str, Route]:
-        """Send the clients to the target."""
+    def go(self, attempt: Attempt, now_ms: int, decided_ms: int = 0) -> Mapping[str, Route]:
+        """Send the clients to the target; ``decided_ms`` is the broker's time, if unplanned."""
         route = Route(
-            attempt.generation, attempt.target, "go", attempt.move_id, now_ms, decided=True
+            attempt.generation,
+            attempt.target,
+            "go",
+            attempt.move_id,
+            now_ms,
+            decided=True,
+            decided_ms=decided_ms,
         )
         return dict.fromkeys(attempt.subjects, route)
 

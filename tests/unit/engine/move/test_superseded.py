@@ -9,10 +9,14 @@ from tests.unit.engine.move.moving import REQUEST, World, held
 
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import ERA, Route
+from srm.domain.replication_records import PartitionPosition, SlotReport
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine import move
+from srm.engine.away import away_cluster
 from srm.engine.control_records import CONTROL_ID
 from srm.engine.move import MoveReport
 from srm.errors import ConflictError
+from srm.testing.fake_switch import FakeSwitch
 
 BACK = replace(REQUEST, operation="failback", source="B", target="P")
 
@@ -106,3 +110,48 @@ def test_a_go_beside_an_unplanned_move_of_some_of_its_clients_names_them(world: 
     assert move.go(context, "m1").step == "gone"
 
     assert "superseded by move m2, which leads group:near" in move.report(context, "m1").problems
+
+
+def give_up(world: World, source: str, target: str, move_id: str) -> None:
+    """Move everybody to the only cluster that an engineer can reach."""
+    topic, copy = world.clusters[source].topics()["Payments"], f"{source}.Payments"
+    reached = world.clusters[target]
+    reached.add_topic(f"{source}.checkpoints.internal")
+    reached.add_topic(f"srm-replication.{source}.internal", 2)
+    maps = world.maps[Flow(source, target)]
+    position = maps.load(["Payments"]).get(TopicPartition("Payments", 0)).position
+    entry = PartitionPosition(topic.topic_id, 0, reached.topics()[copy].topic_id, position, 0, 1, 0)
+    now_ms = world.clock()
+    maps.reports = (SlotReport("0", 1, now_ms, (entry,), source_heard_ms=now_ms),)
+    whole, gone = world.context(source, target), away_cluster(source)
+    context = replace(
+        whole,
+        forward=replace(whole.forward, source=gone, switch=FakeSwitch(reached, source)),
+        reverse=replace(whole.reverse, target=gone),
+    )
+    request = MoveRequest("failover", source, target, ("Payments",), mode="unplanned")
+    move.plan(context, request, move_id)
+    for step in (move.hold, move.apply, move.go):
+        step(context, move_id)
+
+
+@pytest.mark.parametrize(("to_b", "to_p"), [("a", "z"), ("z", "a")])
+def test_of_two_unplanned_moves_that_did_not_see_each_other_the_later_decision_counts(
+    world: World, to_b: str, to_p: str
+) -> None:
+    """Whatever their ids are: the names of Airflow's runs sort after those of the shell."""
+    give_up(world, "P", "B", to_b)
+    world.passing()
+    give_up(world, "B", "P", to_p)
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+    reports = {
+        to_b: move.report(world.context("P", "B"), to_b),
+        to_p: move.report(world.context("B", "P"), to_p),
+    }
+
+    for alias in ("P", "B"):
+        route = world.routes(alias)["topic:Payments"]
+        assert (route.generation, route.cluster, route.move_id) == (ERA, "P", to_p)
+    assert any(f"move {to_p} sent clients of this move to P" in p for p in reports[to_b].problems)
+    assert any(f"move {to_b} sent clients of this move to B" in p for p in reports[to_p].problems)
