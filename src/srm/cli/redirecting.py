@@ -89,5 +89,8 @@ def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[s
     with open_cluster(load_config(config), alias) as cluster:
         now_ms = time.time_ns() // 1_000_000
         return lift_fence(
-            cluster, now_ms, lambda fence: not topics or fence.topic in topics, again=bool(topics)
+            cluster,
+            now_ms,
+            lambda fence: not topics or fence.topic in topics,
+            since_ms=0 if topics else None,
         )

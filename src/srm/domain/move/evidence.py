@@ -107,8 +107,7 @@ class Beside:
 
     ``clusters`` are Kafka's ids by alias, ``versions`` those of the programs that carry the move
     out, ``config_sha256`` the hash of their configuration. ``outcome`` is what was found when the
-    source of an unplanned move returned. ``rivals`` are unplanned moves of the same clients to
-    another cluster that were decided beside it, with where each sent them.
+    source of an unplanned move returned. ``problems`` are those that other moves make.
     """
 
     approvals: tuple[Approval, ...] = ()
@@ -117,7 +116,7 @@ class Beside:
     versions: Mapping[str, str] = field(default_factory=dict)
     config_sha256: str = ""
     outcome: Outcome | None = None
-    rivals: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
 
 
 Said = tuple[Ack, int | None]

@@ -30,10 +30,6 @@ class Fence:
         """Whether writes may be denied because of it."""
         return not self.lifted_ms
 
-    def stands_for(self, move_id: str) -> bool:
-        """Whether it stands and a move has set it."""
-        return self.stands and self.move_id == move_id
-
     def key(self) -> bytes:
         """Encode the record key."""
         return _PREFIX + self.topic.encode()

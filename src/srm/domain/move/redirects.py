@@ -164,31 +164,3 @@ def unconfirmed(
         known = calls.get(call_key(attempt, step, kind))
         why = "it was not called yet" if known is None else known.said
         yield f"redirector {kind} has not confirmed {step}: {why}"
-
-
-def after_call(
-    calls: Mapping[str, Call],
-    asked: tuple[int, CallStep],
-    in_force: tuple[int, CallStep | None],
-    kind: RedirectKind,
-    call: Call,
-) -> dict[str, Call]:
-    """Return what is known of the calls when one has ended.
-
-    If the move went on during the call it may have come after the one that is in force now: that
-    has to be made again.
-
-    Args:
-        calls: what is known.
-        asked: attempt and step of the call.
-        in_force: attempt and step that the move is at now.
-        kind: which redirector.
-        call: how it ended.
-    """
-    attempt, step = in_force
-    ours = {key: one for key, one in calls.items() if key.startswith(f"{attempt}/")}
-    if asked == in_force:
-        return {**ours, call_key(*asked, kind): call}
-    if step is not None:
-        ours.pop(call_key(attempt, step, kind), None)
-    return ours

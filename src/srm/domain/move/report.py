@@ -177,7 +177,7 @@ def build_report(
     """Compute the report of a move from its plan, its progress and what is known beside them."""
     beside = beside or Beside()
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
-    problems = (*_problems(plan, progress, groups), *_meetings(plan, beside))
+    problems = (*_problems(plan, progress, groups), *beside.problems)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     return MoveReport(
         move_id=plan.move_id,
@@ -368,15 +368,6 @@ def _problems(
     ]
     problems += unconfirmed(plan.redirect, progress.calls, progress.attempt, "go")
     return problems
-
-
-def _meetings(plan: MovePlan, beside: Beside) -> Iterator[str]:
-    for move_id, cluster in sorted(beside.rivals.items()):
-        yield (
-            f"move {move_id} sent clients of this move to {cluster} while this one sent them to "
-            f"{plan.request.target}, neither saw the other: they follow the later decision; agree "
-            f"on one side, and move there what is not"
-        )
 
 
 def _costs(name: str, group: GroupReport) -> Iterator[str]:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final, Literal
 
 from pydantic import ValidationError
@@ -45,6 +46,7 @@ ERA: Final = 1 << 32
 """Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
 
 _ACK = "ack:"
+_rank = attrgetter("rank")
 
 
 def group_subject(group: str) -> str:
@@ -189,10 +191,6 @@ class Ack:
         return encode(self)
 
 
-def _rank(route: Route) -> tuple[int, int, int, int, str, str, int, int, bool]:
-    return route.rank
-
-
 def merge(one: Route | None, other: Route | None) -> Route | None:
     """Return the route that takes precedence; commutative, associative and idempotent."""
     if one is None or other is None:
@@ -207,25 +205,6 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
         for subject, route in table.items():
             merged[subject] = max(merged.get(subject, route), route, key=_rank)
     return merged
-
-
-def later_moves(
-    subjects: Iterable[str], move_id: str, generation: int, routes: Mapping[str, Route]
-) -> Mapping[str, str]:
-    """Return the later move that has routed each subject since an attempt of a move.
-
-    Args:
-        subjects: of the move; those that still have its route are left out.
-        move_id: the move.
-        generation: its attempt.
-        routes: as clients see them.
-    """
-    found = ((subject, routes.get(subject)) for subject in subjects)
-    return {
-        subject: route.move_id
-        for subject, route in found
-        if route is not None and route.move_id != move_id and route.generation >= generation
-    }
 
 
 def home_route(cluster: str) -> Route:

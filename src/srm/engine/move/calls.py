@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import replace
+from typing import Final
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
@@ -23,7 +23,6 @@ from srm.domain.move.redirects import (
     Order,
     Place,
     RedirectKind,
-    after_call,
     call_key,
     order_number,
     step_in_force,
@@ -33,7 +32,7 @@ from srm.domain.move.redirects import (
 from srm.engine.move.control import Change
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import SIDES, Registers
-from srm.engine.move.routes import bring_about, read_later_moves
+from srm.engine.move.routes import InForce, bring_about
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import Answer, Caller
 
@@ -85,67 +84,40 @@ def call_redirectors(
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(unconfirmed(plan.redirect, progress.calls, attempt, step))
         tried.add(call_key(attempt, step, todo[0]))
-        _bring_in_line(context, plan, todo[0], meanwhile)
+        _call_while_in_force(context, plan, todo[0], meanwhile)
 
 
-@dataclass(frozen=True, slots=True)
-class _InForce:
-    """Attempt and step of a move, and the later moves that lead some of its clients."""
-
-    attempt: int
-    step: CallStep | None
-    later: tuple[str, ...]
-
-    @classmethod
-    def read(cls, context: MoveContext, plan: MovePlan) -> Self:
-        progress = MoveStore(context).progress(plan.move_id)
-        later = read_later_moves(context, plan, progress.attempt)
-        step = step_in_force(progress.step)
-        return cls(progress.attempt, step, tuple(sorted(set(later.values()))))
-
-
-def _bring_in_line(
+def _call_while_in_force(
     context: MoveContext, plan: MovePlan, kind: RedirectKind, meanwhile: Callable[[], None]
 ) -> None:
     """Call a redirector with what is in force; after a later move, have that one call it again."""
     called = False
 
-    def make(asked: _InForce) -> None:
+    def make(now: InForce) -> None:
         nonlocal called
-        if not asked.later and asked.step is not None:
+        if now.step is not None and not now.later:
             called = True
-            _call(context, plan, (asked.attempt, asked.step), kind, meanwhile)
-        for move_id in asked.later if called else ():
+            _call(context, plan, (now.attempt, now.step), kind, meanwhile)
+        for move_id in now.moves if called else ():
             _call_for_later(context, move_id, kind)
 
-    made = bring_about(_InForce.read(context, plan), lambda: _InForce.read(context, plan), make)
-    if made.later and made.step is not None:
-        said = f"superseded by move {', '.join(made.later)}"
-        _keep(context, plan, (made.attempt, made.step), kind, "superseded", said)
+    now = bring_about(context, plan, make)
+    if now.step is not None and now.later:
+        said = f"superseded by move {', '.join(now.moves)}"
+        _keep(context, plan, (now.attempt, now.step), kind, "superseded", said)
 
 
 def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
     """Make a call of a later move again: that of this one may have come after it."""
-    plan = MoveStore(context).find_plan(move_id)
-    if plan is not None and plan.request.flow == context.reverse.config.flow:
+    plan, progress = MoveStore(context).load(move_id)
+    if plan.request.flow == context.reverse.config.flow:
         context = replace(context, forward=context.reverse, reverse=context.forward)
-    if plan is None or plan.request.flow != context.forward.config.flow:
+    step = step_in_force(progress.step)
+    if step is None or plan.request.flow != context.forward.config.flow:
         log.warning("redirector %s was called late: see what move %s needs of it", kind, move_id)
         return
-    with Registers(context) as registers:
-
-        def forget() -> None:
-            known = registers.progress(move_id)
-            step = step_in_force(known.step)
-            left = {
-                k: one
-                for k, one in known.calls.items()
-                if step is None or k != call_key(known.attempt, step, kind)
-            }
-            for side in SIDES if left != known.calls else ():
-                registers.write_if_there(side, Change(progress=(known.noting(calls=left),)))
-
-        registers.run(f"call of redirector {kind} for move {move_id}", forget)
+    late = "a call of an earlier move came after this one"
+    _keep(context, plan, (progress.attempt, step), kind, "failed", late)
     call_redirectors(context, plan)
 
 
@@ -200,16 +172,16 @@ def _keep(
     state: CallState,
     said: str,
 ) -> None:
-    call = Call(state, context.now_ms(), said)
+    call, (attempt, step) = Call(state, context.now_ms(), said), asked
     with Registers(context) as registers:
 
         def keep() -> None:
             known = registers.progress(plan.move_id)
-            in_force = (known.attempt, step_in_force(known.step))
-            calls = after_call(known.calls, asked, in_force, kind, call)
-            if calls == known.calls:
-                return
-            for side in SIDES:
+            if asked != (known.attempt, step_in_force(known.step)):
+                return  # what is in force now is called after this
+            ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
+            calls = {**ours, call_key(attempt, step, kind): call}
+            for side in SIDES if calls != known.calls else ():
                 registers.write_if_there(side, Change(progress=(known.noting(calls=calls),)))
 
         registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)

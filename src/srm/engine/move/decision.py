@@ -18,17 +18,16 @@ from srm.domain.move.routes import CLOCK_KEY, Route
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.fence import (
-    fence_condemned,
+    fence_if_possible,
     lift_target,
     lift_target_if_possible,
     release_fence,
-    restore_fence,
 )
 from srm.engine.move.holding import attempt_of, renew
 from srm.engine.move.look import Look, look, require
 from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
-from srm.engine.move.registers import SIDES, Registers, Side
-from srm.engine.move.routes import read_later_moves, require_in_force, subjects
+from srm.engine.move.registers import SIDES, Registers, Side, record
+from srm.engine.move.routes import InForce, require_in_force, subjects
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.move.unplanned import require_pause, resume_flow
 from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
@@ -53,38 +52,32 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
-    lift_target_if_possible(context, plan, again=True)
+    lift_target_if_possible(context, plan)  # which a late process may have set since
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:
         missing = (f"redirectors could not be called: {error}",)
     for line in missing:
         log.warning("move %s: %s; it is called again", move_id, line)
-    fence_condemned(context, plan)
+    if plan.request.unplanned:
+        fence_if_possible(context, plan)
     return gone
 
 
 def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
     """Note which clients a later move leads: an unplanned one can be decided unseen beside go."""
     try:
-        later = read_later_moves(context, plan, gone.attempt)
+        now = InForce.read(context, plan)
     except UnavailableError as error:
         log.warning("whether a later move leads clients of move %s: %s", plan.move_id, error)
         return gone
-    if not later:
+    if not now.later:
         return gone
-    with Registers(context) as registers:
-
-        def note() -> MoveProgress:
-            noted = registers.progress(plan.move_id).noting(superseded=later)
-            for side in SIDES:
-                registers.write_if_there(side, Change(progress=(noted,)))
-            return noted
-
-        gone = registers.run(f"go of move {plan.move_id}", note)
-    if later.keys() >= {*subjects(plan)}:
+    gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
+    record(context, Change(progress=(gone,)), tolerate_source=True)
+    if now.later.keys() >= {*subjects(plan)}:
         require_in_force(context, plan, gone)
-    log.warning("move %s: superseded for %s", plan.move_id, some(sorted(later)))
+    log.warning("move %s: superseded for %s", plan.move_id, some(sorted(now.later)))
     return gone
 
 
@@ -243,7 +236,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
                 lambda: _release(registers, plan, context.now_ms(), why),
             )
     except ConflictError:
-        restore_fence(context, plan)
+        fence_if_possible(context, plan)
         raise
     # A wait beside this one has seen a hold until now, and may have set it again.
     standing = standing or release_fence(context, plan)

@@ -48,7 +48,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
             versions=context.notary.versions,
             config_sha256=context.notary.config_sha256,
             outcome=_outcome(tables, plan.move_id),
-            rivals=_rivals(tables, plan, progress),
+            problems=tuple(_rivals(tables, plan, progress)),
         )
         report = build_report(plan, _furthest(tables, progress), beside)
         return next_revision(_kept(tables, plan.move_id), report, context.now_ms(), key)
@@ -126,19 +126,19 @@ def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
 
 def _rivals(
     tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
-) -> dict[str, str]:
-    """Return the moves that took this one's generation for some of its clients: where they went.
-
-    Two unplanned ones may, each of which has seen one cluster alone.
-    """
-    found: dict[str, str] = {}
-    for one in (one for table in tables for one in table.progress.values()):
-        if one.move_id == plan.move_id or not one.decided or one.attempt != progress.attempt:
+) -> Iterator[str]:
+    """Name the moves that took this one's generation: unplanned ones that saw one cluster each."""
+    known = {one.move_id: one for table in tables for one in table.progress.values()}
+    known.pop(plan.move_id, None)
+    for one in known.values():
+        if not one.decided or one.attempt != progress.attempt:
             continue
         other = newest_plan(tables, one.move_id)
         if other is not None and {*subjects(other)} & {*subjects(plan)}:
-            found[one.move_id] = other.request.target
-    return found
+            yield (
+                f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
+                f"saw the other: they follow the later decision; agree on one side, and move them"
+            )
 
 
 def _furthest(tables: Iterable[ControlTables], progress: MoveProgress) -> MoveProgress:

@@ -17,10 +17,10 @@ from typing import Final
 from srm.domain import internal_topics
 from srm.domain.move.fence import Fence, fences_in
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.routes import merge_tables, topic_subject
+from srm.domain.move.routes import topic_subject
 from srm.engine.control_records import CONTROL_ID, until_not_fenced
-from srm.engine.move.routes import bring_about, routes_now, routes_of
-from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.routes import InForce, bring_about
+from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 
@@ -36,7 +36,7 @@ def set_fence(
     move_id: str,
     now_ms: int,
     asks: Callable[[], Collection[str]] | None = None,
-) -> tuple[str, ...]:
+) -> None:
     """Deny everybody to write to topics of a cluster; safe to repeat.
 
     Args:
@@ -44,10 +44,7 @@ def set_fence(
         topics: which of its topics.
         move_id: the move that fences them.
         now_ms: the time, for the record.
-        asks: returns the topics that are still to be fenced, asked while the record is written.
-
-    Returns:
-        The topics of which that is news.
+        asks: returns the topics that are still to be fenced, while the record is written.
 
     Raises:
         UnavailableError: the cluster does not answer.
@@ -57,41 +54,33 @@ def set_fence(
     denied = cluster.write_denials(topics)
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
-        wanted = set(topics) if asks is None else {*topics} & {*asks()}
-        ours = {topic for topic in wanted if topic in known and known[topic].stands}
         # What was denied before srm came is somebody else's, and not srm's to lift.
-        new = {topic for topic in ours if known[topic].move_id != move_id} | (
-            wanted - ours - denied
-        )
-        return [Fence(topic, move_id, now_ms) for topic in sorted(new)]
+        new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
+        wanted = new & {*asks()} if new and asks is not None else new
+        return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
     _record(cluster, records)
     known = _known(cluster)
-    ours = {topic for topic in topics if topic in known and known[topic].stands_for(move_id)}
-    if missing := tuple(sorted(ours - denied)):
+    ours = {topic for topic in topics if topic in known and known[topic].stands}
+    if missing := sorted(ours - denied):
         cluster.deny_writes(missing)
-        where = ", ".join(missing)
-        log.info("move %s: writes to %s are denied on %s", move_id, where, cluster.alias)
-    return missing
+        log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
 
 
 def lift_fence(
     cluster: Cluster,
     now_ms: int,
     wanted: Callable[[Fence], bool] = lambda _fence: True,
-    *,
-    again: bool = False,
+    since_ms: int | None = None,
 ) -> tuple[str, ...]:
     """Let everybody write again to topics that srm has fenced on a cluster; safe to repeat.
-
-    A rule that a late process sets while the record is written is found and removed as well.
 
     Args:
         cluster: which one.
         now_ms: the time, for the record.
         wanted: which fences.
-        again: also those that were lifted before, should their rule be there: a process that was
-            killed right after it had set one too late has left it.
+        since_ms: also those that were lifted since then, should their rule be there: a process that
+            set one too late has left it. Without it, those that are lifted now.
 
     Returns:
         The topics.
@@ -100,11 +89,12 @@ def lift_fence(
         UnavailableError: the cluster does not answer.
         AuthorizationError: srm may not change ACLs there.
     """
+    since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
     while True:
         known = [fence for fence in _known(cluster).values() if wanted(fence)]
-        suspects = [fence.topic for fence in known if again or fence.topic in lifted]
-        found = cluster.write_denials(suspects) if suspects else frozenset()
+        open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
+        found = cluster.write_denials(open_now) if open_now else frozenset()
         topics = {fence.topic for fence in known if fence.stands} | found
         if not topics:
             return tuple(sorted(lifted))
@@ -124,39 +114,28 @@ def fence_source(context: MoveContext, plan: MovePlan) -> None:
 
     Not before those who follow the hold have written what they had: a look tells when that is.
     """
-    if plan.fence != "acl":
-        return
-    topics = _there(context, plan)
-    known = [fence for fence in _known(context.source).values() if fence.topic in topics]
-    of_others = any(fence.stands and fence.move_id != plan.move_id for fence in known)
-    if of_others or unfenced(context, plan):
-        _fence(context, context.source, plan, topics)
+    if unfenced(context, plan):
+        _fence(context, plan, _there(context, plan))
 
 
-def _fence(context: MoveContext, cluster: Cluster, plan: MovePlan, topics: Collection[str]) -> None:
-    """Fence the topics that the routes of a move close on a cluster, and no others."""
+def _fence(context: MoveContext, plan: MovePlan, topics: Collection[str]) -> None:
+    """Fence the topics whose clients the move leads, and none that it does not lead any more."""
 
-    def asks() -> frozenset[str]:
-        # With those of the cluster itself: an unplanned move does not read its source.
-        routes = merge_tables([routes_now(context), routes_of(cluster)])
-        return frozenset(
-            topic
-            for topic in topics
-            if (route := routes.get(topic_subject(topic))) is not None
-            and route.move_id == plan.move_id
-            and (route.state == "hold" or route.decided)
-        )
+    def ours(now: InForce) -> set[str]:
+        return {topic for topic in topics if now.leads(topic_subject(topic))}
 
-    def make(closed: Collection[str]) -> None:
-        set_fence(cluster, closed, plan.move_id, context.now_ms(), asks)
+    def make(now: InForce) -> None:
+        closed, now_ms = ours(now), context.now_ms()
+        asks = lambda: ours(InForce.read(context, plan))  # noqa: E731
+        set_fence(context.source, closed, plan.move_id, now_ms, asks)
         lift_fence(
-            cluster,
-            context.now_ms(),
-            lambda fence: fence.move_id == plan.move_id and fence.topic in {*topics} - {*closed},
-            again=True,
+            context.source,
+            now_ms,
+            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
+            since_ms=0,
         )
 
-    bring_about(asks(), asks, make)
+    bring_about(context, plan, make)
 
 
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
@@ -171,37 +150,28 @@ def lift_source(context: MoveContext, plan: MovePlan) -> None:
 
 def lift_target(context: MoveContext, plan: MovePlan) -> None:
     """Lift whatever srm has fenced of a move's topics on its target: clients go there now."""
-    lift_fence(context.target, context.now_ms(), lambda fence: fence.topic in plan.topics)
-
-
-def lift_target_if_possible(context: MoveContext, plan: MovePlan, *, again: bool = False) -> None:
-    """Do the same, and only log where that fails.
-
-    ``again``: what was lifted a moment ago, and a late process has set since.
-    """
     now_ms = context.now_ms()
-
-    def wanted(fence: Fence) -> bool:
-        return fence.topic in plan.topics and now_ms - fence.lifted_ms < _JUST_NOW_MS
-
-    try:
-        if again:
-            lift_fence(context.target, now_ms, wanted, again=True)
-        else:
-            lift_target(context, plan)
-    except SrmError as error:
-        log.warning("%s", _standing(context.target, error))
+    wanted = frozenset(plan.topics)
+    lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
 
 
-def fence_condemned(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source of an unplanned move, if it answers: producers may still reach it.
+def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Do the same where nothing is to keep a move from its decision, or follows it."""
+    for problem in _attempt(context.target, lambda: lift_target(context, plan)):
+        log.warning("%s", problem)
 
-    After the decision, which does not wait for it.
+
+def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the source of a move that is decided, if it answers: producers may still reach it.
+
+    So is one that is given up, and one on which a release that came too late has lifted a fence.
     """
-    if plan.fence != "acl" or context.condemned is None:
+    source = context.condemned if plan.request.unplanned else context.source
+    if plan.fence != "acl" or source is None:
         return
+    there = replace(context, forward=replace(context.forward, source=source))
     try:
-        _fence(context, context.condemned, plan, plan.topics)
+        _fence(there, plan, _there(there, plan))
     except SrmError as error:
         log.warning("%s is not fenced: %s", plan.request.source, error)
 
@@ -227,35 +197,22 @@ def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
 
 
 def release_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
-    """Lift the fence of a move that is being released, before clients are told.
+    """Lift the fence of a move that is being released, before its clients continue.
 
-    Nothing keeps a release from going on: what could not be lifted is what is returned.
+    Nothing keeps a release from its end: what could not be lifted is what is returned.
     """
     if plan.request.unplanned:
         return ()  # it fences after its decision
+    return _attempt(context.source, lambda: lift_source(context, plan))
+
+
+def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
     try:
-        lift_source(context, plan)
+        lift()
     except SrmError as error:
-        return (_standing(context.source, error),)
+        unfence = f"'srm failover unfence {cluster.alias}' allows them"
+        return (f"writes may still be denied on {cluster.alias}, {unfence}: {error}",)
     return ()
-
-
-def _standing(cluster: Cluster, error: SrmError) -> str:
-    return (
-        f"writes may still be denied on {cluster.alias}, 'srm failover unfence {cluster.alias}' "
-        f"allows them: {error}"
-    )
-
-
-def restore_fence(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source again where a release that came too late has lifted that."""
-    if plan.request.unplanned or plan.fence != "acl":
-        return
-    try:
-        if MoveStore(context).progress(plan.move_id).decided:
-            fence_source(context, plan)
-    except SrmError as error:
-        log.warning("%s is not fenced: %s", plan.request.source, error)
 
 
 def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:

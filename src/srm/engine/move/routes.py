@@ -6,29 +6,27 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Self
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
 from srm.domain.move.progress import MoveProgress
+from srm.domain.move.redirects import CallStep, step_in_force
 from srm.domain.move.routes import (
     Ack,
     Route,
     group_subject,
-    later_moves,
     merge,
     merge_tables,
     topic_subject,
 )
 from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
-from srm.engine.move.store import MoveContext, read_both
-from srm.engine.ports import Cluster
+from srm.engine.move.store import MoveContext, MoveStore, read_both
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -94,13 +92,61 @@ class RoutingTables:
         return cls(read_routes(context.target, history), None, read_acks(context.target, history))
 
 
-def read_later_moves(context: MoveContext, plan: MovePlan, attempt: int) -> Mapping[str, str]:
-    """Return the later move that leads each subject of an attempt, by subject, as read now.
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What a move tells its clients now: ``later`` has the later move that leads some, by subject.
 
-    Raises:
-        UnavailableError: neither cluster answers.
+    ``step`` is None before the first hold.
     """
-    return later_moves(subjects(plan), plan.move_id, attempt, routes_now(context))
+
+    attempt: int
+    step: CallStep | None
+    later: Mapping[str, str]
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The later moves, each once."""
+        return tuple(sorted({*self.later.values()}))
+
+    def leads(self, subject: str) -> bool:
+        """Whether the move still holds the clients of a subject, or has sent them to its target."""
+        return self.step in {"hold", "go"} and subject not in self.later
+
+    @classmethod
+    def read(cls, context: MoveContext, plan: MovePlan) -> Self:
+        """Read what is in force; one cluster is enough.
+
+        Raises:
+            UnavailableError: neither cluster answers.
+        """
+        progress = MoveStore(context).progress(plan.move_id)
+        history = read_both(
+            context, lambda c: read_routes(c, c.compacted(internal_topics.ROUTING).read_history())
+        )
+        routes = merge_tables(history)
+        later = {
+            subject: route.move_id
+            for subject in subjects(plan)
+            if (route := routes.get(subject)) is not None
+            and route.move_id != plan.move_id
+            and route.generation >= progress.attempt
+        }
+        return cls(progress.attempt, step_in_force(progress.step), later)
+
+
+def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:
+    """Have an effect outside the control records, and again until what it follows is in force.
+
+    No broker fences such an effect: a process that was stopped right before it may have it after
+    any number of later moves. So ``make`` is called again with what is in force after it, and does
+    what is asked for then, whatever it did before. What is in force in the end is returned.
+    """
+    now = InForce.read(context, plan)
+    while True:
+        make(now)
+        if (after := InForce.read(context, plan)) == now:
+            return now
+        now = after
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
@@ -108,52 +154,13 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
     Raises:
         ConflictError: it has ended so.
-        UnavailableError: neither cluster answers.
     """
-    later = set(read_later_moves(context, plan, progress.attempt).values())
-    if progress.decided and later:
-        ended = max(progress.times_ms.values(), default=plan.created_ms)
+    if progress.decided and (later := InForce.read(context, plan).moves):
+        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
         raise ConflictError(
-            f"move {plan.move_id} ended at {datetime.fromtimestamp(ended / 1000, UTC):%F %T} UTC, "
-            f"superseded by move {', '.join(sorted(later))}; nothing was moved: trigger a new run, "
-            f"or plan a move with another id"
+            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
+            f"{', '.join(later)}; nothing was moved: trigger a new run, or plan with another id"
         )
-
-
-def routes_now(context: MoveContext) -> dict[str, Route]:
-    """Read the routes as clients see them; one cluster is enough.
-
-    Raises:
-        UnavailableError: neither cluster answers.
-    """
-    return merge_tables(read_both(context, routes_of))
-
-
-def routes_of(cluster: Cluster) -> dict[str, Route]:
-    """Read the routes that one cluster has."""
-    return read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
-
-
-def bring_about(wanted: _T, asks: Callable[[], _T], make: Callable[[_T], None]) -> _T:
-    """Make something outside the control records so, until the routes ask for what was made.
-
-    No broker fences such an effect: a process that was stopped right before it may have it after
-    any number of later moves. So the routes are read again after it, and what they ask for then
-    replaces it.
-
-    Args:
-        wanted: what the routes asked for when they were last read.
-        asks: reads them, and returns what they ask for now.
-        make: brings that about, whatever was so before.
-
-    Returns:
-        What was made last.
-    """
-    while True:
-        make(wanted)
-        if (now := asks()) == wanted:
-            return wanted
-        wanted = now
 
 
 def subjects(plan: MovePlan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.routes import group_subject
 from srm.engine.move.look import Look
-from srm.engine.move.routes import bring_about, routes_now
+from srm.engine.move.routes import InForce, bring_about
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import AuthorizationError
 
@@ -36,33 +36,20 @@ def remove_static_members(
     if not waiting:
         return
 
-    def asks() -> frozenset[str]:
-        routes, attempt = routes_now(context), look.progress.attempt
-        held = (
-            group
-            for group in waiting
-            if (route := routes.get(group_subject(group))) is not None
-            and route.is_hold_of(plan.move_id, attempt)
-        )
-        return frozenset(held)
+    done: set[str] = set()
 
-    def make(held: frozenset[str]) -> None:
-        for group in sorted(held - made):
+    def make(now: InForce) -> None:
+        held = {group for group in waiting if now.leads(group_subject(group))}
+        for group in sorted(held - done):
             _remove(context, group, waiting[group])
-        for group in sorted(made - held):
-            log.warning(
-                "group %s was not held any more when %s were removed: they join again",
-                group,
-                ", ".join(waiting[group]),
-            )
-        made.update(held)
+        for group in sorted(done - held):
+            log.warning("group %s was not held any more: its static members join again", group)
+        done.update(held)
 
-    made: set[str] = set()
-    bring_about(asks(), asks, make)
-    if not made:
-        return
-    removed |= {f"{group}/{one}" for group in made for one in waiting[group]}
-    store.save_observation(replace(look.seen, removed=tuple(sorted(removed))))
+    bring_about(context, plan, make)
+    removed |= {f"{group}/{one}" for group in done for one in waiting[group]}
+    if removed != set(look.seen.removed):
+        store.save_observation(replace(look.seen, removed=tuple(sorted(removed))))
 
 
 def _remove(context: MoveContext, group: str, instances: list[str]) -> None:

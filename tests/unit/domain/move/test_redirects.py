@@ -13,7 +13,6 @@ from srm.domain.move.asks import asks_at_go, asks_at_hold
 from srm.domain.move.redirects import (
     KINDS,
     Call,
-    after_call,
     call_key,
     in_order,
     order_number,
@@ -85,25 +84,6 @@ def test_only_who_has_not_confirmed_is_called_in_order_and_never_routing():
 )
 def test_each_step_of_a_move_has_one_thing_that_clients_were_told_last(step, told):
     assert step_in_force(step) == told
-
-
-def test_a_call_that_may_have_come_after_the_next_one_lets_that_be_made_again():
-    released = {call_key(3, "hold", "webhook"): DONE, call_key(3, "release", "webhook"): DONE}
-
-    late = after_call(released, (3, "hold"), (3, "release"), "webhook", DONE)
-    in_time = after_call(released, (3, "release"), (3, "release"), "webhook", FAILED)
-
-    assert to_call(("routing", "webhook"), late, 3, "release") == ("webhook",)
-    assert in_time[call_key(3, "release", "webhook")] == FAILED
-
-
-def test_what_was_said_in_earlier_attempts_is_forgotten():
-    calls = {call_key(3, "hold", "webhook"): DONE, call_key(30, "hold", "webhook"): DONE}
-
-    assert after_call(calls, (30, "hold"), (30, "hold"), "command", DONE) == {
-        call_key(30, "hold", "webhook"): DONE,
-        call_key(30, "hold", "command"): DONE,
-    }
 
 
 def test_people_are_told_whom_to_stop_where_and_what_to_prepare():

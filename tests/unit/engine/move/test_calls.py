@@ -208,6 +208,7 @@ def test_a_new_attempt_calls_all_of_them_under_new_keys(redirected):
 
     orders = redirected.webhook.orders
     assert [order.key for order in orders] == ["m1/1/hold", "m1/1/release", "m1/2/hold"]
+    assert set(redirected.calls()) == {"2/hold/webhook", "2/hold/command", "2/hold/manual"}
     assert [order.order for order in orders] == sorted(order.order for order in orders)
 
 

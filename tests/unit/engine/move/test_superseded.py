@@ -153,5 +153,5 @@ def test_of_two_unplanned_moves_that_did_not_see_each_other_the_later_decision_c
     for alias in ("P", "B"):
         route = world.routes(alias)["topic:Payments"]
         assert (route.generation, route.cluster, route.move_id) == (ERA, "P", to_p)
-    assert any(f"move {to_p} sent clients of this move to P" in p for p in reports[to_b].problems)
-    assert any(f"move {to_b} sent clients of this move to B" in p for p in reports[to_p].problems)
+    assert any(f"move {to_p} sent clients of this one to P" in p for p in reports[to_b].problems)
+    assert any(f"move {to_b} sent clients of this one to B" in p for p in reports[to_p].problems)
