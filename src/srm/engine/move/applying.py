@@ -23,7 +23,7 @@ def apply_positions(
     """Write where the groups of an attempt continue; what became of each place is returned.
 
     Also of what is in place: a run that was killed may have left its ledger unsettled. Where
-    another process decides the move beside this one, its offsets count. A group that a later move
+    another process decides the move at the same time, its offsets count. A group that a later move
     leads is left alone; what came too late is srm's own by the ledger: the next sync replaces it.
 
     Args:

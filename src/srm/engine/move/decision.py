@@ -65,7 +65,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
 
 
 def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
-    """Note which clients a later move leads: an unplanned one can be decided unseen beside go."""
+    """Note which clients a later move leads: an unplanned one can be decided unseen during go."""
     try:
         now = InForce.read(context, plan)
     except UnavailableError as error:

@@ -3,7 +3,7 @@
 Recorded on that cluster before it is set, and lifted before the record says so: whatever a crash
 leaves is found by its record. Only what has a record is ever lifted, so rules that somebody else
 has set stay. ACLs have no writer that shuts out an older one: after each change the routes are read
-again, and what they do not ask for any more is lifted.
+again, and what they no longer lead to is lifted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def set_fence(
     topics: Collection[str],
     move_id: str,
     now_ms: int,
-    asks: Callable[[], Collection[str]] | None = None,
+    allowed: Callable[[], Collection[str]] | None = None,
 ) -> None:
     """Deny everybody to write to topics of a cluster; safe to repeat.
 
@@ -44,7 +44,7 @@ def set_fence(
         topics: which of its topics.
         move_id: the move that fences them.
         now_ms: the time, for the record.
-        asks: returns the topics that are still to be fenced, while the record is written.
+        allowed: returns the topics that may still be fenced, while the record is written.
 
     Raises:
         UnavailableError: the cluster does not answer.
@@ -54,9 +54,9 @@ def set_fence(
     denied = cluster.write_denials(topics)
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
-        # What was denied before srm came is somebody else's, and not srm's to lift.
+        # What was denied before is the rule of others, and not srm's to lift.
         new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
-        wanted = new & {*asks()} if new and asks is not None else new
+        wanted = new & {*allowed()} if new and allowed is not None else new
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
     _record(cluster, records)
@@ -126,8 +126,13 @@ def _fence(context: MoveContext, plan: MovePlan, topics: Collection[str]) -> Non
 
     def make(now: InForce) -> None:
         closed, now_ms = ours(now), context.now_ms()
-        asks = lambda: ours(InForce.read(context, plan))  # noqa: E731
-        set_fence(context.source, closed, plan.move_id, now_ms, asks)
+        set_fence(
+            context.source,
+            closed,
+            plan.move_id,
+            now_ms,
+            lambda: ours(InForce.read(context, plan)),
+        )
         lift_fence(
             context.source,
             now_ms,
@@ -164,7 +169,7 @@ def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
 def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
     """Fence the source of a move that is decided, if it answers: producers may still reach it.
 
-    So is one that is given up, and one on which a release that came too late has lifted a fence.
+    So is one that is left for dead, and one on which a late release has lifted a fence.
     """
     source = context.condemned if plan.request.unplanned else context.source
     if plan.fence != "acl" or source is None:

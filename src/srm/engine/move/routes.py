@@ -139,7 +139,7 @@ def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], 
 
     No broker fences such an effect: a process that was stopped right before it may have it after
     any number of later moves. So ``make`` is called again with what is in force after it, and does
-    what is asked for then, whatever it did before. What is in force in the end is returned.
+    what follows from that, whatever it did before. What is in force in the end is returned.
     """
     now = InForce.read(context, plan)
     while True:

@@ -335,8 +335,8 @@ def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirec
     move.hold(context, "m1")
     finish(redirected.world, context)
 
-    told = [(order.move_id, order.step) for order in redirected.webhook.orders]
-    assert told == [("m1", "hold"), ("m1", "go"), ("m2", "hold"), ("m2", "go"), ("m2", "go")]
+    called = [(order.move_id, order.step) for order in redirected.webhook.orders]
+    assert called == [("m1", "hold"), ("m1", "go"), ("m2", "hold"), ("m2", "go"), ("m2", "go")]
     assert ("m1", "go") not in [(one.move_id, one.step) for one in redirected.command.orders]
 
 

@@ -69,10 +69,10 @@ def test_a_go_that_is_repeated_after_a_later_move_is_an_error(world: World) -> N
     with pytest.raises(ConflictError, match="superseded by move m2"):
         move.go(world.context(), "m1")
 
-    assert move.report(world.context(), "m1").ok  # it did what was asked for, then
+    assert move.report(world.context(), "m1").ok  # it did what it was for, then
 
 
-def decide_beside(world: World, *subjects: str) -> None:
+def decide_during_go(world: World, *subjects: str) -> None:
     """Let another engineer send clients to P while this go has written its intent there."""
     route = Route(ERA, "P", "go", "m2", world.clock(), decided=True)
     records = {subject.encode(): route.value() for subject in subjects}
@@ -84,10 +84,10 @@ def decide_beside(world: World, *subjects: str) -> None:
     world.writes.before[world.writes.count + 6] = decide
 
 
-def test_a_go_beside_an_unplanned_move_that_leads_all_its_clients_is_an_error(world: World) -> None:
+def test_a_go_during_an_unplanned_move_that_leads_all_its_clients_is_an_error(world: World) -> None:
     context = held(world)
     move.apply(context, "m1")
-    decide_beside(world, "topic:Payments", "group:near", "group:far")
+    decide_during_go(world, "topic:Payments", "group:near", "group:far")
 
     with pytest.raises(ConflictError, match="superseded by move m2; nothing was moved"):
         move.go(context, "m1")
@@ -102,10 +102,10 @@ def test_a_go_beside_an_unplanned_move_that_leads_all_its_clients_is_an_error(wo
     )
 
 
-def test_a_go_beside_an_unplanned_move_of_some_of_its_clients_names_them(world: World) -> None:
+def test_a_go_during_an_unplanned_move_of_some_of_its_clients_names_them(world: World) -> None:
     context = held(world)
     move.apply(context, "m1")
-    decide_beside(world, "group:near")
+    decide_during_go(world, "group:near")
 
     assert move.go(context, "m1").step == "gone"
 
