@@ -9,9 +9,22 @@ from functools import partial
 from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.answers import settle
+from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import ProduceAnswer, ProduceRequest, Wire
 
 Answered = Callable[[ProduceAnswer | UnavailableError], None]
+
+
+def buffer_of(data: bytes) -> PooledBuffer:
+    """Return an answer's bytes as a connection hands them over."""
+    buffer = BufferPool().take(len(data))
+    buffer.data[: len(data)] = data
+    return buffer
+
+
+def as_it_is(body: PooledBuffer) -> PooledBuffer:
+    """Decode nothing."""
+    return body
 
 
 def produced(

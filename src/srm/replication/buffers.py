@@ -27,11 +27,11 @@ class BufferPool:
     def take(self, size: int) -> PooledBuffer:
         """Return a buffer of at least ``size`` bytes."""
         if size < _GRAIN:
-            return PooledBuffer(bytearray(size), self)
+            return PooledBuffer(bytearray(size), size, self)
         index = bisect_left(self._free, size, key=len)
         if index < len(self._free):
-            return PooledBuffer(self._free.pop(index), self)
-        return PooledBuffer(bytearray(-(-size // _GRAIN) * _GRAIN), self)
+            return PooledBuffer(self._free.pop(index), size, self)
+        return PooledBuffer(bytearray(-(-size // _GRAIN) * _GRAIN), size, self)
 
     def give(self, data: bytearray) -> None:
         """Take a buffer back; keep the largest ones."""
@@ -49,11 +49,17 @@ class PooledBuffer:
     keeps nothing.
     """
 
-    __slots__ = ("_pool", "data")
+    __slots__ = ("_pool", "_size", "data")
 
-    def __init__(self, data: bytearray, pool: BufferPool) -> None:
+    def __init__(self, data: bytearray, size: int, pool: BufferPool) -> None:
         self.data = data
+        self._size = size
         self._pool = pool
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes that were taken, without what the array holds after them from earlier use."""
+        return memoryview(self.data)[: self._size]
 
     def __del__(self) -> None:
         """Return the memory to the pool."""

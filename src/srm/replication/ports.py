@@ -51,13 +51,13 @@ class FetchedPartition:
 class Fetched:
     """A fetch response; the records stay valid as long as ``owner`` is referenced.
 
-    ``throttle_ms`` is how long the broker's quota asks us to pause (KIP-219).
+    ``throttle_time_ms`` is the pause that the broker's quota demands (KIP-219): so long the broker
+    reads nothing more from the connection.
     """
 
-    error: int
     partitions: list[FetchedPartition]
     owner: object
-    throttle_ms: int = 0
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class ProduceAnswer:
-    """Answer to one produce request; ``throttle_ms`` as in :class:`Fetched`."""
+    """Answer to one produce request; ``throttle_time_ms`` as in :class:`Fetched`."""
 
     partitions: Mapping[TopicPartition, Produced]
-    throttle_ms: int = 0
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class FetchSession(Protocol):
         """Wait for news of the partitions; those without any are left out.
 
         Raises:
-            UnavailableError: the connection broke; the next poll tells the broker everything anew.
+            UnavailableError: the connection broke, or the broker refused the whole fetch. The next
+                poll names every partition again.
         """
         ...
 
@@ -170,7 +171,11 @@ class Wire(Protocol):
     ) -> Fetched:
         """Fetch once; a batch that holds the wanted offset arrives from its beginning.
 
-        The records need no owner: they stay valid as long as they are referenced.
+        The records need no owner: they stay valid as long as they are referenced. The pauses of a
+        quota are waited for.
+
+        Raises:
+            UnavailableError: the connection broke, or the broker refused the whole fetch.
         """
         ...
 

@@ -12,7 +12,7 @@ from aiokafka.protocol.coordination import FindCoordinatorResponse_v1
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 
-API_VERSIONS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID = 18, 3, 10, 22
+API_VERSIONS, METADATA, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID = 18, 3, 1, 10, 22
 
 
 class Cluster:
@@ -41,7 +41,10 @@ class Cluster:
 
 
 class MetadataBroker:
-    """One broker; ``silent`` ones take everything and answer nothing."""
+    """One broker; ``silent`` ones take everything and answer nothing.
+
+    ``fetched`` are the bodies of answers to fetches, the last one for all that follow.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -49,6 +52,9 @@ class MetadataBroker:
         self.accepted = 0
         self.claimed = 0
         self.asked: list[list[str]] = []
+        self.fetched: list[bytes] = []
+        self.fetches = 0
+        self.versions_error = 0
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self, port: int) -> None:
@@ -78,7 +84,11 @@ class MetadataBroker:
         body = request[10 + name :]
         if key == API_VERSIONS:
             keys = (API_VERSIONS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID)
-            return bytes(ApiVersionResponse_v0(0, [(key, 0, 5) for key in keys]).encode())
+            known = [] if self.versions_error else [(key, 0, 5) for key in keys]
+            return bytes(ApiVersionResponse_v0(self.versions_error, known).encode())
+        if key == FETCH:
+            self.fetches += 1
+            return self.fetched.pop(0) if len(self.fetched) > 1 else self.fetched[0]
         if key == FIND_COORDINATOR:
             node = self.cluster.coordinator
             port = self.cluster.brokers.get(node, self).port

@@ -10,8 +10,8 @@ import pytest
 
 from srm.errors import UnavailableError
 from srm.kafka.wire.fetch_session import WireFetchSession
-from srm.replication.buffers import BufferPool, PooledBuffer
-from srm.replication.ports import FetchFrom
+from srm.kafka.wire.frames import FetchResponse
+from srm.replication.ports import Fetched, FetchFrom
 
 A = b"a" * 16
 SESSION_NOT_FOUND = 70
@@ -24,18 +24,14 @@ class Broker:
         self.answers = list(answers)
         self.requests: list[tuple[int, int, list[int]]] = []
 
-    async def ask(self, body: bytes, max_wait_ms: int) -> PooledBuffer:
+    async def ask(self, body: bytes, max_wait_ms: int) -> FetchResponse:
         del max_wait_ms
         session, epoch = struct.unpack_from(">ii", body, 17)
         self.requests.append((session, epoch, _partitions(body)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        pool = BufferPool()
-        buffer = pool.take(100)
-        head = struct.pack(">i", 0) + b"\0" + struct.pack(">ihi", 0, *answer) + b"\x01\0"
-        buffer.data[: len(head)] = head
-        return buffer
+        return FetchResponse(*answer, Fetched([], None))
 
 
 def _partitions(body: bytes) -> list[int]:

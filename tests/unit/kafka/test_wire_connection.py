@@ -16,14 +16,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiokafka.protocol.admin import ApiVersionRequest_v0
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.certificates import Authority
 from tests.waiting import until
+from tests.wires import as_it_is
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.answers import settle
-from srm.kafka.wire.connection import Connection, as_it_is
+from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.kafka.wire.security_access import Access
 from srm.replication.buffers import BufferPool, PooledBuffer
@@ -288,6 +290,19 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
     assert isinstance(error, UnavailableError)
     assert "answer" in str(error)
     assert closed
+
+
+def test_an_answer_that_aiokafka_cannot_decode_is_an_error_of_the_connection() -> None:
+    async def run() -> None:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        theirs.sendall(struct.pack(">iih", 6, 1, 0))  # no list of versions after the error code
+        with pytest.raises(UnavailableError, match="here: unreadable answer"):
+            await connection.ask(ApiVersionRequest_v0())
+        theirs.close()
+        assert connection.closed
+
+    asyncio.run(run())
 
 
 def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from tests.loops import pass_time, run_still, settle
+from tests.wires import as_it_is
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.connection import Connection, as_it_is
+from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.security import Security, read_security
 from srm.kafka.wire.security_access import Access
 from srm.replication.buffers import BufferPool, PooledBuffer

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from aiokafka.protocol.produce import ProduceResponse_v8
+from tests.wires import buffer_of
 
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.frames import (
@@ -15,7 +17,7 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.replication import codes
-from srm.replication.buffers import BufferPool
+from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import FetchFrom, ProduceAnswer, Produced
 
 A, B = b"a" * 16, b"b" * 16
@@ -55,7 +57,7 @@ def test_a_fetch_within_a_session_names_what_is_forgotten() -> None:
 
 def test_a_fetch_response_gives_views_of_the_records() -> None:
     records = bytes(range(200))
-    body = bytearray(
+    body = (
         struct.pack(">i", 7)
         + b"\0"
         + struct.pack(">ihi", 3, 0, 77)
@@ -79,15 +81,15 @@ def test_a_fetch_response_gives_views_of_the_records() -> None:
         + b"\0"
     )
 
-    response = fetch_response(memoryview(body))
+    response = fetch_response(buffer_of(body))
 
-    first, second = response.partitions
-    assert (response.error, response.session_id, response.throttle_ms) == (0, 77, 3)
+    first, second = response.fetched.partitions
+    assert (response.error, response.session_id, response.throttle_time_ms) == (0, 77, 3)
     assert (first.high_watermark, first.last_stable_offset, first.log_start) == (50, 40, 5)
     assert first.aborted == ((9, 12),)
     assert bytes(first.records) == records
     first.records[0] = 255
-    assert 255 in body
+    assert 255 in response.fetched.owner.data
     assert (second.partition, second.error, len(second.records)) == (1, 6, 0)
 
 
@@ -109,9 +111,18 @@ def test_a_log_that_does_not_hold_the_epoch_up_to_the_offset_is_out_of_range() -
         + b"\0"
     )
 
-    [part] = fetch_response(memoryview(body)).partitions
+    [part] = fetch_response(buffer_of(body)).fetched.partitions
 
     assert (part.error, part.high_watermark) == (codes.OFFSET_OUT_OF_RANGE, 50)
+
+
+def test_an_answer_that_ends_too_early_is_not_completed_from_an_earlier_one() -> None:
+    """The buffer may hold more than the answer: what an answer before it has left there."""
+    left_there = bytearray(100)
+    answer = PooledBuffer(left_there, 12, BufferPool())
+
+    with pytest.raises(struct.error):
+        fetch_response(answer)
 
 
 def test_a_produce_request_carries_the_batches_themselves() -> None:
@@ -145,12 +156,12 @@ def test_a_produce_response_gives_offsets_and_reasons() -> None:
         + struct.pack(">i", 25)
     )
 
-    assert produce_response(memoryview(body)) == ProduceAnswer(
+    assert produce_response(buffer_of(body)) == ProduceAnswer(
         {
             TopicPartition("T", 0): Produced(0, 77),
             TopicPartition("T", 1): Produced(87, -1, "bad", (0,)),
         },
-        throttle_ms=25,
+        throttle_time_ms=25,
     )
 
 

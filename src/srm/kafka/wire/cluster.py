@@ -34,11 +34,13 @@ from srm.kafka.rights import (
     on_transactional_id,
 )
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers
-from srm.kafka.wire.connection import Connection, as_it_is
+from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.fetch_session import WireFetchSession
 from srm.kafka.wire.frames import (
     FETCH,
     PRODUCE,
+    SESSION_LOST,
+    FetchResponse,
     fetch_request,
     fetch_response,
     least_produced,
@@ -51,13 +53,11 @@ from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security_probe import refusal
 from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
-from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import (
     EpochEnd,
     Fetched,
     FetchFrom,
     FetchSession,
-    ProduceAnswer,
     ProduceRequest,
     ProducerId,
 )
@@ -73,10 +73,6 @@ _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
 def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, SrmError) and error.retriable
-
-
-def _produced(body: PooledBuffer) -> ProduceAnswer:
-    return produce_response(memoryview(body.data))
 
 
 class WireCluster:
@@ -157,9 +153,12 @@ class WireCluster:
     ) -> Fetched:
         """See the port."""
         body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
-        buffer = await self._fetch("fetch", node, body, max_wait_ms)
-        response = fetch_response(memoryview(buffer.data))
-        return Fetched(response.error, response.partitions, None, response.throttle_ms)
+        while True:
+            fetched = (await self._fetch("fetch", node, body, max_wait_ms)).fetched
+            if fetched.partitions:
+                return fetched
+            if not fetched.throttle_time_ms:
+                raise UnavailableError(f"{self._at(node)} answered a fetch without the partition")
 
     async def connect(self, node: int) -> None:
         """See the port."""
@@ -176,7 +175,8 @@ class WireCluster:
         with connection.corked():
             for batches, answered in requests:
                 parts = produce_request(batches, self._acks_timeout_ms)
-                connection.tell(*PRODUCE, parts, _produced, answered, least_produced(batches))
+                least = least_produced(batches)
+                connection.tell(*PRODUCE, parts, produce_response, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
@@ -280,11 +280,21 @@ class WireCluster:
             self.leaders_changed()
             raise
 
-    async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> PooledBuffer:
+    async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> FetchResponse:
         connection = await self._connection(node, purpose)
-        return await connection.request(
-            *FETCH, [body], as_it_is, flexible=True, wait_s=max_wait_ms / 1000
+        response = await connection.request(
+            *FETCH, [body], fetch_response, flexible=True, wait_s=max_wait_ms / 1000
         )
+        if response.error not in {codes.NONE, *SESSION_LOST}:
+            self.leaders_changed()
+            raise UnavailableError(
+                f"{self._at(node)} answered a whole fetch with error {response.error} "
+                f"({for_code(response.error).__name__}); its log says why"
+            )
+        return response
+
+    def _at(self, node: int) -> str:
+        return f"node {node} of {self._alias}"
 
     async def _offset(self, partition: TopicPartition, which: int) -> int:
         async def once() -> int:

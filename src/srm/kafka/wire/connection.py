@@ -61,9 +61,12 @@ _T = TypeVar("_T")
 _Request = tuple[Answer, int, int, Sequence[Part], bool]
 
 
-def as_it_is(body: PooledBuffer) -> PooledBuffer:
-    """Decode nothing."""
-    return body
+def _decode(request: Any, body: PooledBuffer) -> Any:
+    """Decode the answer to a request of aiokafka's protocol."""
+    data = BytesIO(body.view[_CORRELATION.size :])
+    if request.FLEXIBLE_VERSION:
+        TaggedFields.decode(data)  # of the header
+    return request.RESPONSE_TYPE.decode(data)
 
 
 class Connection:
@@ -213,20 +216,16 @@ class Connection:
         Raises:
             SrmError: what ended the connection.
         """
-        future: asyncio.Future[PooledBuffer] = self._loop.create_future()
-        answer = Answer(as_it_is, partial(settle, future))
+        future: asyncio.Future[Any] = self._loop.create_future()
+        answer = Answer(partial(_decode, request), partial(settle, future))
         key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
         self._send(answer, key, version, [request.encode()], flexible=flexible)
         try:
-            body = await future
+            return await future
         except UnavailableError:
             if self._end is not None:
                 raise self._end from None
             raise
-        data = BytesIO(memoryview(body.data)[4:])
-        if flexible:
-            TaggedFields.decode(data)  # of the header
-        return request.RESPONSE_TYPE.decode(data)
 
     def close(self, reason: str | SrmError = "closed") -> None:
         """Close the socket and fail what is in flight."""
@@ -474,7 +473,7 @@ class Connection:
             return
         try:
             made = answer.decode(body)
-        except (struct.error, ValueError, LookupError) as error:
+        except Exception as error:  # noqa: BLE001 - any error: what follows cannot be read either
             self._waiting.appendleft((expected, answer))
             self.close(f"unreadable answer: {error!r}")
             return

@@ -6,16 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from srm.errors import SrmError
-from srm.kafka.wire.frames import fetch_request, fetch_response
-from srm.replication.buffers import PooledBuffer
+from srm.kafka.wire.frames import SESSION_LOST, FetchResponse, fetch_request
 from srm.replication.ports import Fetched, FetchFrom
 
-_LOST: Final = frozenset({70, 71, 110})
-"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
 _LAST_EPOCH: Final = 2**31 - 1
 
-Ask = Callable[[bytes, int], Awaitable[PooledBuffer]]
-"""Sends an encoded fetch that may wait so many milliseconds; returns the response."""
+Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
+"""Sends an encoded fetch that may wait so many milliseconds; the response is no refusal."""
 
 
 class WireFetchSession:
@@ -53,20 +50,19 @@ class WireFetchSession:
         while True:
             body = self._request(max_wait_ms, max_bytes)
             try:
-                buffer = await self._ask(body, max_wait_ms)
+                response = await self._ask(body, max_wait_ms)
             except SrmError:
                 self._begin_anew()
                 raise
-            response = fetch_response(memoryview(buffer.data))
-            if response.error in _LOST:
+            if response.error in SESSION_LOST:
                 self._begin_anew()
                 continue
-            if response.session_id != 0 and response.error == 0:
+            if response.session_id != 0:
                 self._id = response.session_id
                 self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
             else:
                 self._begin_anew()
-            return Fetched(response.error, response.partitions, buffer, response.throttle_ms)
+            return response.fetched
 
     def _request(self, max_wait_ms: int, max_bytes: int) -> bytes:
         if self._epoch == 0:

@@ -16,12 +16,15 @@ from typing import Final
 from srm.domain.topics import TopicPartition
 from srm.kafka.wire.connection import Part
 from srm.replication import codes
-from srm.replication.ports import FetchedPartition, FetchFrom, ProduceAnswer, Produced
+from srm.replication.buffers import PooledBuffer
+from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, Produced
 
 FETCH: Final = (1, 13)
 PRODUCE: Final = (0, 8)
 NO_SESSION: Final = (0, -1)
 """Session id and epoch of a fetch that stands alone."""
+SESSION_LOST: Final = frozenset({70, 71, 110})
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
 
 _FETCH_HEAD: Final = struct.Struct(">iiiibii")
 _FETCH_PARTITION: Final = struct.Struct(">iiqiqib")
@@ -133,26 +136,33 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """A decoded fetch response; ``session_id`` is 0 where the broker keeps no session."""
+    """A decoded fetch response; ``session_id`` is 0 where the broker keeps no session.
+
+    With an ``error`` the broker refused the whole fetch, and there are no partitions.
+    """
 
     error: int
     session_id: int
-    throttle_ms: int
-    partitions: list[FetchedPartition]
+    fetched: Fetched
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """The pause that the broker's quota demands."""
+        return self.fetched.throttle_time_ms
 
 
-def fetch_response(body: memoryview) -> FetchResponse:
+def fetch_response(body: PooledBuffer) -> FetchResponse:
     """Decode a fetch response; the records are views into ``body``."""
-    reader = _Reader(body, 4)
+    reader = _Reader(body.view, 4)
     reader.skip_tags()
-    throttle_ms, error, session_id = reader.take(_FETCHED_HEAD)
+    throttle_time_ms, error, session_id = reader.take(_FETCHED_HEAD)
     partitions: list[FetchedPartition] = []
     for _ in range(reader.uvarint() - 1):
         topic_id = bytes(reader.raw(16))
         count = reader.uvarint() - 1
         partitions.extend(_fetched_partition(reader, topic_id) for _ in range(count))
         reader.skip_tags()
-    return FetchResponse(error, session_id, throttle_ms, partitions)
+    return FetchResponse(error, session_id, Fetched(partitions, body, throttle_time_ms))
 
 
 def _fetched_partition(reader: _Reader, topic_id: bytes) -> FetchedPartition:
@@ -198,9 +208,9 @@ def least_produced(batches: Sequence[tuple[TopicPartition, memoryview]]) -> int:
     return _ANSWER_BYTES + names + _PARTITION_BYTES * len(batches)
 
 
-def produce_response(body: memoryview) -> ProduceAnswer:
+def produce_response(body: PooledBuffer) -> ProduceAnswer:
     """Decode a produce response."""
-    reader = _Reader(body, 4)
+    reader = _Reader(body.view, 4)
     answers = {}
     for _ in range(reader.number(">i")):
         topic = reader.text()
@@ -213,4 +223,4 @@ def produce_response(body: memoryview) -> ProduceAnswer:
             answers[TopicPartition(topic, index)] = Produced(
                 error, base_offset, message, tuple([at for at, _ in records])
             )
-    return ProduceAnswer(answers, throttle_ms=reader.number(">i"))
+    return ProduceAnswer(answers, throttle_time_ms=reader.number(">i"))

@@ -138,7 +138,7 @@ class SourceLoop:
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
             self._note_answered()
-            pause = max(self._quota.spend(size), fetched.throttle_ms / 1000)
+            pause = max(self._quota.spend(size), fetched.throttle_time_ms / 1000)
             if 0 < size < _WORTH_A_ROUND:
                 pause = max(pause, self._linger_s)
             if pause > 0:

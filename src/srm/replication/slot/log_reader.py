@@ -61,7 +61,7 @@ class LogReader:
             max_bytes=max_bytes,
             read_committed=self.read_committed,
         )
-        error = fetched.error or fetched.partitions[0].error
+        error = fetched.partitions[0].error
         if error == codes.OFFSET_OUT_OF_RANGE:
             start, end = await self.wire.log_range(self.partition)
             raise OutOfRangeError(self.partition, offset, start, end)

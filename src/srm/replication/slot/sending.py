@@ -123,8 +123,8 @@ class TargetLink:
         if isinstance(answer, UnavailableError):
             lost = Produced(codes.NO_ANSWER, -1, str(answer))
             answer = ProduceAnswer({})
-        if answer.throttle_ms:
-            self._pause(answer.throttle_ms)
+        if answer.throttle_time_ms:
+            self._pause(answer.throttle_time_ms)
         now_ms = self._now_ms()
         for copy, attempt, outgoing in sent:
             if copy.attempt != attempt:

@@ -197,7 +197,7 @@ class SimulatedWire:
             if not whole and known is not None:
                 moved = [_moved(known, p) for p in parts]
                 parts = [p for p, m in zip(parts, moved, strict=True) if m or p in news]
-            return Fetched(0, parts, None)
+            return Fetched(parts, None)
 
         fetched: Fetched = await self._ask(node, purpose, serve, max_wait_ms / 1000)
         return fetched

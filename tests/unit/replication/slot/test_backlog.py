@@ -134,7 +134,7 @@ def test_polls_continue_for_healthy_brokers_while_one_takes_nothing(
     async def scenario() -> None:
         stuck, healthy = copying(0), copying(1)
         first = [fetched(stuck, batch(0), batch(1)), fetched(healthy, batch(0))]
-        session = Session(Fetched(0, first, None), *[Fetched(0, [], None) for _ in range(3)])
+        session = Session(Fetched(first, None), *[Fetched([], None) for _ in range(3)])
         loop = Loop(session)
         loop.loop.add(stuck, 1)
         loop.loop.add(healthy, 2)
@@ -146,7 +146,7 @@ def test_polls_continue_for_healthy_brokers_while_one_takes_nothing(
 
         _take_all(stuck)
         loop.loop.look_at(stuck)
-        session.answers = [Fetched(0, [], None)]
+        session.answers = [Fetched([], None)]
         await loop.run()
         assert session.wanted == {0: 2, 1: 1}
 

@@ -98,8 +98,8 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def answer(*answers: tuple[PartitionCopy, Produced], throttle_ms: int = 0) -> ProduceAnswer:
-    return ProduceAnswer({copy.target: produced for copy, produced in answers}, throttle_ms)
+def answer(*answers: tuple[PartitionCopy, Produced], throttle_time_ms: int = 0) -> ProduceAnswer:
+    return ProduceAnswer({copy.target: produced for copy, produced in answers}, throttle_time_ms)
 
 
 def test_requests_are_pipelined_with_one_batch_of_each_partition() -> None:
@@ -144,7 +144,9 @@ def test_nothing_is_sent_while_the_brokers_quota_asks_for_a_pause() -> None:
         copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)
         link.link.data_waits(copy)
         await turns()
-        link.target.answers[0].set_result(answer((copy, Produced(0, 1)), throttle_ms=3_600_000))
+        link.target.answers[0].set_result(
+            answer((copy, Produced(0, 1)), throttle_time_ms=3_600_000)
+        )
         copy.accept(fetched(copy, batch(1)), None, 1, read_committed=True)
         link.link.data_waits(copy)
         await turns()
@@ -326,7 +328,7 @@ def test_more_is_waited_for_where_little_has_come(records: int, polls: int) -> N
     async def scenario() -> None:
         copy = copying(0)
         part = fetched(copy, batch(0, records))
-        session = Session(Fetched(0, [part], None), Fetched(0, [], None))
+        session = Session(Fetched([part], None), Fetched([], None))
 
         await Loop(session, linger_s=3600).run(copy)
 
@@ -338,7 +340,7 @@ def test_more_is_waited_for_where_little_has_come(records: int, polls: int) -> N
 def test_only_partitions_that_have_moved_are_told_to_the_broker_again() -> None:
     async def scenario() -> None:
         moving, quiet = copying(0), copying(1)
-        session = Session(Fetched(0, [fetched(moving, batch(0))], None), Fetched(0, [], None))
+        session = Session(Fetched([fetched(moving, batch(0))], None), Fetched([], None))
 
         await Loop(session).run(moving, quiet)
 
@@ -355,7 +357,7 @@ def test_a_partition_that_is_claimed_is_left_out_and_polled_for_soon(
 
     async def scenario() -> None:
         copy, other = copying(0), copying(1)
-        session = Session(Fetched(0, [fetched(copy, batch(0))], None))
+        session = Session(Fetched([fetched(copy, batch(0))], None))
         loop = Loop(session)
         loop.arrived = _Claims()  # type: ignore[assignment]
         loop.loop._on_data = loop.arrived.append
@@ -378,7 +380,7 @@ class _Claims(list[PartitionCopy]):
 def test_a_partition_that_left_is_not_fetched_any_more() -> None:
     async def scenario() -> None:
         staying, leaving = copying(0), copying(1)
-        session = Session(Fetched(0, [], None))
+        session = Session(Fetched([], None))
         loop = Loop(session)
         loop.loop.add(staying, 1)
         loop.loop.add(leaving, 1)
@@ -396,7 +398,7 @@ def test_fetches_pause_while_too_much_waits_for_the_target(
 ) -> None:
     async def scenario() -> None:
         copy, other = copying(0), copying(1)
-        session = Session(Fetched(0, [fetched(copy, batch(0), batch(1))], None))
+        session = Session(Fetched([fetched(copy, batch(0), batch(1))], None))
 
         await Loop(session).run(copy, other)
 
@@ -410,7 +412,7 @@ def test_fetches_pause_while_too_much_waits_for_the_target(
 def test_a_quota_spreads_the_fetches_and_makes_them_small() -> None:
     async def scenario() -> None:
         copy = copying(0)
-        session = Session(Fetched(0, [fetched(copy, batch(0))], None), Fetched(0, [], None))
+        session = Session(Fetched([fetched(copy, batch(0))], None), Fetched([], None))
 
         await Loop(session, Quota(1000)).run(copy)
 
@@ -422,7 +424,7 @@ def test_a_quota_spreads_the_fetches_and_makes_them_small() -> None:
 
 def test_a_pause_that_the_broker_asks_for_is_kept() -> None:
     async def scenario() -> None:
-        session = Session(Fetched(0, [], None, throttle_ms=10_000), Fetched(0, [], None))
+        session = Session(Fetched([], None, throttle_time_ms=10_000), Fetched([], None))
 
         await Loop(session).run(copying(0))
 
@@ -436,7 +438,7 @@ def test_full_answers_that_take_long_make_the_next_ones_larger(
 ) -> None:
     async def scenario() -> None:
         copy = copying(0)
-        session = Session(Fetched(0, [fetched(copy, batch(0))], None), Fetched(0, [], None))
+        session = Session(Fetched([fetched(copy, batch(0))], None), Fetched([], None))
         loop = Loop(session)
 
         await loop.run(copy)
@@ -457,8 +459,8 @@ def test_a_source_that_was_quick_once_is_near_however_slow_it_is_now(
         loop.loop.add(copy, 1)
         loop.loop._tell_changes()
 
-        loop.loop._dispatch(Fetched(0, [], None), 0.001)
-        loop.loop._dispatch(Fetched(0, [fetched(copy, batch(0))], None), 1.0)
+        loop.loop._dispatch(Fetched([], None), 0.001)
+        loop.loop._dispatch(Fetched([fetched(copy, batch(0))], None), 1.0)
 
         assert loop.loop._partition_bytes == 6000
 
@@ -470,7 +472,7 @@ def test_trouble_of_one_partition_is_told_and_the_others_go_on() -> None:
     async def scenario() -> None:
         bad, good = copying(0), copying(1)
         refused = FetchedPartition(bad.source_id, 0, 100, -1, -1, -1, (), memoryview(b""))
-        loop = Loop(Session(Fetched(0, [refused, fetched(good, batch(0))], None)))
+        loop = Loop(Session(Fetched([refused, fetched(good, batch(0))], None)))
 
         await loop.run(bad, good)
 

@@ -61,7 +61,6 @@ class SourceWire:
             await asyncio.sleep(max_wait_ms / 1000)  # as a broker that has no news
         records = memoryview(bytearray(batch(0)))
         return Fetched(
-            0,
             [FetchedPartition(p.topic_id, p.partition, 0, 1, 1, 0, (), records) for p in news],
             None,
         )
@@ -114,7 +113,7 @@ class TargetWire:
         [wanted] = partitions
         records = memoryview(bytearray(marker(0, wanted.partition, 1)))
         part = FetchedPartition(wanted.topic_id, wanted.partition, 0, 1, 1, 0, (), records)
-        return Fetched(0, [part], None)
+        return Fetched([part], None)
 
     def produce(self, node: int, requests: object) -> None:
         """Never answer."""

@@ -144,7 +144,7 @@ def test_an_answer_of_the_source_without_news_is_a_proof_that_a_partition_goes_o
         stop(copy)
         copy.take_up()
 
-        await Loop(Session(Fetched(0, [], None))).run(copy)
+        await Loop(Session(Fetched([], None))).run(copy)
 
         assert not copy.is_troubled
 

@@ -90,7 +90,7 @@ class TargetLog:
         found = [r for r in self.stored if self._header(r).last_offset >= wanted.offset]
         records = memoryview(bytearray(b"" if error else b"".join(found[:1])))
         part = FetchedPartition(b"", 0, error, self.end, self.end, self.start, (), records)
-        return Fetched(0, [part], None)
+        return Fetched([part], None)
 
 
 def held(log: TargetLog, start: Start) -> HeldLog:

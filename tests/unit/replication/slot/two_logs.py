@@ -74,7 +74,7 @@ class Log:
             raw = b"".join(found[:3])
         records = memoryview(bytearray(raw))
         part = FetchedPartition(b"", 0, error, self.end, self.end, self.start, (), records)
-        return Fetched(0, [part], None)
+        return Fetched([part], None)
 
 
 def walked(
