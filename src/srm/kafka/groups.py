@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -15,7 +15,7 @@ from srm.errors import GroupActiveError, SrmError, UsageError
 from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import of_code, translate
 from srm.kafka.group_descriptions import coordinator
-from srm.kafka.rights import on_group, on_topic
+from srm.kafka.rights import Needs, on_group, on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.group_messages import (
@@ -30,7 +30,10 @@ _REMOVED: Final = "removed by srm for a move"
 _ENDED: Final = "its program has ended"
 _UNKNOWN_MEMBER: Final = 25
 _UNSTABLE: Final = 88
-_GONE: Final = frozenset({_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND})
+_GONE: Final = frozenset(
+    {_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION}
+)
+"""The member or the group is absent, or the broker has no groups of that kind."""
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 
 
@@ -119,9 +122,7 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
         async with coordinator(clients, brokers, group) as node:
             answer = await brokers.ask(node, LEAVE_GROUP(group, members))
-            for code in (answer["error_code"], *[m["error_code"] for m in answer["members"]]):
-                if code and code not in _GONE:
-                    raise of_code(code, clients.where(doing), needs)
+            _check_all([answer, *answer["members"]], clients.where(doing), needs)
 
     if instance_ids:
         clients.ask(doing, request, needs)
@@ -143,14 +144,21 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
                 question = describe([group], False)  # noqa: FBT003 - a field of the message
                 if await brokers.serves(node, question):
                     [found] = (await brokers.ask(node, question))["groups"]
+                    _check_all([found], clients.where(doing), on_group("Describe", group))
                     members += [m for m in found["members"] if goes(m["client_id"])]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
-            answer = await brokers.ask(node, LEAVE_GROUP(group, leaving)) if leaving else None
-            for member in answer["members"] if answer else ():
-                if (code := member["error_code"]) and code not in _GONE:
-                    raise of_code(code, clients.where(doing), needs)
+            if leaving:
+                answer = await brokers.ask(node, LEAVE_GROUP(group, leaving))
+                _check_all([answer, *answer["members"]], clients.where(doing), needs)
 
     clients.ask(doing, request, needs)
+
+
+def _check_all(answers: Collection[Mapping[str, Any]], where: str, needs: Needs) -> None:
+    """Raise the first error of some answers that does not say that a member or group is absent."""
+    for answer in answers:
+        if (code := answer["error_code"]) and code not in _GONE:
+            raise of_code(code, where, needs)
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -246,3 +246,22 @@ def test_a_coordinator_that_has_come_back_is_found(*, moved: bool) -> None:
         await wire.close()
 
     play(scenario)
+
+
+def test_a_broker_that_does_not_say_its_versions_is_unavailable_for_now() -> None:
+    """Without them every request would count as one that the broker does not know."""
+
+    async def scenario() -> None:
+        broker = await Cluster().broker(1)
+        brokers = brokers_at(broker)
+        broker.versions_error = -1
+
+        with pytest.raises(UnavailableError, match="request for its versions with error -1"):
+            await brokers.look()
+
+        broker.versions_error = 0
+        await brokers.look()
+        assert brokers.nodes == (1,)
+        brokers.close()
+
+    play(scenario)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.admin import ApiVersionRequest_v0
 from aiokafka.protocol.api import Request
 from aiokafka.protocol.metadata import MetadataRequest_v5
@@ -283,6 +283,12 @@ class Brokers:
         except BaseException:
             connection.close()
             raise
+        if known.error_code:
+            connection.close(f"no versions: error {known.error_code}")
+            raise UnavailableError(
+                f"{self._where(address)} answered the request for its versions with error "
+                f"{known.error_code} ({for_code(known.error_code).__name__})"
+            )
         link = _Link(connection, {key: (low, high) for key, low, high in known.api_versions})
         self._links = {k: one for k, one in self._links.items() if not one.connection.closed}
         self._links[address, purpose] = link
