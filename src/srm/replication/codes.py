@@ -25,13 +25,14 @@ NO_ACCESS: Final = 58
 FENCED: Final = frozenset({47, 49, 90})
 """INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: somebody took over."""
 
-LEADERSHIP: Final = frozenset({5, 6, 9, 74, 75})
-"""LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, FENCED_ and UNKNOWN_LEADER_EPOCH."""
+LEADERSHIP: Final = frozenset({5, 6, 9, 56, 74, 75})
+"""LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR (a failed disk:
+another replica leads soon), FENCED_ and UNKNOWN_LEADER_EPOCH."""
 
 COORDINATOR: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
-TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 56, 78, 89})
+TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 78, 89})
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 
 TOPIC_GONE: Final = frozenset({3, 100, 103})

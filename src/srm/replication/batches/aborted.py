@@ -17,7 +17,12 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 
 
 def is_abort_marker(batch: BatchHeader) -> bool:
-    """Whether a control batch holds an ABORT marker (EndTransactionMarker: version, type)."""
+    """Whether a control batch holds an ABORT marker (EndTransactionMarker: version, type).
+
+    The log cleaner may leave an empty batch in the place of a marker.
+    """
+    if not batch.record_count:
+        return False
     at = _after_varint(batch.view, HEADER_SIZE)  # length of the record
     at += 1  # attributes
     for _ in ("timestamp delta", "offset delta", "key length"):

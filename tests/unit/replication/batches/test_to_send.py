@@ -81,6 +81,19 @@ def test_an_aborted_transaction_is_dropped_up_to_its_marker_and_no_further() -> 
     assert merged.source_next == 7
 
 
+def test_a_marker_that_the_cleaner_has_emptied_ends_no_transaction() -> None:
+    """Kafka's consumer reads it so, too; the cleaner keeps such a batch for its producer's sake."""
+    emptied = bytearray(marker(2, 7, ABORT))[:61]
+    struct.pack_into(">i", emptied, 8, 61 - 12)
+    struct.pack_into(">i", emptied, 57, 0)
+    seal(memoryview(emptied))
+    log = data(0, 2, producer_id=7) + bytes(emptied) + data(3, 1, producer_id=7) + data(4, 1)
+
+    found = list(batches_to_send(fetched(log, ((7, 0),)), 0, None, read_committed=True))
+
+    assert values(found) == [b"4"]
+
+
 def test_read_uncommitted_sends_aborted_records_too() -> None:
     log = data(0, 2, producer_id=7) + marker(2, 7, ABORT)
 

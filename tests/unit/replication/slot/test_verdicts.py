@@ -15,7 +15,7 @@ from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes
-from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom
+from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Produced
 from srm.replication.slot import verdicts
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.resume import Start
@@ -85,6 +85,22 @@ def test_a_source_that_is_led_elsewhere_is_asked_for_its_leaders() -> None:
     verdict = verdicts.judge_fetch(PartitionCopy(ASSIGNED, Start(5, 6)), 6, None, "P")
 
     assert verdict == verdicts.Stop("fetch error 6", stale_leader="source")
+
+
+@pytest.mark.parametrize(
+    ("error", "stale"),
+    [(6, "target"), (56, "target"), (codes.NO_ANSWER, "target"), (19, "")],
+    ids=["not the leader", "its disk has failed", "no answer", "too few replicas"],
+)
+def test_a_refusal_outdates_the_leaders_where_another_broker_may_lead(
+    error: int, stale: str
+) -> None:
+    verdict = verdicts.judge_refusal(
+        PartitionCopy(ASSIGNED, Start(5, 6)), Produced(error, -1, ""), "B"
+    )
+
+    assert isinstance(verdict, verdicts.Stop)
+    assert (verdict.retriable, verdict.stale_leader) == (True, stale)
 
 
 def test_an_offset_out_of_range_raises_a_doubt_and_decides_nothing() -> None:
