@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.loops import pass_time, run_still, settle
+from tests.loops import happens, pass_time, run_still, settle
+from tests.unit.kafka.test_wire_connection import (
+    AUTHENTICATE,
+    ECHO,
+    HANDSHAKE,
+    Broker,
+    connected,
+)
 from tests.wires import as_it_is
 
 from srm.errors import UnavailableError
 from srm.kafka.wire.connection import Connection
-from srm.kafka.wire.security import Security, read_security
+from srm.kafka.wire.security import Sasl, Security, read_security
 from srm.kafka.wire.security_access import Access
 from srm.replication.buffers import BufferPool, PooledBuffer
+from srm.replication.ports import ProduceAnswer
 
 TIMEOUT_S = 30.0
 BIG = 64 << 20
@@ -150,6 +159,56 @@ def test_a_broker_that_may_wait_before_it_answers_is_given_that_time_too() -> No
     played(scenario)
 
 
+@pytest.mark.parametrize("sent_before", [True, False])
+def test_a_broker_whose_quota_pauses_a_connection_is_given_that_time_too(
+    *, sent_before: bool
+) -> None:
+    """It reads nothing more from the connection until the pause is over (KIP-219)."""
+    pause_s = 100
+
+    async def scenario(peer: Peer) -> None:
+        def decode(body: PooledBuffer) -> ProduceAnswer:
+            del body
+            return ProduceAnswer({}, throttle_time_ms=pause_s * 1000)
+
+        first = peer.connection.request(0, 0, [b"x"], decode, flexible=False)
+        if sent_before:
+            peer.send(b"y")
+        await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
+        await first
+        if not sent_before:
+            peer.send(b"y")
+        await settle()
+        await pass_time(pause_s + TIMEOUT_S - 5)
+        assert not peer.connection.closed
+        await pass_time(10)
+        assert peer.connection.closed
+
+    played(scenario)
+
+
+def test_a_login_whose_answers_each_come_in_time_is_waited_for() -> None:
+    """Also where what was sent before it, or a pause of the broker, holds it up."""
+    step_s = TIMEOUT_S - 5
+
+    async def run() -> None:
+        paces = itertools.cycle([step_s, 0.0])
+        broker = Broker(lifetime_ms=1000)
+        security = Security("P", sasl=Sasl("PLAIN", "srm", "secret"), request_timeout_s=TIMEOUT_S)
+        async with connected(broker, security) as connection:
+            broker.pace = lambda: next(paces)
+            await pass_time(1.0)  # the session is over
+            answer = connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False)
+            for number, key in enumerate((HANDSHAKE, AUTHENTICATE, ECHO), start=3):
+                await happens(lambda n=number: len(broker.keys) == n, f"request {number}")
+                assert broker.keys[-1] == key
+                await pass_time(step_s)
+            await happens(answer.done, "the answer")
+            await answer
+
+    run_still(run())
+
+
 def test_a_short_deadline_is_not_kept_waiting_by_a_long_one() -> None:
     async def scenario(peer: Peer) -> None:
         poll = peer.connection.request(0, 0, [b"x"], as_it_is, flexible=False, wait_s=1000.0)
@@ -184,12 +243,11 @@ def test_the_kernel_asks_idle_brokers_and_gives_up_dead_ones() -> None:
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = {
             name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
-            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
             if hasattr(socket, name)
         }
         idle_s = options["TCP_KEEPIDLE"] + options["TCP_KEEPINTVL"] * options["TCP_KEEPCNT"]
         assert idle_s <= TIMEOUT_S
-        assert options.get("TCP_USER_TIMEOUT", TIMEOUT_S * 1000) == TIMEOUT_S * 1000
 
     played(scenario)
 

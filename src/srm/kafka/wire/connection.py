@@ -260,10 +260,7 @@ class Connection:
 
     async def _log_in_again(self) -> None:
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._log_in()
-        except TimeoutError:
-            self.close(f"no answer to a login within {self._timeout_s:g} s")
+            await self._log_in()
         except SrmError as error:
             self.close(error)
         held, self._held = self._held or (), None
@@ -271,6 +268,10 @@ class Connection:
             self._send(answer, api_key, version, body, flexible=flexible)
 
     # ----- giving up
+
+    def _note_life(self, muted_s: float = 0.0) -> None:
+        """Count the broker's silence from now on, or from the end of a pause that it announced."""
+        self._alive_at = max(self._alive_at, self._loop.time() + muted_s)
 
     def _watch_over(self, oldest: Answer) -> None:
         """Look after the connection again when the answer that is due next would be late."""
@@ -308,7 +309,7 @@ class Connection:
             header += b"\x00"
         size = len(header) + sum(len(part) for part in body)
         if not self._waiting:
-            self._alive_at = self._loop.time()
+            self._note_life()
             self._watch_over(answer)
         self._waiting.append((self._next_id, answer))
         self._outgoing.append(memoryview(_SIZE.pack(size) + header))
@@ -324,7 +325,7 @@ class Connection:
                 parts = [self._outgoing[i] for i in range(count)]
                 self._drop_sent(self._sock.sendmsg(parts))
                 if self._writing:  # there was no room: the broker has taken something meanwhile
-                    self._alive_at = self._loop.time()
+                    self._note_life()
         except ReadableFirstError:
             self._writing = self._flush_when_readable = True
             self._watch_writable(wanted=self._read_when_writable)
@@ -394,7 +395,7 @@ class Connection:
         if count == 0:
             self.close("the broker closed the connection")
             return False
-        self._alive_at = self._loop.time()
+        self._note_life()
         if self._body is None:
             self._got_small += count
             self._take_small()
@@ -477,6 +478,8 @@ class Connection:
             self._waiting.appendleft((expected, answer))
             self.close(f"unreadable answer: {error!r}")
             return
+        if pause_ms := getattr(made, "throttle_time_ms", 0):
+            self._note_life(pause_ms / 1000)  # a quota: the broker reads nothing more so long
         try:
             answer.told(made)
         except Exception:  # it must not leave the answers behind it unread

@@ -111,14 +111,16 @@ async def connect(
 
 
 def _watch(sock: socket.socket, timeout_s: float) -> None:
-    """Let the kernel ask an idle peer whether it is there, and give up on one that is not."""
+    """Let the kernel probe an idle peer, and close the connection to one that is gone.
+
+    Without TCP_USER_TIMEOUT: a broker whose quota pauses the connection takes no bytes so long.
+    """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     whole_s = max(1, int(timeout_s))
     for name, value in (
         ("TCP_KEEPIDLE", max(1, whole_s // 2)),
         ("TCP_KEEPINTVL", max(1, whole_s // 6)),
         ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", int(timeout_s * 1000)),
     ):
         option = getattr(socket, name, None)
         if option is not None:  # Linux has them all
