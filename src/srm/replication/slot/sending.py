@@ -22,6 +22,9 @@ _MAX_IN_FLIGHT: Final = 64
 nothing is ever sent again here, so more may be under way, which a long way needs."""
 _IN_FLIGHT_BYTES: Final = 8 << 20
 _REQUEST_BYTES: Final = 8 << 20
+_UNDER_QUOTA_MS: Final = 2000
+"""Of a broker whose quota is used up, so much time's worth of bytes is under way, one batch at
+least: what was sent too early waits in the connection, and every answer after it."""
 
 _FAILED: Final = "%s: unexpected failure"
 
@@ -50,6 +53,7 @@ class TargetLink:
         self._ready: dict[PartitionCopy, None] = {}
         self._in_flight = 0
         self._in_flight_bytes = 0
+        self._most_bytes = _IN_FLIGHT_BYTES
         self._pump_due = False
         self._paused_until = 0.0
 
@@ -84,12 +88,20 @@ class TargetLink:
     def _has_room(self) -> bool:
         return (
             self._in_flight < _MAX_IN_FLIGHT
-            and self._in_flight_bytes < _IN_FLIGHT_BYTES
+            and self._in_flight_bytes < self._most_bytes
             and now_s() >= self._paused_until
         )
 
-    def _pause(self, throttle_ms: int) -> None:
-        """Send nothing while the broker's quota asks for it (KIP-219)."""
+    def _heed_quota(self, size: int, throttle_ms: int) -> None:
+        """Send nothing while the broker's quota demands it (KIP-219), and less at once after that.
+
+        Where the quota is used up, the pause is the time that the bytes of the answer take. Room
+        doubles with each answer without a pause.
+        """
+        if not throttle_ms:
+            self._most_bytes = min(_IN_FLIGHT_BYTES, 2 * self._most_bytes)
+            return
+        self._most_bytes = max(1, min(self._most_bytes, size * _UNDER_QUOTA_MS // throttle_ms))
         pause = throttle_ms / 1000
         self._paused_until = now_s() + pause
         asyncio.get_running_loop().call_later(pause + 0.001, self._pump)
@@ -98,7 +110,8 @@ class TargetLink:
         sent: Sent = []
         size = 0
         again: list[PartitionCopy] = []
-        while self._ready and size < _REQUEST_BYTES:
+        most = min(_REQUEST_BYTES, self._most_bytes - self._in_flight_bytes)
+        while self._ready and size < most:
             copy = next(iter(self._ready))
             del self._ready[copy]
             try:
@@ -123,8 +136,7 @@ class TargetLink:
         if isinstance(answer, UnavailableError):
             lost = Produced(codes.NO_ANSWER, -1, str(answer))
             answer = ProduceAnswer({})
-        if answer.throttle_time_ms:
-            self._pause(answer.throttle_time_ms)
+        self._heed_quota(size, answer.throttle_time_ms)
         now_ms = self._now_ms()
         for copy, attempt, outgoing in sent:
             if copy.attempt != attempt:

@@ -160,6 +160,38 @@ def test_nothing_is_sent_while_the_brokers_quota_asks_for_a_pause() -> None:
         loop.run_until_complete(scenario())
 
 
+def test_under_a_small_quota_only_a_few_seconds_worth_is_under_way() -> None:
+    """9 KB take 9 s: one batch is sent at a time. Answers without a pause double the room."""
+
+    async def scenario() -> None:
+        link, copies = Link(), [copying(number) for number in range(8)]
+        copies[0].accept(fetched(copies[0], batch(0)), None, 0, read_committed=True)
+        link.link.data_waits(copies[0])
+        await turns()
+        throttled = answer((copies[0], Produced(0, 1)), throttle_time_ms=9000)
+        link.target.answers[0].set_result(throttled)
+        for copy in copies:
+            at = copy.fetch_offset
+            copy.accept(fetched(copy, batch(at)), None, at, read_committed=True)
+            link.link.data_waits(copy)
+        link.target.asked.clear()
+        await link.target.asked.wait()
+        sent = [len(link.target.requests[1])]
+        while sum(sent) < len(copies):
+            number = len(link.target.answers)
+            accepted = [c for c in copies if c.target in link.target.requests[-1]]
+            link.target.answers[-1].set_result(
+                answer(*[(c, Produced(0, c.target_next)) for c in accepted])
+            )
+            await turns()
+            sent += [len(request) for request in link.target.requests[number:]]
+
+        assert sent == [1, 1, 1, 2, 3]
+
+    with simulated(1) as loop:
+        loop.run_until_complete(scenario())
+
+
 def test_an_unexpected_offset_is_no_acknowledgement() -> None:
     async def scenario() -> None:
         link, copy = Link(), copying()
