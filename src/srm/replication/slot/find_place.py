@@ -26,6 +26,7 @@ from typing import Final
 
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.rebuild import Record
 from srm.replication.batches.to_send import batches_to_send
@@ -136,7 +137,7 @@ class _Logs:
                             yield _Seen(at, self._content(record))
 
     def _content(self, record: Record) -> Content:
-        return 0 if self.own_time else record.timestamp, hash((record.key, record.value))
+        return 0 if self.own_time else record.timestamp, content_hash(record.key, record.value)
 
 
 async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:

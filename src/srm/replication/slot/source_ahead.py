@@ -1,9 +1,9 @@
 """The source beside the resume walk: batches that wait, and records that were opened ahead.
 
 What is kept of an opened record are numbers in arrays: its offset, its time, and hashes of 64 bits
-of its content and key (SipHash under a secret of the process). Two different contents are taken for
-one once in 2^64 comparisons. So a record takes the same memory whatever its size, and the limit is
-one of records.
+of its content and key (:mod:`srm.replication.batches.content_hash`). Two different contents are
+taken for one once in 2^64 comparisons. So a record takes the same memory whatever its size, and the
+limit is one of records.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
+from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.rebuild import Record
 from srm.replication.batches.transform import Transform
 from srm.replication.slot.log_reader import WAIT_MS, LogReader, OutOfRangeError
@@ -47,11 +48,12 @@ class Comparison:
 
     def content(self, record: Record) -> int:
         """Hash what has to be equal on both sides beside the time."""
-        headers = record.headers
-        if not headers:
-            return hash((record.key, record.value))
         added = self.added_headers
-        return hash((record.key, record.value, *(h for h in headers if h[0] not in added)))
+        headers = (h for h in record.headers if h[0] not in added)
+        return content_hash(
+            *(record.key, record.value),
+            *(part for name, value in headers for part in (name.encode(), value)),
+        )
 
     @property
     def may_lack_some(self) -> bool:
@@ -155,7 +157,7 @@ class SourceAhead:
         self._offsets.extend([record.offset for record in records])
         self._times.extend([record.timestamp for record in records])
         self._contents.extend([content(record) for record in records])
-        self._keys.extend([hash(record.key) for record in records])
+        self._keys.extend([content_hash(record.key) for record in records])
         self._epochs.extend([epoch] * len(records))
         for record in records:
             kind = (record.key is not None) | (record.value is None) << 1

@@ -38,6 +38,7 @@ from typing import Final
 
 from srm.domain.offset_map import Run
 from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
+from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.rebuild import Record
 from srm.replication.native.library import native_library
 from srm.replication.slot.evidence import (
@@ -215,7 +216,7 @@ class SourceWalk:
                         record.offset,
                         contents[done],
                         record.timestamp if with_time else None,
-                        hash(record.key),
+                        content_hash(record.key),
                         record.key is not None,
                         record.value is None,
                     )
@@ -252,7 +253,8 @@ class SourceWalk:
             place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
             target += length
         if place.owed:
-            place.owed.difference_update(hash(record.key) for record in piece[done : done + count])
+            piece = piece[done : done + count]
+            place.owed.difference_update(content_hash(record.key) for record in piece)
         self._target_next = target
         return count
 
