@@ -104,7 +104,8 @@ def test_excluded_by_default_is_what_mirror_maker_excludes(known: Known) -> None
     assert flow.topics_exclude == default("topics.exclude")
     assert flow.groups_exclude == default("groups.exclude")
     settings = tuple(pattern.replace("\\.", ".") for pattern in flow.config_properties_exclude)
-    assert settings == default("config.properties.exclude")
+    tiers = ("remote.storage.enable", "local.retention.bytes", "local.retention.ms")
+    assert settings == default("config.properties.exclude") + tiers
 
 
 def test_each_cipher_suite_that_java_offers_has_a_name_in_openssl(known: Known) -> None:

@@ -85,8 +85,10 @@ FLOW_KEYS: Final = (
         r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
         r"message\.timestamp\.difference\.max\.ms, log\.message\.timestamp\.before\.max\.ms, "
         r"log\.message\.timestamp\.after\.max\.ms, message\.timestamp\.type, "
-        r"unclean\.leader\.election\.enable, min\.insync\.replicas",
-        "Topic settings that are not carried to the remote topic.",
+        r"unclean\.leader\.election\.enable, min\.insync\.replicas, "
+        r"remote\.storage\.enable, local\.retention\.bytes, local\.retention\.ms",
+        "Topic settings that are not carried to the remote topic. The default adds the settings of "
+        "tiered storage to those of MirrorMaker 2: a target without it refuses such a topic.",
         deprecated=("config.properties.blacklist",),
     ),
     ConfigKey(
