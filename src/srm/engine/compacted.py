@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from srm.engine.ports import Cluster, TopicSpec
@@ -24,8 +25,13 @@ STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
 
 
 def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
-    """Describe a compacted topic to create."""
-    return TopicSpec(topic, partitions, replication_factor, COMPACTED_CONFIGS)
+    """Describe a compacted topic to create.
+
+    What is acknowledged survives the loss of any one broker, where the topic has two replicas.
+    """
+    in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
+    configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
+    return TopicSpec(topic, partitions, replication_factor, configs)
 
 
 def ensure_compacted(
@@ -40,8 +46,9 @@ def ensure_compacted(
     A topic that exists keeps its settings but for one: without compaction the state in it would be
     deleted after some days, so its cleanup policy is set.
     """
-    configs = {**COMPACTED_CONFIGS, **(extra_configs or {})}
-    cluster.create_topics([TopicSpec(topic, partitions, replication_factor, configs)])
+    spec = compacted_spec(topic, replication_factor, partitions)
+    configs = {**spec.configs, **(extra_configs or {})}
+    cluster.create_topics([replace(spec, configs=configs)])
     wanted = configs["cleanup.policy"]
     found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
     if found != wanted:

@@ -205,7 +205,7 @@ def test_an_outage_is_reported_not_taken_for_an_empty_cluster(site):
 
 
 def test_internal_topics_are_created_on_the_target_with_their_settings(site):
-    site.discovery(flow_config()).prepare()
+    site.discovery(flow_config(internal_replication_factor=3)).prepare()
 
     topics = site.target.topics()
     names = sorted(topics)
@@ -225,10 +225,10 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         "cleanup.policy": "delete",
         "retention.ms": "86400000",
     }
-    stamped = {"message.timestamp.type": "LogAppendTime"}
+    in_sync, stamped = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
     for name in set(names) - {"srm-metrics-P.internal"}:
         clocked = name.startswith(("P.checkpoints", "srm-ledger", "srm-moves", "srm-routing"))
-        assert configs[name] == {**COMPACTED_CONFIGS, **(stamped if clocked else {})}
+        assert configs[name] == {**COMPACTED_CONFIGS, **in_sync, **(stamped if clocked else {})}
 
 
 def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so_once(caplog):
