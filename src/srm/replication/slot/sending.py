@@ -110,7 +110,7 @@ class TargetLink:
         sent: Sent = []
         size = 0
         again: list[PartitionCopy] = []
-        most = min(_REQUEST_BYTES, self._most_bytes - self._in_flight_bytes)
+        most = min(_REQUEST_BYTES, self._most_bytes)
         while self._ready and size < most:
             copy = next(iter(self._ready))
             del self._ready[copy]
