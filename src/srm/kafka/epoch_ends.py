@@ -13,7 +13,7 @@ from srm.kafka.errors import of_code
 from srm.kafka.rights import on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.leader_epochs import EpochEndRequest
+from srm.kafka.wire.log_messages import epoch_ends_request
 from srm.replication import codes
 
 _Epochs = Mapping[TopicPartition, int]
@@ -57,7 +57,7 @@ async def _by_leader(
 async def _ask(
     clients: Clients, brokers: Brokers, node: int, epochs: _Epochs
 ) -> dict[TopicPartition, int]:
-    answer = await brokers.call(node, EpochEndRequest(epochs))
+    answer = await brokers.call(node, epoch_ends_request(epochs))
     ends: dict[TopicPartition, int] = {}
     for topic, found in answer.topics:
         for error, number, epoch, end in found:

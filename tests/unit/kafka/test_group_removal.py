@@ -1,4 +1,4 @@
-"""Removal of members: an answer that is an error as a whole is no success."""
+"""Removal of members: an answer that is an error as a whole does not count as success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to fetches that hold no partition: refusals, pauses and bytes that are no answer."""
+"""Answers to fetches that hold no partition: refusals, pauses and bytes that cannot be decoded."""
 
 from __future__ import annotations
 

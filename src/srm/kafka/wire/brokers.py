@@ -124,15 +124,15 @@ class Brokers:
         fields: dict[str, Any] = answer.to_object()
         return fields
 
-    async def call(self, node: int, request: Request[Any], purpose: str = QUESTIONS) -> Any:
-        """Send a request in the newest version that both sides know; return aiokafka's answer.
+    async def call(self, node: int, request: Any, purpose: str = QUESTIONS) -> Any:
+        """Send a request, aiokafka's in the newest version that both sides know; return the answer.
 
         Raises:
             SrmError: as :meth:`ask`.
         """
         return await self._ask(self._address(node), request, purpose)
 
-    async def call_any(self, request: Request[Any]) -> Any:
+    async def call_any(self, request: Any) -> Any:
         """Do the same with whichever broker answers first."""
         known = random.sample(list(self._nodes.values()), len(self._nodes))
         return await self._ask_one_of(known, request, lambda _address, _answer: "")

@@ -47,11 +47,10 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
-from srm.kafka.wire.leader_epochs import EpochEndRequest
 from srm.kafka.wire.leaders import Leaders
+from srm.kafka.wire.log_messages import epoch_ends_request, topic_id_of, topic_id_request
 from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.security_probe import refusal
-from srm.kafka.wire.topic_ids import TopicIdRequest, topic_id_of
 from srm.replication import codes
 from srm.replication.ports import (
     EpochEnd,
@@ -189,7 +188,7 @@ class WireCluster:
         """See the port."""
 
         async def once() -> bytes | None:
-            answer = await self._brokers.call_any(TopicIdRequest(topic))
+            answer = await self._brokers.call_any(topic_id_request(topic))
             error, topic_id = topic_id_of(answer)
             if error == codes.UNKNOWN_TOPIC:
                 return None
@@ -208,7 +207,7 @@ class WireCluster:
 
         async def once() -> EpochEnd:
             node = await self.leader(partition)
-            response = await self._call(node, EpochEndRequest({partition: epoch}))
+            response = await self._call(node, epoch_ends_request({partition: epoch}))
             [(_, [(error, _, found, end)])] = response.topics
             if error in codes.LEADERSHIP:
                 self.leaders_changed()

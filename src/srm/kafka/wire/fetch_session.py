@@ -12,7 +12,7 @@ from srm.replication.ports import Fetched, FetchFrom
 _LAST_EPOCH: Final = 2**31 - 1
 
 Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
-"""Sends an encoded fetch that may wait so many milliseconds; the response is no refusal."""
+"""Sends an encoded fetch that may wait so many milliseconds; errors of the whole are raised."""
 
 
 class WireFetchSession:

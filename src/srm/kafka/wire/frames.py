@@ -138,7 +138,7 @@ class _Reader:
 class FetchResponse:
     """A decoded fetch response; ``session_id`` is 0 where the broker keeps no session.
 
-    With an ``error`` the broker refused the whole fetch, and there are no partitions.
+    With an ``error`` the broker refused the whole fetch, and named none of the partitions.
     """
 
     error: int
