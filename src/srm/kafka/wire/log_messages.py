@@ -29,47 +29,31 @@ _CONSUMER: Final = -1
 _ANY_EPOCH: Final = -1
 _NO_ID: Final = bytes(16)
 
+_EPOCHS: Final = Array(
+    ("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)
+)
+_ENDS: Final = Array(
+    ("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)
+)
 _EPOCH_ENDS: Final = message(
     23,
     3,
+    Schema(("replica_id", Int32), ("topics", Array(("topic", _STRING), ("partitions", _EPOCHS)))),
     Schema(
-        ("replica_id", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", _STRING),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("current_leader_epoch", Int32),
-                        ("leader_epoch", Int32),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", _STRING),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader_epoch", Int32),
-                        ("end_offset", Int64),
-                    ),
-                ),
-            ),
-        ),
+        ("throttle_time_ms", Int32), ("topics", Array(("topic", _STRING), ("partitions", _ENDS)))
     ),
     flexible=False,
 )
 
+_BROKERS: Final = array(("node", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT))
+_PARTITIONS: Final = array(
+    *(("error_code", Int16), ("partition", Int32), ("leader", Int32), ("leader_epoch", Int32)),
+    *(("replicas", _NUMBERS), ("isr", _NUMBERS), ("offline", _NUMBERS)),
+)
+_TOPICS: Final = array(
+    *(("error_code", Int16), ("topic", TEXT), ("topic_id", Uuid), ("is_internal", Boolean)),
+    *(("partitions", _PARTITIONS), ("topic_operations", Int32)),
+)
 _METADATA: Final = message(
     3,
     10,
@@ -80,29 +64,8 @@ _METADATA: Final = message(
         ("topic_operations", Boolean),
     ),
     Structure(
-        ("throttle_time_ms", Int32),
-        ("brokers", array(("node", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT))),
-        ("cluster_id", TEXT),
-        ("controller", Int32),
-        (
-            "topics",
-            array(
-                ("error_code", Int16),
-                ("topic", TEXT),
-                ("topic_id", Uuid),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    array(
-                        *(("error_code", Int16), ("partition", Int32)),
-                        *(("leader", Int32), ("leader_epoch", Int32)),
-                        *(("replicas", _NUMBERS), ("isr", _NUMBERS), ("offline", _NUMBERS)),
-                    ),
-                ),
-                ("topic_operations", Int32),
-            ),
-        ),
-        ("cluster_operations", Int32),
+        *(("throttle_time_ms", Int32), ("brokers", _BROKERS), ("cluster_id", TEXT)),
+        *(("controller", Int32), ("topics", _TOPICS), ("cluster_operations", Int32)),
     ),
 )
 
