@@ -155,12 +155,19 @@ def _meaning(topic: TopicReturn, choice: Choice | None, flow: Flow) -> str:
 
 
 def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[str]:
+    source = Flow.parse(found.flow).source
     if found.pause is None:
-        yield f"flow {found.flow} is not paused: it copies what {found.flow.split('->')[0]} has"
+        yield f"flow {found.flow} is not paused: it copies what {source} has"
     for row in rows:
         if row.open:
             yield f"topic {row.topic} is undecided ({row.shape}): {row.means}"
     choices = {row.topic: row.choice for row in rows}
+    for topic in found.topics:
+        if topic.routed_by and choices[topic.topic] in {"keep", "discard"}:
+            yield (
+                f"topic {topic.topic}: move {topic.routed_by} has sent its clients to {source}, "
+                f"and what they write there is no residue: --merge {topic.topic}"
+            )
     for entry in found.partitions:
         if entry.error and choices.get(entry.topic) != "merge":
             yield f"{entry.name}: {entry.error}. Merged, it is copied as soon as it can be read"

@@ -110,6 +110,8 @@ class TopicReturn:
     """One topic of a flow; ``evidence`` says what the shape was told from.
 
     Of heartbeats the residue is of no interest to anybody: they are merged unless it is said.
+    ``routed_by`` is the move whose route leads the topic's clients to the source: what they write
+    there is no residue. It is empty where no route does.
     """
 
     topic: str
@@ -118,6 +120,7 @@ class TopicReturn:
     evidence: str
     partitions: tuple[PartitionReturn, ...] = ()
     is_heartbeats: bool = False
+    routed_by: str = ""
 
     @property
     def records(self) -> int:

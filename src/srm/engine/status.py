@@ -23,6 +23,7 @@ from srm.engine.copiers import (
     is_alive,
     slot_statuses,
 )
+from srm.engine.move.problems import unsettled_problems
 from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
 from srm.engine.source_look import (
@@ -124,7 +125,8 @@ def flow_status(context: FlowContext) -> FlowStatus:
     if found.standing is None or found.source_error:
         return found
     hints = _without_checkpoint(found.flow, found.groups, found.standing)
-    return replace(found, hints=(*found.hints, *hints))
+    unsettled = (problem.text for problem in unsettled_problems(context))
+    return replace(found, hints=(*found.hints, *unsettled, *hints))
 
 
 def _without_checkpoint(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from srm.domain.filters import NameFilter
 from srm.domain.map_wanted import Wanted as WantedOffsets
 from srm.domain.move.outcome import GroupOutcome
+from srm.domain.move.routes import topic_subject
 from srm.domain.offset_ranges import OffsetRange
 from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.pause import Pause
@@ -33,7 +34,9 @@ from srm.domain.topics import TopicPartition
 from srm.engine.checkpoints import read_ledger
 from srm.engine.comeback.ports import ReturnedLogs, Wanted
 from srm.engine.group_listing import groups_with_offsets
+from srm.engine.move.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
+from srm.engine.standing import as_move
 from srm.engine.state_topic import StateTopic
 from srm.engine.supervision import standing_pause
 from srm.engine.topic_sync import selected_topics
@@ -99,6 +102,7 @@ def look_at_source(
     commits, unread = _commits(context, found, show) if groups else ({}, ())
     found, read = _counted(logs, found, ends, commits, show)
     found = _with_only_copied(context, found)
+    routed_by = _routed_by(context, shapes)
     topics = tuple(
         replace(
             topic_return(
@@ -108,6 +112,7 @@ def look_at_source(
                 [found[entry] for entry in assigned.get(name, ())],
             ),
             is_heartbeats=context.config.policy.is_heartbeats_topic(name),
+            routed_by=routed_by.get(name, ""),
         )
         for name, told in shapes.items()
     )
@@ -169,6 +174,18 @@ def _shapes(
         )
         for name in sorted(names)
         if not only or name in only
+    }
+
+
+def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
+    """Return the topics whose clients a route leads to the source, each with the move."""
+    routes, source = RoutingTables.read(as_move(context)).merged, context.config.flow.source
+    return {
+        topic: route.move_id
+        for topic in topics
+        if (route := routes.get(topic_subject(topic))) is not None
+        and route.cluster == source
+        and not route.gives_up(source)
     }
 
 

@@ -23,6 +23,7 @@ from srm.domain.move.routes import topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.fence import unfenced
+from srm.engine.move.problems import unsettled_problems
 from srm.engine.move.reading import read_facts
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.errors import GateClosedError
@@ -93,6 +94,7 @@ def look(
         unconfirmed=(
             *unconfirmed(plan.redirect, progress.calls, progress.attempt, "hold"),
             *unfenced(context, plan),
+            *(problem.text for problem in unsettled_problems(context.forward)),
         )
         if held
         else (),

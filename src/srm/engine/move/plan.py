@@ -27,6 +27,7 @@ from srm.engine.move.problems import (
     redirect_problems,
     route_problems,
     topic_problems,
+    unsettled_problems,
 )
 from srm.engine.move.proof import Verdicts, proof_problems, prove_groups
 from srm.engine.move.reading import read_facts
@@ -188,6 +189,7 @@ def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
     problems = (
         *redirect_problems(context.forward, redirectors_of(context, request)),
         *map(Reason, fence_problems(context.source, fence_of(context, request))),
+        *unsettled_problems(context.forward),
         *map(Reason, topic_problems(context.forward.config, facts)),
         *map(Reason, transactions.blocking),
         *map(Reason, route_problems(facts, request, move_id)),

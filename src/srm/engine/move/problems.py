@@ -1,4 +1,4 @@
-"""What stands in the way of a move, and what it warns of: from one look at both clusters, pure."""
+"""What stands in the way of a move, and what it warns of: from one look at both clusters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.redirects import RedirectKind
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.pause import read_pause
 from srm.domain.reason import Reason
 from srm.engine.move.facts import MoveFacts
 from srm.engine.ports import FlowContext
+from srm.engine.supervision import topic_on
 
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
     "webhook": ("webhook.url", "webhook.secret"),
@@ -32,6 +34,25 @@ def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Ite
             yield Reason.saying(
                 f"redirector {kind} is not set up", f"set {keys} (docs/redirect.md)"
             )
+
+
+def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
+    """Say why no client goes to the target: it returned from a disaster, and nothing is settled.
+
+    A planned move alone is kept from it: the pause is on the source, which an unplanned one never
+    asks.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    back = flow.config.flow.reversed
+    pause = read_pause(topic_on(flow.source, back).read_commands())
+    if pause is not None:
+        yield Reason.saying(
+            f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
+            f"{back.target} never gets",
+            f"settle its return first: srm return status --flow '{back}'",
+        )
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:

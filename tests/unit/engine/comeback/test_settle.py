@@ -11,6 +11,7 @@ from tests.slot_reports import records_of
 from srm.domain import internal_topics
 from srm.domain.ledger import LedgerEntry
 from srm.domain.move.outcome import Outcome
+from srm.domain.move.routes import ERA, Route, topic_subject
 from srm.domain.offset_map import Position
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import PAUSE_KEY, Pause, read_pause
@@ -32,7 +33,7 @@ from srm.engine.comeback.ports import Wanted
 from srm.engine.comeback.residue import read_residue, residue_ranges
 from srm.engine.comeback.settle import plan_return, settle_return
 from srm.engine.compacted import ensure_compacted
-from srm.engine.ports import FlowContext
+from srm.engine.ports import Cluster, FlowContext
 from srm.engine.supervision import standing_pause
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
@@ -380,6 +381,34 @@ def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Return
     assert (kept.state, kept.offset_from, kept.offset_to, kept.records) == ("kept", 80, 100, 20)
     assert shown == [80, 81, 82]
     assert look_at_source(returned.context, returned.logs).records == 0
+
+
+def route(cluster: Cluster, wanted: Route) -> None:
+    ensure_compacted(cluster, internal_topics.ROUTING)
+    record = {topic_subject("Payments").encode(): wanted.value()}
+    cluster.compacted(internal_topics.ROUTING).write(record)
+
+
+@pytest.mark.parametrize("choice", ["keep", "discard"])
+def test_what_clients_write_under_a_route_to_the_source_is_no_residue(
+    returned: Returned, choice: str
+) -> None:
+    """They were sent there, by an unplanned move of the target, before the return was settled."""
+    route(returned.context.source, Route(ERA, "P", "go", "m2", decided=True))
+
+    with pytest.raises(GateClosedError, match=r"move m2 has sent .* to P.*--merge Payments"):
+        returned.settle(Payments=choice)
+    assert (returned.notes, standing_pause(returned.context)) == ([], PAUSE)
+    returned.settle(Payments="merge")
+
+
+def test_a_route_that_gives_the_source_up_leads_nobody_there(returned: Returned) -> None:
+    """It holds the clients of the source until the disaster's own move sends them elsewhere."""
+    route(returned.context.target, Route(ERA, "P", "hold", "m1"))
+
+    returned.settle(Payments="keep")
+
+    assert [note.decision for note in returned.notes] == ["keep"]
 
 
 def test_a_partition_without_an_answer_is_not_decided_about_unseen(returned: Returned) -> None:
