@@ -18,6 +18,7 @@ from srm.config.model import ClusterClients
 from srm.domain import internal_topics
 from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import OffsetMap
+from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
@@ -186,6 +187,17 @@ class CopyLab:
     def status(self, partition: AssignedPartition) -> PartitionStatus | None:
         told = self.state().told({partition.topic: partition.topic_id})
         return told.get(TopicPartition(partition.topic, partition.partition))
+
+    def note(self, noted: PartitionNotes) -> None:
+        """Write what people have decided, as the command for it does."""
+        self._log.write(internal_topics.replication(self.flow.source), noted.key(), noted.value())
+        self._log.flush(DEADLINE_S)
+
+    def decisions(self, partition: AssignedPartition) -> list[tuple[str, tuple[int, int] | None]]:
+        """Return what is decided of ranges of a partition, as it counts now."""
+        noted = self.state().noted({partition.topic: partition.topic_id})
+        place = TopicPartition(partition.topic, partition.partition)
+        return [(n.decision, n.left_out) for n in in_force(noted[place]) if n.left_out]
 
     def stopped(self, partition: AssignedPartition) -> PartitionStatus:
         """Wait until a partition is stopped by certain records, and return its status."""

@@ -12,6 +12,7 @@ from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
 from srm.domain.offset_ranges import both_ends
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import SrmError
@@ -210,3 +211,80 @@ def test_logs_that_begin_apart_are_resumed_without_map_and_reports(
     assert len(where) == len(copied), "nothing is copied twice"
     assert list(where) == list(range(1900 if trimmed == "target" else 0, 2010))
     assert _mapped(lab, p) == {number: where[number] for number in range(1900, 2010)}
+
+
+# ----- a source that lost its end gives the offsets of a decision to other records
+
+
+def test_records_at_offsets_that_were_discarded_are_copied_when_they_are_others(
+    broker_factory: BrokerFactory,
+) -> None:
+    source, target = broker_factory("P"), broker_factory("B")
+    lab = CopyLab(source.bootstrap, target.bootstrap, data_loss_policy="continue")
+    [p] = lab.topic()
+    for _ in range(6):
+        _send(lab, p, *_random(10))
+    _discard(lab, p, 50, 55)
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    assert len(_values(lab, p)) == 55
+    assert cut(source, p.topic, 0, share=0.5, lowest=20) == 40
+    source.start()
+    source.wait_ready()
+
+    _send(lab, p, *(b"new %d" % at for at in range(40, 45)))
+    with lab.running():
+        lab.wait_until_copied([p])
+    _send(lab, p, *(b"new %d" % at for at in range(45, 70)))
+    with lab.running():
+        lab.wait_until_copied([p])
+
+    assert {b"new %d" % at for at in range(40, 70)} <= _values(lab, p)
+    assert lab.decisions(p) == []
+
+
+def test_of_what_was_discarded_the_rest_that_a_log_still_holds_stays_out(
+    broker_factory: BrokerFactory,
+) -> None:
+    source, target = broker_factory("P"), broker_factory("B")
+    lab = CopyLab(source.bootstrap, target.bootstrap, data_loss_policy="continue")
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    _send(lab, p, *_random(50))
+    with lab.running():
+        lab.wait_until_copied([p])
+    for at in range(50, 55):
+        _send(lab, p, b"old %d" % at)
+    _discard(lab, p, 50, 55)
+    assert cut(source, p.topic, 0, share=0.5, lowest=50) == 52
+    source.start()
+    source.wait_ready()
+
+    _send(lab, p, *(b"new %d" % at for at in range(52, 60)))
+    with lab.running():
+        lab.wait_until_copied([p])
+
+    values = _values(lab, p)
+    assert {value for value in values if value and len(value) == 6} == {
+        b"new %d" % at for at in range(52, 60)
+    }
+    assert lab.decisions(p) == [("discard", (50, 52))]
+
+
+def _discard(lab: CopyLab, p: AssignedPartition, first: int, end: int) -> None:
+    """Decide about records at the end of the source's log, as the settlement of a return does."""
+    place = TopicPartition(p.topic, 0)
+    ends = {epoch: lab.source.epoch_ends({place: epoch})[place] for epoch in range(50)}
+    [epoch] = [epoch for epoch, found in ends.items() if found >= end]
+    lab.note(
+        PartitionNotes.decided(
+            *("discard", "r1", (p.topic, 0, p.topic_id), (first, end), "discarded", 1000),
+            epoch=epoch,
+        )
+    )
+
+
+def _values(lab: CopyLab, p: AssignedPartition) -> set[bytes | None]:
+    bootstrap = lab.target_props["bootstrap.servers"]
+    return {record.value for _, record in read_log(bootstrap, p.target_topic, 0)}

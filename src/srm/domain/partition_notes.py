@@ -12,8 +12,9 @@ the remote topic (docs/replication.md): slots hear of it at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -42,6 +43,11 @@ class PartitionNotes:
     A note of a ``decision`` has one range; ``slot`` then makes its key unique. What was copied of
     the range that a ``cut`` is about ends at the target offset ``target_next``. A decision to copy
     ``after`` the records of others is about the remote topic ``target_topic_id``.
+
+    What is left on the source is named by content, since a log that loses its end gives its offsets
+    to other records: ``epoch`` is the leader epoch of the last batch before the range's end, -1 if
+    not known. The decision counts as far as the log still holds that epoch. ``over`` has the
+    decisions that a slot found to count for less than their range: its new end, by their ``slot``.
     """
 
     slot: str
@@ -59,6 +65,8 @@ class PartitionNotes:
     decision: Decision = ""
     target_next: int | None = None
     target_topic_id: str = ""
+    epoch: int = -1
+    over: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
     def decided(
@@ -70,6 +78,7 @@ class PartitionNotes:
         why: str,
         now_ms: int,
         target_next: int | None = None,
+        epoch: int = -1,
     ) -> PartitionNotes:
         """Note a decision about source offsets [from, to).
 
@@ -81,11 +90,12 @@ class PartitionNotes:
             why: for people, who decided it included.
             now_ms: epoch milliseconds.
             target_next: of a ``cut``, where the copy ended.
+            epoch: leader epoch of the last batch before the range's end.
         """
         topic, number, topic_id = partition
         noted = cls(f"{decision}-{request}", topic, number, topic_id)
         noted = noted.with_loss(*offsets, why, now_ms)
-        return replace(noted, decision=decision, target_next=target_next)
+        return replace(noted, decision=decision, target_next=target_next, epoch=epoch)
 
     @classmethod
     def after_others(cls, assigned: AssignedPartition, by: str, now_ms: int) -> PartitionNotes:
@@ -112,6 +122,19 @@ class PartitionNotes:
         if self.decision not in {"keep", "discard"}:
             return None
         return self.lost_from or 0, self.lost_to or 0
+
+    def up_to(self, end: int) -> PartitionNotes | None:
+        """Return what counts of a note whose decision ends at an offset, None if nothing does."""
+        if self.left_out is None:
+            return self
+        start, known_end = self.left_out
+        if start >= min(end, known_end):
+            return None
+        return self if end >= known_end else replace(self, lost_to=end, lost=end - start)
+
+    def with_over(self, over: Mapping[str, int]) -> PartitionNotes:
+        """Note where decisions end of which the log does not hold the range any more."""
+        return replace(self, over={**self.over, **over})
 
     def with_loss(self, lost_from: int, lost_to: int, what: str, now_ms: int) -> PartitionNotes:
         """Note that source records can never be copied."""
@@ -171,23 +194,13 @@ class PartitionNotes:
 
 
 def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
-    """Return the notes of one partition as they count after later ones.
-
-    What was kept or discarded of a log that has lost its end since is not there any more: its
-    offsets were given to other records.
-    """
+    """Return the notes of one partition as they count after what slots found of the decisions."""
     known = tuple(notes)
-    cuts = [(n.time_ms, n.lost_from) for n in known if n.decision == "cut"]
-    found = []
+    ends: dict[str, int] = {}
     for note in known:
-        start, end = note.left_out or (0, 1)
-        later = [at for time_ms, at in cuts if time_ms > note.time_ms and at is not None]
-        if note.left_out is not None and later:
-            end = min(end, *later)
-            note = replace(note, lost_to=end, lost=end - start)  # noqa: PLW2901
-        if start < end:
-            found.append(note)
-    return tuple(found)
+        ends |= {name: min(end, ends.get(name, end)) for name, end in note.over.items()}
+    counting = (note.up_to(ends.get(note.slot, sys.maxsize)) for note in known)
+    return tuple(note for note in counting if note is not None)
 
 
 def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:

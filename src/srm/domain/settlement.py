@@ -210,14 +210,18 @@ def decisions(
                 why = f"deleted on {source} by retention before they were copied (by {by})"
                 offsets = entry.gone_from, entry.log_start
                 notes.append(
-                    PartitionNotes.decided("keep", f"{request}-gone", place, offsets, why, now_ms)
+                    PartitionNotes.decided(
+                        *("keep", f"{request}-gone", place, offsets, why, now_ms), epoch=entry.epoch
+                    )
                 )
             if choice in {"keep", "discard"} and entry.residue is not None:
                 kept = choice == "keep"
                 why = f"{'kept on' if kept else 'discarded: they stay on'} {source} (by {by})"
                 notes.append(
                     PartitionNotes.decided(
-                        "keep" if kept else "discard", request, place, entry.residue, why, now_ms
+                        *("keep" if kept else "discard", request, place, entry.residue),
+                        *(why, now_ms),
+                        epoch=entry.epoch,
                     )
                 )
     return tuple(notes)

@@ -39,7 +39,8 @@ class CopyEnd:
     source's log ends, or parts from what was copied, if that is before it; ``gone_to`` is where
     its log begins if retention has passed the end of the copy. ``log_end`` is how far the flow
     would copy now, which is less than the ``high_watermark`` while a transaction is open.
-    ``left_out`` are ranges that were decided earlier.
+    ``left_out`` are ranges that were decided earlier. ``epoch`` is the leader epoch of the log's
+    last batch, -1 if not known.
     """
 
     source_next: int
@@ -51,6 +52,7 @@ class CopyEnd:
     cut_from: int | None = None
     left_out: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
+    epoch: int = -1
 
     @property
     def gone_to(self) -> int | None:
@@ -66,7 +68,8 @@ class PartitionReturn:
     ``high_watermark`` is more while a transaction is open. ``records`` of the residue were counted
     between the two, ``first_ms`` and ``last_ms`` are of their timestamps. ``cut_from`` to
     ``cut_to`` were copied and are gone: the copy still has ``only_copied`` records of them (None:
-    not counted). ``error`` says why nothing can be said, or decided, of the partition.
+    not counted). ``epoch`` is the leader epoch of the log's last batch. ``error`` says why nothing
+    can be said, or decided, of the partition.
     """
 
     topic: str
@@ -85,6 +88,7 @@ class PartitionReturn:
     only_copied: int | None = None
     gone_from: int | None = None
     notes: tuple[str, ...] = ()
+    epoch: int = -1
     error: str = ""
 
     @property

@@ -323,10 +323,13 @@ def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
 def _after_discarded(facts: PartitionFacts, offset: int) -> int:
     """Step over what was discarded, where the group has read all that was copied before it.
 
-    That is known once the copy has come as far.
+    That is known once the copy has come as far. A range of which the map holds records is over:
+    the log lost its end, and gave these offsets to records that were copied.
     """
     known = facts.offset_map
     for start, end in facts.losses.discarded:
+        if known.source_records_between(start, end):
+            continue
         reached = offset >= start or (
             (known.known_source_end or 0) >= start
             and not known.source_records_between(offset, start)

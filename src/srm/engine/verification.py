@@ -13,7 +13,7 @@ from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.map_wanted import Wanted
-from srm.domain.partition_notes import begin_of_copy, in_force
+from srm.domain.partition_notes import PartitionNotes, begin_of_copy, in_force
 from srm.domain.proven import EpochEnds, Proven, last_marks, still_proven, unproven
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.verification import PartitionVerification, VerificationSummary
@@ -103,6 +103,7 @@ class _Observed:
     source_logs: Mapping[TopicPartition, LogBounds]
     target_logs: Mapping[TopicPartition, LogBounds]
     target_ends_before: Mapping[TopicPartition, int]
+    decided: Mapping[TopicPartition, tuple[PartitionNotes, ...]]
 
 
 def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
@@ -295,7 +296,19 @@ def _observe(
         _bounds(context.source, partitions),
         _bounds(context.target, copies),
         before,
+        _decided(context.source, maps.notes),
     )
+
+
+def _decided(
+    source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
+) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
+    """Return decisions about ranges, but of no partition whose log has other records there now."""
+    found = {p: tuple(n for n in in_force(of) if n.left_out) for p, of in notes.items()}
+    overtaken = _cut(
+        source, {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
+    )
+    return {p: of for p, of in found.items() if p not in overtaken}
 
 
 def _bounds(
@@ -338,7 +351,7 @@ def _plan_one(
         or _is_compacted(observed.target_configs, remote_topic),
         timestamps=not _stamps_records(observed.target_configs, remote_topic),
         begins=begin_of_copy(notes),
-        decided=(bounds for note in in_force(notes) if (bounds := note.left_out)),
+        decided=(n.left_out for n in observed.decided.get(partition, ()) if n.left_out),
     )
     if planned is None:
         reason = (

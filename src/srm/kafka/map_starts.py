@@ -143,7 +143,7 @@ def _as_decided(
     """Apply what people have decided about partitions."""
     decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
     for note in notes:
-        if note.decision:
+        if note.decision or note.over:
             decided[note.topic_id, note.partition].append(note)
     for assigned in partitions:
         about = decided.get((assigned.topic_id, assigned.partition))

@@ -131,13 +131,16 @@ class KafkaReturnedLogs:
             held = await held_log(target_reader, start)
             if held.end < start.target_next:  # what it lost is copied again, and so is residue
                 start = await asyncio.to_thread(self._starts.cut, assigned, held.end)
+        reader = self._reader(source, assigned)
+        left = start.left_out if start is not None else ()
+        decided = [note.up_to(await reader.held_to(note)) for note in left]
         comparison = Comparison(
             self._config.records.added,
             self._config.data_loss_policy == "continue",
             self._transform(assigned),
-            start.left_out if start else (),
+            [note.left_out for note in decided if note and note.left_out],
         )
-        return await find_copy_end(self._reader(source, assigned), target_reader, start, comparison)
+        return await find_copy_end(reader, target_reader, start, comparison)
 
     # ----- what is behind them
 

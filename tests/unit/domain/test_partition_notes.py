@@ -108,19 +108,23 @@ def test_what_was_discarded_is_missing_to_nobody() -> None:
     assert "10 to 13, discarded" in alone.reason
 
 
-def test_what_was_left_on_a_log_that_lost_its_end_since_is_not_there_any_more() -> None:
+def test_a_decision_ends_where_slots_found_that_the_log_has_other_records() -> None:
+    """Whatever their clocks say: a slot names the decision, and the lowest end counts."""
     place = "orders", 1, "A" * 22
-    whole = PartitionNotes.decided("keep", "r1", place, (10, 30), "kept", 1000)
-    gone = PartitionNotes.decided("discard", "r2", place, (40, 50), "discarded", 1000)
-    cut = PartitionNotes.decided("cut", "r3", place, (20, 90), "P has lost them", 2000, 77)
-    beside = PartitionNotes.decided("keep", "r3", place, (20, 25), "kept", 2000)
-    lost = EMPTY.with_loss(60, 70, "too large", 500)
+    whole = PartitionNotes.decided("keep", "r1", place, (10, 30), "kept", 9000, epoch=5)
+    gone = PartitionNotes.decided("discard", "r2", place, (40, 50), "discarded", 9000, epoch=5)
+    later = PartitionNotes.decided("discard", "r3", place, (40, 50), "discarded", 1000, epoch=7)
+    cut = PartitionNotes.decided("cut", "r3", place, (20, 90), "P has lost them", 1000, 77)
+    mine = EMPTY.with_loss(60, 70, "too large", 500).with_over({"keep-r1": 25, "discard-r2": 20})
+    other = PartitionNotes("1", "orders", 1, "A" * 22, over={"keep-r1": 20})
 
-    found = in_force([whole, gone, cut, beside, lost])
+    found = in_force([whole, gone, later, cut, mine, other])
 
-    assert [(n.decision, n.lost_from, n.lost_to, n.lost) for n in found] == [
-        ("keep", 10, 20, 10),
-        ("cut", 20, 90, 70),
-        ("keep", 20, 25, 5),
-        ("", 60, 70, 10),
+    assert [(n.slot, n.lost_from, n.lost_to, n.lost) for n in found] == [
+        ("keep-r1", 10, 20, 10),
+        ("discard-r3", 40, 50, 10),
+        ("cut-r3", 20, 90, 70),
+        ("0", 60, 70, 10),
+        ("1", None, None, 0),
     ]
+    assert PartitionNotes.decode(mine.value()) == mine

@@ -295,6 +295,18 @@ def test_what_was_discarded_is_stepped_over_only_once_the_copy_is_known_to_end_t
     assert translate(later, 50).offset == 80
 
 
+def test_offsets_that_were_discarded_and_hold_copied_records_now_are_not_stepped_over() -> None:
+    """The source lost its end, and gave them to others; the copy has come to 60 of these."""
+    facts = PartitionFacts(
+        *("reverse", COPY, ORIGINAL, "P", Log(0, 70, 70), Log(0, 90, 90)),
+        OffsetMap.of([Run(0, 0, 40), Run(40, 50, 20)], Position(60, 70, 90)),
+        losses=Losses.of([decided("discard", 50, 80)], None),
+    )
+
+    assert translate(facts, 65).offset == 55
+    assert translate(facts, 70).offset == 60
+
+
 def test_of_a_topic_of_which_nothing_was_copied_all_can_be_discarded() -> None:
     facts = PartitionFacts(
         *("reverse", COPY, ORIGINAL, "P", Log(0, 1, 1), Log(0, 20, 20)),

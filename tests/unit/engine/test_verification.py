@@ -63,6 +63,24 @@ def test_what_both_logs_no_longer_hold_is_not_planned(copied):
     assert (payments.source_start, payments.target_start) == (30, 31)
 
 
+def test_what_was_discarded_is_excused_while_the_source_holds_it_and_no_longer(copied):
+    source = copied.clusters["P"]
+    place = "Payments", 0, source.topics()["Payments"].topic_id
+    copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (
+        PartitionNotes.decided("discard", "r", place, (50, 60), "discarded", 1, epoch=0),
+    )
+
+    def excused() -> bool:
+        [payments] = verification.plan(copied.flow("P->B")).ranges
+        return "50 to 59" in payments.left_out
+
+    assert excused()
+    log = source._existing(TopicPartition("Payments", 0))
+    log.truncate(55)
+    log.grow(45, 0)
+    assert not excused()
+
+
 def test_what_a_topic_of_the_same_name_left_before_is_no_part_of_the_copy_and_told(empty):
     empty.clusters["B"].produce("P.Payments", 0, 7)
     empty.produce("P", 10)

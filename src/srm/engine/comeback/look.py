@@ -226,6 +226,7 @@ def _partition(
         cut_to=None if end.cut_from is None else end.known_next,
         gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
         notes=end.notes,
+        epoch=end.epoch,
     )
 
 

@@ -9,17 +9,22 @@ costs a new claim and a walk over the logs, about 10 ms.
 - A record is refused (its timestamp, say): the broker mostly names it; else the batch is cut in two
   until the record stands alone.
 
-Ranges that people have decided not to copy are left out like refused records.
+Ranges that people have decided not to copy are left out like refused records. Each is about the log
+up to a leader epoch: behind a batch of a later one stand other records.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
+from srm.domain.partition_notes import PartitionNotes
+from srm.errors import IntegrityError
 from srm.replication import codes
-from srm.replication.batches.batch import BatchHeader
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.rebuild import NO_LIMIT, Record
 from srm.replication.clock import now_s
 from srm.replication.ports import Produced
@@ -31,15 +36,15 @@ _FORGET_S: Final = 600.0
 class TargetLimits:
     """Mutable: learns from refusals and forgets what has been passed."""
 
-    def __init__(self, left_out: Iterable[tuple[int, int]] = ()) -> None:
-        """Leave ranges of source offsets [from, to) out from the beginning."""
+    def __init__(self) -> None:
         self._refused = NO_LIMIT
         self._accepted = 0
         self._learned_at = 0.0
         self._merge_limit = NO_LIMIT
         self._cuts: set[int] = set()
-        self._left_out = sorted(left_out)
-        self.knows_something = bool(self._left_out)
+        self._refused_ones: set[int] = set()
+        self._decided: list[tuple[int, int, int]] = []
+        self.knows_something = False
 
     @property
     def limit(self) -> int:
@@ -66,13 +71,13 @@ class TargetLimits:
             any(batch.base_offset <= cut <= batch.last_offset for cut in self._cuts)
             or any(
                 first <= batch.last_offset and batch.base_offset < end
-                for first, end in self._left_out
+                for first, end in self.left_out
             )
         )
 
     def parts(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Cut records, in offset order, into what goes into batches of its own."""
-        for first, end in self._left_out:
+        for first, end in self.left_out:
             records = [record for record in records if not first <= record.offset < end]
         offsets = [record.offset for record in records] if self._cuts else []
         places = sorted({bisect_left(offsets, cut) for cut in self._cuts} - {0, len(records)})
@@ -111,14 +116,46 @@ class TargetLimits:
             self._cuts.add(offsets[len(offsets) // 2])
         return True
 
+    def decide(self, decided: Iterable[PartitionNotes]) -> None:
+        """Leave out what these decisions are about, and nothing of what was decided before."""
+        self._decided = [(*note.left_out, note.epoch) for note in decided if note.left_out]
+        self.knows_something = self.knows_something or bool(self._decided)
+
+    def is_overtaken(self, epoch: int) -> bool:
+        """Whether a batch of a leader epoch can take the place of records that are left out."""
+        return any(0 <= decided < epoch for _, _, decided in self._decided)
+
+    def epoch_of_others(self, records: memoryview) -> int | None:
+        """Return the leader epoch of a batch that has taken such a place, None where none has.
+
+        A damaged batch, and what is after it, is not looked at.
+        """
+        with suppress(IntegrityError):
+            for batch in batches(records, legacy.convert) if self._decided else ():
+                ends = [
+                    end for _, end, decided in self._decided if 0 <= decided < batch.leader_epoch
+                ]
+                if batch.base_offset < max(ends, default=0):
+                    return batch.leader_epoch
+        return None
+
+    def cut(self, source_offset: int) -> None:
+        """Forget what is left out from an offset on: other records will have these offsets."""
+        self._refused_ones = {one for one in self._refused_ones if one < source_offset}
+        self._decided = [
+            (first, min(end, source_offset), epoch)
+            for first, end, epoch in self._decided
+            if first < source_offset
+        ]
+
     def leave_out(self, offset: int) -> None:
         """Copy the record at a source offset no more: it is lost."""
         self.knows_something = True
-        self._left_out = sorted({*self._left_out, (offset, offset + 1)})
+        self._refused_ones.add(offset)
 
     def leaves_out(self, first: int, end: int) -> bool:
         """Whether nothing of a range of source offsets is to be copied."""
-        for begins, ends in self._left_out:
+        for begins, ends in self.left_out:
             if begins <= first:
                 first = max(first, ends)
         return first >= end
@@ -126,12 +163,14 @@ class TargetLimits:
     @property
     def left_out(self) -> list[tuple[int, int]]:
         """Ranges of source offsets that are not copied, and not passed yet."""
-        return list(self._left_out)
+        refused = ((offset, offset + 1) for offset in self._refused_ones)
+        return sorted((*refused, *((first, end) for first, end, _ in self._decided)))
 
     def accepted(self, size: int, source_next: int) -> None:
         """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:
             self._accepted = size
         self._cuts = {cut for cut in self._cuts if cut > source_next}
-        self._left_out = [bounds for bounds in self._left_out if bounds[1] > source_next]
-        self.knows_something = bool(self._cuts or self._left_out or self._refused != NO_LIMIT)
+        self._refused_ones = {one for one in self._refused_ones if one >= source_next}
+        self._decided = [one for one in self._decided if one[1] > source_next]
+        self.knows_something = bool(self._cuts or self.left_out or self._refused != NO_LIMIT)

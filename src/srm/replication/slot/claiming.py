@@ -146,6 +146,7 @@ class Claiming:
         target = MeteredReader(
             self._target, copy.target, copy.target_id, read_committed=False, meter=meter
         )
+        copy.decide({note: await source.held_to(note) for note in copy.decisions})
         start = copy.known_start()
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
             copy.note_others(await records_of_others(target, start.producer_ids, copy.others))

@@ -8,7 +8,6 @@ asked of the source before that is what a slot asks when its log does not look a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from typing import Final
@@ -23,14 +22,11 @@ from srm.replication.batches.rebuild import Record
 from srm.replication.batches.transform import Transform
 from srm.replication.clock import now_s
 from srm.replication.ports import FetchedPartition
-from srm.replication.slot.log_reader import WAIT_MS, LogReader, OutOfRangeError
+from srm.replication.slot.log_reader import ONE_BATCH, WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.slot.opening import Turns, records_of
 from srm.replication.slot.resume import Start, resume
 from srm.replication.slot.source_ahead import Comparison
 
-_ELECTED_S: Final = 3.0
-"""A broker that has just become the leader may not know an epoch yet that it will know."""
-_PAUSE_S: Final = 0.2
 _SILENT_S: Final = 30.0
 
 
@@ -50,11 +46,13 @@ async def find_copy_end(
         SrmError: a broker does not answer, or does not let srm in.
     """
     log_start, high = await source.wire.log_range(source.partition)
-    fetched = await source.fetch(high, max_bytes=1, wait_ms=0)
+    fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
     log_end = fetched.last_stable_offset if source.read_committed else high
     log_end = min(log_end, high)
+    last = [batch.leader_epoch for batch in batches(fetched.records, legacy.convert)]
+    epoch = last[-1] if last else -1
     if target is None:
-        return CopyEnd(log_start, log_start, 0, log_start, log_end, high)
+        return CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
     start = start or Start(0, 0, fresh=True, has_position=False)
     known_next, cut_from = start.source_next, None
     if start.has_position:
@@ -82,8 +80,9 @@ async def find_copy_end(
         log_end,
         high,
         cut_from,
-        start.left_out,
+        tuple(comparison.left_out),
         found.notes,
+        epoch,
     )
 
 
@@ -96,12 +95,7 @@ async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
     at, epoch = start.source_next, start.source_epoch
     if epoch < 0:
         return min(at, log_end)
-    deadline = now_s() + _ELECTED_S
-    while (found := await source.wire.epoch_end(source.partition, epoch)).end < 0:
-        if now_s() > deadline:
-            break
-        source.wire.leaders_changed()
-        await asyncio.sleep(_PAUSE_S)  # between two questions
+    found = await source.epoch_end(epoch)
     end = log_end if found.end < 0 else found.end
     if end < at:
         return end

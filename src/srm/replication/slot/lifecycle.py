@@ -312,6 +312,8 @@ class Lifecycle:
                     self._reporter.strange(copy, "; ".join(resumed.notes))
                 if resumed.former_end is not None:
                     self._reporter.begins(copy, resumed.former_end)
+                if copy.over:
+                    self._reporter.over(copy)
                 copy.begin_copying(claim, resumed)
                 await self._place(copy)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.topics import TopicPartition
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.clock import now_s
 from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
 ONE_BATCH: Final = 1
 """A broker returns the first batch whole, however little is asked for."""
 WAIT_MS: Final = 50
+_ELECTED_S: Final = 3.0
+_PAUSE_S: Final = 0.2
 
 
 class OutOfRangeError(DataLossError):
@@ -84,6 +89,37 @@ class LogReader:
         if found is None or not found.base_offset <= offset <= found.last_offset:
             return None
         return found
+
+    async def epoch_end(self, epoch: int) -> EpochEnd:
+        """Ask where the log goes on after a leader epoch, patiently while nothing is known of it.
+
+        A broker that has just become the leader may not know an epoch yet that it will know.
+
+        Raises:
+            SrmError: the leader does not answer.
+        """
+        deadline = now_s() + _ELECTED_S
+        while (found := await self.wire.epoch_end(self.partition, epoch)).end < 0:
+            if now_s() > deadline:
+                break
+            self.wire.leaders_changed()
+            await asyncio.sleep(_PAUSE_S)  # between two questions
+        return found
+
+    async def held_to(self, decided: PartitionNotes) -> int:
+        """Return up to where the log holds what a decision left on it, 0 where it holds nothing.
+
+        Of an epoch that the leader does not have it is not known where the logs part.
+
+        Raises:
+            SrmError: the leader does not answer.
+        """
+        _, end = decided.left_out or (0, 0)
+        if decided.epoch < 0:
+            _, log_end = await self.wire.log_range(self.partition)
+            return min(end, log_end)
+        found = await self.epoch_end(decided.epoch)
+        return min(end, found.end) if found.epoch == decided.epoch else 0
 
     async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
         """Whether what stands before an offset is not what was read there under a leader epoch.

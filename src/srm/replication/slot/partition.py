@@ -17,13 +17,14 @@ Each arrow is a method of :class:`PartitionCopy`, and nobody else changes its fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from srm.domain.map_records import topic_id_bytes
 from srm.domain.offset_map import Position, Run
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.topics import TopicPartition
 from srm.replication.batches.batch import epoch_of, rewrite
@@ -72,7 +73,8 @@ class PartitionCopy:
     be while nothing was fetched. ``cut_is_untold`` until a report under our
     claim tells of it: records that took the places of lost ones before that would be translated as
     those. ``others`` are the target offsets [from, to) of records that others wrote before srm did,
-    where the target holds no copy.
+    where the target holds no copy. ``over`` has the decisions that the source's log was found to
+    hold in part only, or no more: where each ends now.
     """
 
     assigned: AssignedPartition
@@ -104,6 +106,7 @@ class PartitionCopy:
     is_troubled: bool = False
     end_at_rest: int = 0
     others: tuple[int, int] | None = None
+    over: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Stand at the known position, unproven until there is something to write."""
@@ -113,11 +116,7 @@ class PartitionCopy:
         self.source_id = topic_id_bytes(assigned.topic_id)
         self.target_id = topic_id_bytes(assigned.target_topic_id)
         start = self.start
-        self.limits = TargetLimits(
-            bounds
-            for bounds in start.left_out
-            if bounds[1] > start.source_next or not start.has_position
-        )
+        self.limits = TargetLimits()
         self.sync_marks = SyncMarks()
         self.map = MapWriter(
             assigned,
@@ -196,6 +195,9 @@ class PartitionCopy:
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
             self.doubt(epoch_of(fetched.records))
             return
+        if (epoch := self.limits.epoch_of_others(fetched.records)) is not None:
+            self.doubt(epoch)
+            return
         for outgoing in batches_to_send(
             fetched,
             self.fetch_offset,
@@ -229,6 +231,7 @@ class PartitionCopy:
     def cut_at(self, source_offset: int) -> None:
         """The source was truncated: copy what it has from there on."""
         self.map.cut(source_offset, self.target_next)
+        self.limits.cut(source_offset)
         self.go_back_to(source_offset)
         self._truncated = self._is_cut = self.cut_is_untold = True
 
@@ -357,6 +360,20 @@ class PartitionCopy:
     def note_cut_told(self) -> None:
         """A report under our claim is acknowledged: its map ends where the log was cut."""
         self.cut_is_untold = False
+
+    @property
+    def decisions(self) -> tuple[PartitionNotes, ...]:
+        """Decisions about ranges that the copy has not passed."""
+        at = self.source_next if self.has_position else 0
+        return tuple(one for one in self.start.left_out if (one.lost_to or 0) > at)
+
+    def decide(self, held_to: Mapping[PartitionNotes, int]) -> None:
+        """Leave out what was decided about, as far as the source's log still holds it."""
+        counting = (note.up_to(end) for note, end in held_to.items())
+        self.limits.decide(note for note in counting if note is not None)
+        self.over |= {
+            note.slot: end for note, end in held_to.items() if note.up_to(end) is not note
+        }
 
     def begin_claiming(self) -> None:
         """Forget what is queued: resume decides where to continue."""

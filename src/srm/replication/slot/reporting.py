@@ -161,6 +161,13 @@ class Reporter:
         logger.error("%s: %s", copy.target, what)
         self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
 
+    def over(self, copy: PartitionCopy) -> None:
+        """Note decisions that end, because the source's log lost the records they were about."""
+        notes = self._notes_of(copy)
+        if copy.over.items() - notes.over.items():
+            logger.warning("%s: decisions about lost records end: %s", copy.source, copy.over)
+            self._note(notes.with_over(copy.over))
+
     def begins(self, copy: PartitionCopy, target_offset: int) -> None:
         """Note that a topic that had the name before has left what stands before an offset."""
         notes = self._notes_of(copy)

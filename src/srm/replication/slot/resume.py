@@ -29,6 +29,7 @@ from srm.domain.map_reach import MapTree
 from srm.domain.map_records import BlockKey
 from srm.domain.offset_map import Run
 from srm.domain.offset_ranges import both_ends
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import PartitionStatus
 from srm.errors import UnavailableError
 from srm.replication.batches import legacy
@@ -65,7 +66,7 @@ class Start:
     epoch of the target's batch before the position, -1 if not known, and ``written_by`` the claim
     under which that batch was written (see :mod:`srm.replication.slot.target_log`).
     ``has_former`` says that records of a topic are known to have been copied that had the name
-    before. ``left_out`` are ranges of source offsets that are not to be copied, by decision.
+    before. ``left_out`` are decisions about ranges of source offsets that are not to be copied.
     ``at_rest`` is what was told last of a partition that did not go on then.
     ``copy_is_gone`` says that records were copied to another remote topic, and none to this one.
     """
@@ -85,7 +86,7 @@ class Start:
     target_epoch: int = -1
     written_by: ProducerId | None = None
     has_former: bool = False
-    left_out: tuple[tuple[int, int], ...] = ()
+    left_out: tuple[PartitionNotes, ...] = ()
     at_rest: PartitionStatus | None = None
     copy_is_gone: bool = False
 

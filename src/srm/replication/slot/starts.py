@@ -136,9 +136,9 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
         notes: of the partition and the topic id.
     """
     decided = in_force(notes)
-    left_out = tuple(sorted(bounds for note in decided if (bounds := note.left_out)))
-    if left_out:
-        start = replace(start or NOWHERE, left_out=left_out)
+    left_out = (note for note in decided if note.left_out is not None)
+    if in_order := tuple(sorted(left_out, key=lambda note: note.left_out or (0, 0))):
+        start = replace(start or NOWHERE, left_out=in_order)
     for note in decided:
         if start is None or note.decision != "cut" or note.lost_from is None:
             continue

@@ -210,6 +210,8 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
         return Walk(start)
     if at < start:
         return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
+    if copy.limits.is_overtaken(copy.found_epoch):
+        return Walk(start)  # what is left out is asked for again with the claim
     if not copy.epoch_is_ahead:
         log = LogReader(source, copy.source, copy.source_id, read_committed=False)
         if await log.holds_another(at, epoch, held):

@@ -190,10 +190,11 @@ def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it
 def test_a_choice_is_carried_out_with_the_end_of_the_pause_and_the_outcome_is_kept(
     returned: Returned,
 ) -> None:
+    returned.logs.ends[PAYMENTS] = CopyEnd(80, 80, 81, 0, 100, 100, epoch=5)
     returned.settle(Payments="keep")
 
     [note] = returned.notes
-    assert (note.decision, note.left_out) == ("keep", (80, 100))
+    assert (note.decision, note.left_out, note.epoch) == ("keep", (80, 100), 5)
     assert read_pause(returned.commands) is None
     assert returned.outcome is not None
     assert (returned.outcome.records, returned.outcome.choices) == (20, {"Payments": "keep"})

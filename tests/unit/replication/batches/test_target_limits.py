@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, at_offset, encode
 
+from srm.domain.partition_notes import PartitionNotes
 from srm.replication.batches.batch import batches
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.rebuild import Record as Decoded
@@ -126,6 +128,39 @@ def test_what_is_left_out_is_told_until_the_copy_has_passed_it() -> None:
     assert limits.left_out == [(7, 8)]
 
 
+def decided(first: int, end: int, epoch: int = -1) -> PartitionNotes:
+    place = "T", 0, "A" * 22
+    return PartitionNotes.decided("discard", "r", place, (first, end), "why", 0, epoch=epoch)
+
+
+def test_a_cut_log_gives_what_was_left_out_to_other_records() -> None:
+    limits = TargetLimits()
+    limits.leave_out(25)
+    limits.leave_out(5)
+    limits.decide([decided(10, 20), decided(30, 40)])
+
+    limits.cut(15)
+
+    assert limits.left_out == [(5, 6), (10, 15)]
+
+
+def test_a_batch_of_a_later_leader_epoch_has_the_place_of_other_records() -> None:
+    log = bytearray(a_log([[10] * 5] * 4))  # from 0, 5, 10 and 15 on
+    starts = [batch.base_offset for batch in batches(memoryview(log))]
+    for number, batch in enumerate(batches(memoryview(log))):
+        struct.pack_into(">i", batch.view, 12, 3 if number < 2 else 7)
+    limits = TargetLimits()
+
+    found = []
+    for epoch in (-1, 3, 7):
+        for first, end in ((0, 5), (5, 10), (5, 11), (17, 30)):
+            limits.decide([decided(first, end, epoch)])
+            found.append((epoch, (first, end), limits.epoch_of_others(memoryview(log))))
+
+    assert starts == [0, 5, 10, 15]
+    assert [one for one in found if one[2] is not None] == [(3, (5, 11), 7), (3, (17, 30), 7)]
+
+
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=3),
@@ -136,7 +171,8 @@ def test_ranges_that_are_left_out_are_passed_and_nothing_else_is(
     log = a_log([[10] * count for count in counts])
     end = sum(counts)
     left_out = [(first, first + size) for first, size in ranges]
-    limits, copied, position = TargetLimits(left_out), [], 0
+    limits, copied, position = TargetLimits(), [], 0
+    limits.decide(decided(*bounds) for bounds in left_out)
     fetched = FetchedPartition(b"", 0, 0, end, end, 0, (), memoryview(bytearray(log)))
     for outgoing in batches_to_send(fetched, 0, None, read_committed=True, limits=limits):
         if isinstance(outgoing, BatchToSend):

@@ -92,6 +92,10 @@ class Told:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.ended: dict[str, int] = {}
+
+    def over(self, copy: PartitionCopy) -> None:
+        self.ended = dict(copy.over)
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
         del copy
@@ -478,9 +482,59 @@ def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None
     assert not site.copy.accepts_loss, "it was decided about those alone"
 
 
+def discarded(first: int, end: int, epoch: int = -1) -> PartitionNotes:
+    place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
+    request = f"r{first}"
+    return PartitionNotes.decided("discard", request, place, (first, end), "why", 0, epoch=epoch)
+
+
+class Rewritten(Cluster):
+    """A source whose log holds epoch 4 up to offset 7, and goes on under a later one."""
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return EpochEnd(4, 7) if epoch >= 4 else EpochEnd(epoch, 3)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "left_out", "over"),
+    [
+        (4, [(5, 7)], {"discard-r5": 7}),
+        (3, [], {"discard-r5": 3}),
+        (5, [], {"discard-r5": 0}),
+        (-1, [(5, 9)], {}),
+    ],
+    ids=["in part", "before it", "not held", "not known"],
+)
+def test_what_was_decided_counts_as_far_as_the_log_still_holds_its_epoch(
+    epoch: int, left_out: list[tuple[int, int]], over: dict[str, int]
+) -> None:
+    """Other records have the offsets after that, which nobody has decided about."""
+    start = Start(
+        *(5, 6, frozenset({OURS})),
+        written_by=ProducerId(OURS, 0),
+        left_out=(discarded(5, 9, epoch),),
+    )
+    source = Rewritten([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(10)])
+    target = Cluster(copies(5), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, start)
+        await site.claim()
+
+    site = run(lambda: Site(source, target), scenario)
+
+    assert (site.copy.phase, site.copy.limits.left_out) == (Phase.COPYING, left_out)
+    assert site.told.ended == over
+
+
 def test_what_retention_took_of_a_range_that_is_left_out_stops_nothing() -> None:
     decided = Start(
-        5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), left_out=((5, 7), (7, 9))
+        5,
+        6,
+        frozenset({OURS}),
+        written_by=ProducerId(OURS, 0),
+        left_out=(discarded(5, 7), discarded(7, 9)),
     )
     source = Cluster([stored([Record(9, 1, b"k", b"9")])])
     source.start = 9

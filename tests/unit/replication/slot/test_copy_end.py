@@ -17,7 +17,7 @@ from srm.domain.source_return import CopyEnd
 from srm.domain.topics import TopicPartition
 from srm.errors import IntegrityError
 from srm.replication.ports import EpochEnd, Fetched, FetchFrom
-from srm.replication.slot import copy_end
+from srm.replication.slot import log_reader
 from srm.replication.slot.copy_end import find_copy_end, read_range
 from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.resume import Start
@@ -115,7 +115,7 @@ def test_copies_behind_the_last_report_whose_source_is_lost_do_not_hide_where_th
 def test_an_older_log_that_has_grown_past_the_copy_is_not_guessed_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_end, "_ELECTED_S", 0.0)
+    monkeypatch.setattr(log_reader, "_ELECTED_S", 0.0)
     source = log_of(records((0, 40)))
     target = log_of(records((0, 30)), producer_id=OURS)
 
@@ -145,7 +145,7 @@ def test_what_was_left_out_earlier_does_not_hide_what_was_copied_behind_it() -> 
     target = log_of(records((0, 10)), records((20, 30), shift=-10), producer_id=OURS)
     left_out = ((10, 20),)
 
-    end = found(source, target, known(10, 10, left_out=left_out), left_out)
+    end = found(source, target, known(10, 10), left_out)
 
     assert (end.source_next, end.left_out) == (30, left_out)
 

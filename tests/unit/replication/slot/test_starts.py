@@ -182,10 +182,20 @@ def test_ranges_that_were_kept_or_discarded_are_left_out_wherever_the_copy_stand
     for start in (None, Start(10, 11), Start(90, 91)):
         found = decided_start(start, notes)
         assert found is not None
-        assert found.left_out == ((30, 40), (70, 80))
+        assert found.left_out == (notes[1], notes[0])
     assert decided_start(None, notes) == Start(
-        0, 0, fresh=True, has_position=False, left_out=((30, 40), (70, 80))
+        0, 0, fresh=True, has_position=False, left_out=(notes[1], notes[0])
     )
+
+
+def test_a_decision_that_a_slot_found_to_be_over_is_no_concern_of_the_next_owner() -> None:
+    whole, part = decided("discard", 70, 80), decided("keep", 30, 40)
+    found_over = PartitionNotes("1", "T", 0, NEW, over={"discard-r": 60, "keep-r": 35})
+
+    found = decided_start(Start(10, 11), [whole, part, found_over])
+
+    assert found is not None
+    assert [note.left_out for note in found.left_out] == [(30, 35)]
 
 
 def test_a_cut_holds_for_the_position_that_it_was_decided_about_and_for_no_later_one() -> None:

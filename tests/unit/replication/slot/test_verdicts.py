@@ -11,6 +11,7 @@ from tests.batches import Record, encode, stored
 from tests.unit.replication.slot.two_logs import Log
 
 from srm.domain.offset_map import Translated
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import AssignedPartition
 from srm.domain.topics import TopicPartition
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
@@ -132,6 +133,23 @@ def fetched(copy: PartitionCopy, epoch: int) -> FetchedPartition:
     view = bytearray(encode([Record(0, 1000, b"k", b"v" * 9000)], 0))
     struct.pack_into(">qii", view, 0, copy.fetch_offset, len(view) - 12, epoch)
     return FetchedPartition(copy.source_id, 0, 0, 1200, 1200, 0, (), memoryview(view))
+
+
+def test_a_batch_in_the_place_of_what_is_left_out_asks_for_a_new_claim() -> None:
+    """A claim asks the source how much of the decided range its log still holds."""
+    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+    place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
+    note = PartitionNotes.decided("discard", "r", place, (1001, 1010), "why", 0, epoch=7)
+    copy.limits.decide([note])
+    part = fetched(copy, 7)
+    other = bytearray(part.records)
+    struct.pack_into(">qii", other, 0, 1001, len(other) - 12, 8)
+    part.records = memoryview(bytearray(part.records) + other)
+
+    copy.accept(part, None, 1000, read_committed=True)
+
+    assert (copy.in_doubt, copy.fetch_offset) == (True, 1000)
+    assert of_doubt(copy, Restored(1005, 8)) == verdicts.Walk(0)
 
 
 def doubting(found_epoch: int) -> PartitionCopy:
