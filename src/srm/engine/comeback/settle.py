@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from srm.domain import internal_topics
 from srm.domain.move.outcome import Choice, Outcome
+from srm.domain.partition_notes import PartitionNotes
 from srm.domain.settlement import Settlement, decisions, outcome_of, plan_settlement
 from srm.domain.source_return import SourceReturn
 from srm.domain.topics import TopicPartition
@@ -25,6 +27,8 @@ from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableErro
 from srm.replication.restore.unfinished import unfinished
 
 log = logging.getLogger(__name__)
+
+_MERGE: Final = "run it again when a broker leads the partition, or merge its topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def settle_return(
 ) -> Settled:
     """Carry the choices out and end the pause; safe to repeat.
 
-    The copies are sealed first: what a slot of before the disaster still had on its way cannot
-    arrive after their ends were looked at.
+    The copies that are decided about are sealed, and looked at again: what a slot of before the
+    disaster still had on its way cannot arrive after that. What is merged needs no final end.
 
     Args:
         context: the flow.
@@ -92,10 +96,17 @@ def settle_return(
     before = standing_pause(context)
     if before is None:
         raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
-    _seal(context, switch, show)
-    planned = plan_return(context, logs, named, default, by, show)
-    if planned.settlement.blocked:
-        raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
+    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
+    while True:
+        planned = plan_return(context, logs, named, default, by, show)
+        if planned.settlement.blocked:
+            raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
+        notes = decisions(planned.found, planned.settlement, request, by, context.now_ms())
+        unsealed = _copies(context, notes) - sealed
+        if not unsealed:
+            break
+        _seal(context, unsealed, show)
+        sealed |= unsealed
     if not approve(planned):
         return planned
     now = standing_pause(context)
@@ -106,9 +117,6 @@ def settle_return(
     for move_id in before.moves:
         store_outcome(context, replace(planned.outcome, move_id=move_id))
     show("the decision")
-    notes = decisions(
-        planned.found, planned.settlement, uuid.uuid4().hex[:12], by, context.now_ms()
-    )
     if not switch.resume({note.key(): note.value() for note in notes}, before.request):
         raise _overtaken(context, "settled")
     return Settled(planned.found, planned.settlement, planned.outcome, applied=True)
@@ -126,28 +134,34 @@ def _switch(context: FlowContext) -> FlowSwitch:
     return context.switch
 
 
-def _seal(context: FlowContext, switch: FlowSwitch, show: Show) -> None:
-    """Shut out whoever may still be writing to a copy.
+def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
+    """Return the copies that notes are about."""
+    policy, source = context.config.policy, context.config.flow.source
+    remotes = {
+        TopicPartition(policy.format_remote_topic(source, note.topic), note.partition)
+        for note in notes
+    }
+    topics = context.target.topics()
+    return {
+        copy
+        for copy in remotes
+        if copy.topic in topics and copy.partition < topics[copy.topic].partitions
+    }
+
+
+def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
+    """Shut out whoever may still be writing to copies.
 
     Raises:
         UnavailableError: a copy cannot be sealed.
     """
-    config = context.config
-    topics = context.target.topics()
-    names = context.source.topics()
-    remotes = (config.policy.format_remote_topic(config.flow.source, name) for name in names)
-    copies = [
-        TopicPartition(remote, number)
-        for remote in remotes
-        if remote in topics
-        for number in range(topics[remote].partitions)
-    ]
-    show(f"sealing {len(copies):,} partitions of {config.flow.target}")
-    failed = switch.seal(copies)
+    target = context.config.flow.target
+    show(f"sealing {len(copies):,} partitions of {target}")
+    failed = _switch(context).seal(copies)
     if failed:
         [(copy, why), *others] = sorted(failed.items())
         more = f", and {len(others)} more" if others else ""
-        raise UnavailableError(f"{copy} on {config.flow.target} cannot be sealed{more}: {why}")
+        raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
 
 
 def store_outcome(context: FlowContext, outcome: Outcome) -> None:

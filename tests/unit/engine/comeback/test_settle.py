@@ -298,12 +298,31 @@ def test_without_approval_nothing_is_decided(returned: Returned) -> None:
     assert standing_pause(returned.context) == PAUSE
 
 
-def test_a_copy_that_cannot_be_sealed_can_still_be_written_to(returned: Returned) -> None:
+def test_a_copy_that_cannot_be_sealed_has_no_final_end_which_only_a_merge_can_do_without(
+    returned: Returned,
+) -> None:
     returned.switch.unsealed = {COPY: "no leader"}
 
     with pytest.raises(UnavailableError, match=r"P.Payments-0 on B cannot be sealed: no leader"):
-        returned.settle(Payments="merge")
+        returned.settle(Payments="discard")
     assert standing_pause(returned.context) == PAUSE
+
+    returned.settle(Payments="merge")
+    assert standing_pause(returned.context) is None
+
+
+def test_what_arrives_before_a_copy_is_sealed_is_no_residue(returned: Returned) -> None:
+    seal = returned.switch.seal
+
+    def arrive(copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        returned.logs.ends[PAYMENTS] = CopyEnd(90, 80, 91, 0, 100, 100)
+        return seal(copies)
+
+    returned.switch.seal = arrive  # type: ignore[method-assign]
+
+    returned.settle(Payments="discard")
+
+    assert [note.left_out for note in returned.notes] == [(90, 100)]
 
 
 def test_a_log_that_lost_its_end_is_counted_and_cut(returned: Returned) -> None:
