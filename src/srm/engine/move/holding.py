@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from srm.domain.amount import few
@@ -19,7 +20,7 @@ from srm.engine.move.redirect import ROUTING, Attempt
 from srm.engine.move.registers import Registers, sides_of
 from srm.engine.move.routes import subjects
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint
-from srm.engine.move.unplanned import give_up
+from srm.engine.move.unplanned import give_up, resume_flow
 from srm.errors import ConflictError, SrmError
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     if progress.decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
-    with Registers(context) as registers:
+    with _leaving_the_pause(context, plan), Registers(context) as registers:
 
         def body() -> MoveProgress:
             registers.require(*sides_of(plan.request))
@@ -72,6 +73,17 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         )
     log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
     return held
+
+
+@contextmanager
+def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
+    """Let the flow go on if the hold is refused: a release may have come before the pause."""
+    try:
+        yield
+    except ConflictError:
+        if plan.request.unplanned:
+            resume_flow(context, plan)
+        raise
 
 
 def renew(

@@ -106,6 +106,24 @@ def test_a_release_while_the_copies_are_being_sealed_ends_the_hold(disaster: Dis
     disaster.through("hold", "apply", "go")
 
 
+def test_a_hold_that_was_released_before_it_paused_the_flow_lets_it_go_on(
+    disaster: Disaster,
+) -> None:
+    disaster.planned()
+    pause = disaster.switch.pause
+
+    def late(wanted: Pause) -> None:
+        disaster.through("release")
+        pause(wanted)
+
+    disaster.switch.pause = late  # type: ignore[method-assign]
+
+    with pytest.raises(ConflictError, match="released meanwhile"):
+        disaster.through("hold")
+
+    assert disaster.pause() is None
+
+
 def test_nobody_is_sent_away_while_the_flow_from_the_source_goes_on(disaster: Disaster) -> None:
     """The source has answered, and somebody has settled its return before the decision."""
     disaster.planned()
