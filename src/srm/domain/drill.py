@@ -54,7 +54,7 @@ class Drill:
     ``shadowed`` are the groups of which there may be shadows on the target, ``groups`` what was
     found, empty while it runs. ``steps`` are seconds by step, ``forecast`` what an
     unplanned failover would have cost at its beginning. ``problems`` are those of the whole.
-    ``beat`` counts up while it runs.
+    ``beat`` counts up while it runs. ``place`` is where ``pid`` means a process.
     """
 
     drill_id: str
@@ -70,6 +70,7 @@ class Drill:
     forecast: Forecast | None = None
     steps: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    place: str = ""
 
     @property
     def ok(self) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from srm.domain import internal_topics
@@ -116,14 +117,26 @@ def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -
 
 
 def _is_alive(drill: Drill, age_ms: int) -> bool:
-    if drill.host != socket.gethostname():
-        return age_ms < LEASE_MS
-    if drill.pid == os.getpid():
-        return drill.drill_id in RUNNING_HERE
-    try:
-        os.kill(drill.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return age_ms < LEASE_MS
+    if drill.place and drill.place == place_of_processes():
+        if drill.pid == os.getpid():
+            return drill.drill_id in RUNNING_HERE
+        try:
+            os.kill(drill.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # it is there
     return age_ms < LEASE_MS
+
+
+@cache
+def place_of_processes() -> str:
+    """Name the kernel and the namespace in which a process id means one process, empty if unknown.
+
+    Two containers may have one host name, and a process 7 each.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # no Linux
+        return ""

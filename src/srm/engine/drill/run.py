@@ -30,6 +30,7 @@ from srm.domain.translation import PartitionFacts, Translation
 from srm.engine.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import (
     RUNNING_HERE,
+    place_of_processes,
     read_drills,
     remove_leftovers,
     remove_shadows,
@@ -106,7 +107,10 @@ def _new(context: MoveContext) -> Drill:
     now_ms, flow = context.now_ms(), context.forward.config.flow
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
-    return Drill(drill_id, str(flow), "running", now_ms, socket.gethostname(), os.getpid())
+    place = place_of_processes()
+    return Drill(
+        drill_id, str(flow), "running", now_ms, socket.gethostname(), os.getpid(), place=place
+    )
 
 
 def _ensure_moves(context: MoveContext) -> None:

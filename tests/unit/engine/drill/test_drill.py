@@ -15,7 +15,7 @@ from srm.domain.ledger import all_entries
 from srm.engine import move
 from srm.engine.checkpoints import emit
 from srm.engine.drill import run as drill_run
-from srm.engine.drill.leftovers import read_drills, write_drill
+from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
 from srm.engine.drill.run import run_drill
 from srm.engine.move import MoveContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
@@ -200,11 +200,19 @@ def test_a_drill_that_runs_elsewhere_is_left_alone_until_its_time_is_over(world)
 
 
 def test_a_drill_whose_process_is_gone_from_this_host_is_removed_at_once(world) -> None:
-    running(world, host=os.uname().nodename, pid=GONE_PID)
+    running(world, place=place_of_processes(), pid=GONE_PID)
 
     emit(world.forward)
 
     assert shadows(world.b) == []
+
+
+def test_a_drill_in_another_container_of_the_same_host_name_is_left_alone(world) -> None:
+    drill = running(world, place="another", host=os.uname().nodename, pid=GONE_PID)
+
+    emit(world.forward)
+
+    assert shadows(world.b) == [drill.shadows["audit"]]
 
 
 def test_a_drill_that_was_taken_for_dead_ends(world: CopiedTopic, monkeypatch) -> None:
