@@ -18,7 +18,7 @@ How far a restore is, is told by what it leaves behind: the ids of both topics, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from srm.domain import json_records
@@ -39,12 +39,19 @@ TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 class RestoreRecord:
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
-    ``pause`` is the id of the pause of P->B it is for: under a later one, P holds data of its own.
+    ``pauses`` are the ids of the pause of P->B it is for, before and after the restore has renewed
+    it: under a later one, P holds data of its own. ``topics`` are the ids of the originals that are
+    restored under it, by name.
     """
 
-    pause: str
+    pauses: tuple[str, ...]
+    topics: Mapping[str, str]
     by: str
     time_ms: int
+
+    def is_for(self, pause: Pause | None) -> bool:
+        """Whether it is for a pause; for the last one where none stands any more."""
+        return pause is None or pause.request in self.pauses
 
     def value(self) -> bytes:
         """Encode the record value."""
@@ -57,7 +64,8 @@ class RestoreRecord:
         Raises:
             IntegrityError: the value is not such a record.
         """
-        return json_records.decode(cls, "restore record", value)
+        found = json_records.decode(cls, "restore record", value)
+        return replace(found, pauses=tuple(found.pauses))
 
 
 def restore_flow(forward: Flow) -> Flow:

@@ -395,12 +395,17 @@ class Caller(Protocol):
 class FlowSwitch(Protocol):
     """Stops the copying of one flow and lets it go on, by what is on its target alone."""
 
-    def pause(self, wanted: Pause) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> None:
         """Keep anything from being assigned to anybody until :meth:`resume`; safe to repeat.
 
         A pause that stands already is joined. One without a request id is given one.
 
+        Args:
+            wanted: the pause.
+            request: of the pause that is to be joined; any, or none, without it.
+
         Raises:
+            ConflictError: another one stands than that which is meant, or none.
             NotFoundError: the flow has never copied anything: its target has no state topic.
             UnavailableError: the target does not answer, or somebody else takes over; repeat it.
         """

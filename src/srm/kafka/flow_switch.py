@@ -54,7 +54,7 @@ class KafkaFlowSwitch:
         self._consumer_props = dict(consumer_props)
         self._producer_props = dict(producer_props)
 
-    def pause(self, wanted: Pause) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""
         topic = internal_topics.replication(self._flow.source)
         if topic not in self._target.partition_counts():
@@ -64,7 +64,7 @@ class KafkaFlowSwitch:
             )
         # Another id each time: a driver that lives knows by it that no other one has fenced it.
         new = replace(wanted, request=wanted.request or secrets.token_hex(8))
-        self._as_driver(lambda log: pausing.pause(log, new))
+        self._as_driver(lambda log: pausing.pause(log, new, request))
 
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None

@@ -24,9 +24,11 @@ class FakeSwitch:
         self.before_seal: Callable[[], None] = lambda: None
         self._table = target.compacted(internal_topics.replication(source))
 
-    def pause(self, wanted: Pause) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""
         standing = read_pause(self._table.read())
+        if request is not None and (standing is None or standing.request != request):
+            raise ConflictError("the pause that is meant does not stand")
         new = wanted if standing is None else standing.joined_by(wanted)
         self._table.write({PAUSE_KEY: new.value()})
 

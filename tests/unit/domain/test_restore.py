@@ -108,7 +108,7 @@ def test_restored_are_the_copies_of_what_the_flow_goes_on_to_copy() -> None:
 
 
 def test_a_record_of_a_restore_survives_its_encoding() -> None:
-    record = RestoreRecord("r1", "ann", 7)
+    record = RestoreRecord(("r1", "r2"), {"Payments": "A" * 22}, "ann", 7)
 
     assert RestoreRecord.decode(record.value()) == record
     with pytest.raises(IntegrityError):

@@ -29,20 +29,29 @@ _SEEN_S: Final = 10.0
 _POLL_S: Final = 0.2
 
 
-def pause(log: DriverLog, wanted: Pause) -> None:
+def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     """Write a pause, and take all partitions from all slots; safe to repeat.
 
     One that stands already is joined: what other moves rely on is not taken over from them.
 
     What a slot has sent to the brokers by now may still arrive: only claims fence that.
 
+    Args:
+        log: of the flow.
+        wanted: the pause.
+        request: of the pause that is to be joined; any, or none, without it.
+
     Raises:
+        ConflictError: another one stands, or none.
         FencedError: another driver began at the same moment, and may have published since.
         UnavailableError: the target does not answer; repeat it.
     """
     log.fence()
     found = log.read()
     standing = pause_in(found)
+    if request is not None and standing is None:
+        raise ConflictError("the pause of the flow has ended meanwhile: look at it again")
+    _require(standing, request)
     if standing is not None:
         wanted = standing.joined_by(wanted)
     book, damaged = _read(found)
@@ -75,13 +84,17 @@ def resume(
     standing = pause_in(log.read())
     if standing is None:
         return False
-    if request is not None and standing.request != request:
+    _require(standing, request)
+    _write(log, None, decided)
+    return True
+
+
+def _require(standing: Pause | None, request: str | None) -> None:
+    if standing is not None and request not in {None, standing.request}:
         raise ConflictError(
             f"the flow was paused again meanwhile, by {standing.by}: {standing.reason}; look at it "
             "again"
         )
-    _write(log, None, decided)
-    return True
 
 
 def leave(log: DriverLog, move_id: str) -> None:

@@ -123,7 +123,7 @@ def _facts(context: RestoreContext, looked: Looked, copy: str, original: str) ->
         ),
         there is not None,
         there is not None and _is_former(looked, there, forward),
-        begun is not None and (pause is None or begun.pause == pause.request),
+        begun is not None and begun.is_for(pause),
     )
 
 

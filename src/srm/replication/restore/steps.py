@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.amount import amount
@@ -102,24 +102,25 @@ def restore(
     planned = plan(context, topics)
     check(planned)
     names = tuple(each.topic for each in planned.topics)
-    if planned.is_over or planned.pause is None:
+    pause = planned.pause
+    if planned.is_over or pause is None:
         return Restored(names, 0, 0, goes_on=True, unrestored=planned.unrestored)
     records, ended = 0, None
     if planned.wanted:
-        works = _begin(context, planned, tell)
+        works, pause = _begin(context, planned, pause, tell)
         sealed = _seal(context, works, tell)
         tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
         context.copy([each.plan.copy for each in works])
-        ended = _end(context, planned.pause, works, tell)
+        ended = _end(context, pause, works, tell)
         for work in works:
             records += hand_topic_over(context, work, sealed, tell)
     written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
     if not planned.unrestored:
-        _check_same_pause(context, planned.pause)
+        _check_same_pause(context, pause)
         _check_alone(context, ended)
-        _close_report(context, planned.pause)
+        _close_report(context, pause)
         tell(f"{planned.forward} goes on")
-        context.switch.resume(request=planned.pause.request)
+        context.switch.resume(request=pause.request)
     return Restored(
         names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
     )
@@ -164,21 +165,35 @@ def _close_report(context: RestoreContext, pause: Pause) -> None:
         store_outcome(forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
 
 
-def _begin(context: RestoreContext, planned: RestorePlan, tell: Tell) -> list[Work]:
-    """Write down that P is being restored, and create what is missing there."""
-    copying, pause = context.copying_only(planned.wanted.values()), planned.pause
+def _begin(
+    context: RestoreContext, planned: RestorePlan, pause: Pause, tell: Tell
+) -> tuple[list[Work], Pause]:
+    """Create what is missing on P, write down that it is being restored, and renew the pause.
+
+    A settlement names the pause that it has looked under. So one that looked before the renewal
+    cannot end the pause any more, and one that looks after it finds the record.
+
+    Raises:
+        ConflictError: the pause has ended meanwhile, or is another one.
+    """
+    copying = context.copying_only(planned.wanted.values())
     source = context.forward.source
     Discovery(copying, copying.config).prepare()
-    record = RestoreRecord(pause.request if pause else "", context.by, copying.now_ms())
-    own = StateTopic(source, copying.config.flow.source)
-    own.write({RESTORE_KEY: record.value()})
     context.own_switch.resume()  # an earlier restore, of other topics, has ended there
     tell(f"creating {', '.join(planned.wanted)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)
     copies = context.forward.target.topics()
     wanted = {name: copies[each.copy].partitions for name, each in planned.wanted.items()}
     originals = _until_there(context, wanted)
-    return [Work(each, copies[each.copy], originals[name]) for name, each in planned.wanted.items()]
+    flow = copying.config.flow
+    known, new = FlowState.read(source, flow).restoring, replace(pause, request=uuid.uuid4().hex)
+    topics = dict(known.topics) if known is not None and known.is_for(pause) else {}
+    topics |= {name: originals[name].topic_id for name in planned.wanted}
+    record = RestoreRecord((pause.request, new.request), topics, context.by, copying.now_ms())
+    StateTopic(source, flow.source).write({RESTORE_KEY: record.value()})
+    context.switch.pause(new, pause.request)
+    plans = planned.wanted.items()
+    return [Work(each, copies[each.copy], originals[name]) for name, each in plans], new
 
 
 def _until_there(

@@ -21,23 +21,29 @@ def unfinished(forward: FlowContext) -> tuple[str, ...]:
     if own.restoring is None:
         return ()
     known, policy = FlowState.read(forward.target, flow), forward.config.policy
+    begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
     copies, originals = forward.target.topics(), forward.source.topics()
     return tuple(
         f"the restore of topic {name} was broken off: finish it (srm restore --from {flow.target} "
         f"--to {flow.source} --topic {name}), or delete the topic on {flow.source}"
         for name, original in sorted(originals.items())
         if (copy := copies.get(policy.format_remote_topic(flow.source, name))) is not None
-        and not _is_over(own, known, original, copy)
+        and not _is_over(own, known, original, copy, is_begun=begun.get(name) == original.topic_id)
     )
 
 
 def _is_over(
-    own: FlowState, known: FlowState, original: TopicDescription, copy: TopicDescription
+    own: FlowState,
+    known: FlowState,
+    original: TopicDescription,
+    copy: TopicDescription,
+    *,
+    is_begun: bool,
 ) -> bool:
     numbers = range(copy.partitions)
     restored = {n: own.position(copy, n, original.topic_id) for n in numbers}
-    if not any(restored.values()):
-        return True  # not begun, or another topic by now
+    if not (is_begun or any(restored.values())):
+        return True
     return all(
         PartitionFacts(
             (0, 0),

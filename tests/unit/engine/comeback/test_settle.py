@@ -367,13 +367,35 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
     told = PartitionPosition(copy, 0, original, Position(5, 6, 9), -1, 7, 0)
     state = internal_topics.replication(back.source)
     p.compacted(state, REPORTS).write(records_of(SlotReport("0", 1, 1000, (told,))))
-    record = RestoreRecord(PAUSE.request, "ann", 2)
+    record = RestoreRecord((PAUSE.request,), {}, "ann", 2)
     p.compacted(state, COMMANDS).write({RESTORE_KEY: record.value()})
 
     with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
         returned.settle(Payments="merge")
 
     assert standing_pause(returned.context) == PAUSE
+
+
+def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_being_settled(
+    returned: Returned, sites
+) -> None:
+    sites.clusters["P"].delete_topic("Payments")
+    sites.clusters["P"].add_topic("Payments")
+    returned.logs.ends[PAYMENTS] = CopyEnd(0, 0, 101, 0, 0, 0)
+    p, back = returned.context.source, restore_flow(returned.context.config.flow)
+    ensure_compacted(p, internal_topics.replication(back.source), 2)
+    begun = {"Payments": p.topics()["Payments"].topic_id}
+    record = RestoreRecord(("r0", PAUSE.request), begun, "ann", 2)
+    p.compacted(internal_topics.replication(back.source), COMMANDS).write(
+        {RESTORE_KEY: record.value()}
+    )
+
+    with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
+        returned.settle(Payments="merge")
+
+    returned.switch.pause(replace(PAUSE, request="r9"))
+    returned.settle(Payments="merge")
+    assert standing_pause(returned.context) is None, "it was begun under an earlier pause"
 
 
 def test_a_topic_that_is_not_there_any_more_is_missing(returned: Returned, sites) -> None:

@@ -235,6 +235,21 @@ def test_moves_that_give_up_the_same_source_share_one_pause(lab):
     assert standing(lab) is None
 
 
+def test_a_pause_is_renewed_only_while_the_one_that_is_meant_stands(lab):
+    renewed = replace(WORST_DAY, request="r2")
+    with pytest.raises(ConflictError, match="has ended meanwhile"):
+        pause(MemoryLog(lab.topic), renewed, "r1")
+    paused(lab)
+    with pytest.raises(ConflictError, match="paused again meanwhile"):
+        pause(MemoryLog(lab.topic), replace(WORST_DAY, request="r3"), "r2")
+
+    pause(MemoryLog(lab.topic), renewed, "r1")
+
+    with pytest.raises(ConflictError, match="paused again meanwhile"):
+        resume(MemoryLog(lab.topic), {}, "r1")
+    assert resume(MemoryLog(lab.topic), {}, "r2")
+
+
 def test_only_the_pause_that_is_meant_ends(lab):
     paused(lab)
     paused(lab, replace(WORST_DAY, request="r2", move_id="m2"))

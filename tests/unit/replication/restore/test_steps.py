@@ -12,6 +12,7 @@ from tests.unit.replication.restore.world import (
     FORWARD,
     HOLE,
     MARKER,
+    WORST_DAY,
     KilledError,
     Starts,
     World,
@@ -343,6 +344,34 @@ def test_a_pause_that_was_written_meanwhile_is_left_alone() -> None:
         restore(_with_copy(context, copy))
 
     assert made.is_paused(made.b, FORWARD)
+
+
+def test_a_settlement_that_looked_before_a_restore_began_cannot_end_the_pause() -> None:
+    made = world()
+    context = made.context()
+    copying = context.copy
+
+    def copy(copies) -> None:
+        with pytest.raises(ConflictError, match="paused again"):
+            context.switch.resume(request=WORST_DAY.request)
+        copying(copies)
+
+    assert restore(_with_copy(context, copy)).goes_on
+    check_exact(made)
+
+
+def test_a_restore_whose_pause_was_settled_before_it_began_copies_nothing() -> None:
+    made = world()
+    context = made.context()
+
+    def tell(line: str) -> None:
+        if line.startswith("creating"):
+            context.switch.resume(request=WORST_DAY.request)
+
+    with pytest.raises(ConflictError, match="does not stand"):
+        restore(context, tell=tell)
+
+    assert not any(made.logs.get(("P", TopicPartition("Payments", n))) for n in range(3))
 
 
 def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:

@@ -124,7 +124,10 @@ class Switch:
     cluster: SteppedCluster
     flow: Flow
 
-    def pause(self, wanted: Pause) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> None:
+        standing = read_pause(self._table.read())
+        if request is not None and (standing is None or standing.request != request):
+            raise ConflictError("the pause that is meant does not stand")
         self._write(wanted.value())
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
