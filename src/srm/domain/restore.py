@@ -50,7 +50,7 @@ class RestoreRecord:
     time_ms: int
 
     def is_for(self, pause: Pause | None) -> bool:
-        """Whether it is for a pause; for the last one where none stands any more."""
+        """Whether it is for a pause; for the last one where there is none now."""
         return pause is None or pause.request in self.pauses
 
     def value(self) -> bytes:

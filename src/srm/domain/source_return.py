@@ -115,7 +115,7 @@ class TopicReturn:
 
     Of heartbeats the residue is of no interest to anybody: they are merged unless it is said.
     ``routed_by`` is the move whose route leads the topic's clients to the source: what they write
-    there is no residue. It is empty where no route does.
+    there does not count as residue. It is empty where no route does.
     """
 
     topic: str

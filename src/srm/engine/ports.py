@@ -405,7 +405,7 @@ class FlowSwitch(Protocol):
             request: of the pause that is to be joined; any, or none, without it.
 
         Raises:
-            ConflictError: another one stands than that which is meant, or none.
+            ConflictError: that pause is over, or another one has replaced it.
             NotFoundError: the flow has never copied anything: its target has no state topic.
             UnavailableError: the target does not answer, or somebody else takes over; repeat it.
         """

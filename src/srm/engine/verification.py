@@ -296,11 +296,11 @@ def _observe(
         _bounds(context.source, partitions),
         _bounds(context.target, copies),
         before,
-        _decided(context.source, maps.notes),
+        _decisions(context.source, maps.notes),
     )
 
 
-def _decided(
+def _decisions(
     source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
 ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
     """Return decisions about ranges, but of no partition whose log has other records there now."""

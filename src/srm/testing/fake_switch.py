@@ -28,7 +28,7 @@ class FakeSwitch:
         """See the port."""
         standing = read_pause(self._table.read())
         if request is not None and (standing is None or standing.request != request):
-            raise ConflictError("the pause that is meant does not stand")
+            raise ConflictError("that pause is over, or replaced")
         new = wanted if standing is None else standing.joined_by(wanted)
         self._table.write({PAUSE_KEY: new.value()})
 

@@ -136,17 +136,13 @@ def _switch(context: FlowContext) -> FlowSwitch:
 
 def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
     """Return the copies that notes are about."""
-    policy, source = context.config.policy, context.config.flow.source
-    remotes = {
-        TopicPartition(policy.format_remote_topic(source, note.topic), note.partition)
-        for note in notes
-    }
-    topics = context.target.topics()
-    return {
-        copy
-        for copy in remotes
-        if copy.topic in topics and copy.partition < topics[copy.topic].partitions
-    }
+    config, topics = context.config, context.target.topics()
+    found = set()
+    for note in notes:
+        remote = config.policy.format_remote_topic(config.flow.source, note.topic)
+        if remote in topics and note.partition < topics[remote].partitions:
+            found.add(TopicPartition(remote, note.partition))
+    return found
 
 
 def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:

@@ -77,7 +77,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
 
 @contextmanager
 def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
-    """Let the flow go on if the hold is refused: a release may have come before the pause."""
+    """Resume the flow if the hold is refused: a release may have come before the pause."""
     try:
         yield
     except ConflictError:

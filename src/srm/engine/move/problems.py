@@ -40,7 +40,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
     """Say why no client goes to the target: it returned from a disaster, and nothing is settled.
 
     A planned move alone is kept from it: the pause is on the source, which an unplanned one never
-    asks.
+    reads.
 
     Raises:
         SrmError: the source does not answer.

@@ -10,7 +10,7 @@ costs a new claim and a walk over the logs, about 10 ms.
   until the record stands alone.
 
 Ranges that people have decided not to copy are left out like refused records. Each is about the log
-up to a leader epoch: behind a batch of a later one stand other records.
+up to a leader epoch: what follows a batch of a later one are other records.
 """
 
 from __future__ import annotations

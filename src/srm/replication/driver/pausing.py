@@ -42,7 +42,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
         request: of the pause that is to be joined; any, or none, without it.
 
     Raises:
-        ConflictError: another one stands, or none.
+        ConflictError: that pause is over, or another one has replaced it.
         FencedError: another driver began at the same moment, and may have published since.
         UnavailableError: the target does not answer; repeat it.
     """
@@ -50,7 +50,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     found = log.read()
     standing = pause_in(found)
     if request is not None and standing is None:
-        raise ConflictError("the pause of the flow has ended meanwhile: look at it again")
+        raise ConflictError("the pause of the flow has ended: look at it again")
     _require(standing, request)
     if standing is not None:
         wanted = standing.joined_by(wanted)

@@ -174,7 +174,7 @@ def _begin(
     cannot end the pause any more, and one that looks after it finds the record.
 
     Raises:
-        ConflictError: the pause has ended meanwhile, or is another one.
+        ConflictError: the pause has ended, or another one has replaced it.
     """
     copying = context.copying_only(planned.wanted.values())
     source = context.forward.source

@@ -91,7 +91,7 @@ class LogReader:
         return found
 
     async def epoch_end(self, epoch: int) -> EpochEnd:
-        """Ask where the log goes on after a leader epoch, patiently while nothing is known of it.
+        """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
 
         A broker that has just become the leader may not know an epoch yet that it will know.
 

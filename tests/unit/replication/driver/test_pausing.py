@@ -237,7 +237,7 @@ def test_moves_that_give_up_the_same_source_share_one_pause(lab):
 
 def test_a_pause_is_renewed_only_while_the_one_that_is_meant_stands(lab):
     renewed = replace(WORST_DAY, request="r2")
-    with pytest.raises(ConflictError, match="has ended meanwhile"):
+    with pytest.raises(ConflictError, match="has ended: look"):
         pause(MemoryLog(lab.topic), renewed, "r1")
     paused(lab)
     with pytest.raises(ConflictError, match="paused again meanwhile"):
