@@ -105,19 +105,18 @@ def restore(
     pause = planned.pause
     if planned.is_over or pause is None:
         return Restored(names, 0, 0, goes_on=True, unrestored=planned.unrestored)
-    records, ended = 0, None
+    records = 0
     if planned.wanted:
         works, pause = _begin(context, planned, pause, tell)
         sealed = _seal(context, works, tell)
         tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
         context.copy([each.plan.copy for each in works])
-        ended = _end(context, pause, works, tell)
+        _end(context, pause, works, tell)
         for work in works:
             records += hand_topic_over(context, work, sealed, tell)
     written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
     if not planned.unrestored:
         _check_same_pause(context, pause)
-        _check_alone(context, ended)
         _close_report(context, pause)
         tell(f"{planned.forward} goes on")
         context.switch.resume(request=pause.request)
@@ -127,33 +126,18 @@ def restore(
 
 
 def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
-    """Leave the pause of a later failover alone.
+    """Leave the pause of a later failover alone, and one that another restore has renewed.
+
+    What P->B copied while the other one copies back would come to P as records of its own.
 
     Raises:
-        ConflictError: the flow was paused again meanwhile, for another reason.
+        ConflictError: the flow was paused again meanwhile.
     """
     now = standing_pause(context.forward)
     if now is not None and now.request != pause.request:
         raise ConflictError(
             f"{context.forward.config.flow} was paused again meanwhile, by {now.by}: {now.reason}; "
             "look at it again"
-        )
-
-
-def _check_alone(context: RestoreContext, ended: Pause | None) -> None:
-    """Let nothing go on while somebody else copies back: new copies would come back, too.
-
-    Raises:
-        ConflictError: another restore has begun since this one has ended.
-    """
-    flow = context.copying.config.flow
-    if ended is None:
-        return
-    now = FlowState.read(context.forward.source, flow).pause
-    if now is None or now.request != ended.request:
-        raise ConflictError(
-            f"another restore of {flow.target} has begun meanwhile: when it has ended, run this "
-            "again"
         )
 
 
@@ -225,7 +209,7 @@ def _seal(
     return context.logs.seal(flow, copies)
 
 
-def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: Tell) -> Pause:
+def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: Tell) -> None:
     """Shut out whoever may still copy back: once P->B goes on, copies have records of P again."""
     flow = context.copying.config.flow
     reason = "the restore has ended"
@@ -234,4 +218,3 @@ def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: T
     originals = {place: topic_id for work in works for place, topic_id in work.originals.items()}
     tell(f"sealing {amount(len(originals), 'partition')} on {context.forward.source.alias}")
     context.logs.seal(flow, originals)
-    return ended

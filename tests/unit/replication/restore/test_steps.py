@@ -381,9 +381,10 @@ def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:
 
     def tell(line: str) -> None:
         if line.startswith("handing over"):
-            context.own_switch.resume()  # as the other one begins
+            other = replace(WORST_DAY, request="r9")
+            context.switch.pause(other)  # as the other one begins
 
-    with pytest.raises(ConflictError, match="another restore of P has begun meanwhile"):
+    with pytest.raises(ConflictError, match="paused again meanwhile"):
         restore(context, tell=tell)
 
     assert made.is_paused(made.b, FORWARD)
