@@ -14,12 +14,12 @@ the flow goes on. Decisions are notes of the partitions (:mod:`.partition_notes`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from srm.domain.amount import amount
 from srm.domain.move.outcome import Choice, Outcome, PartitionOutcome
-from srm.domain.partition_notes import PartitionNotes
+from srm.domain.partition_notes import Decision, PartitionNotes
 from srm.domain.source_return import PartitionReturn, Shape, SourceReturn, TopicReturn
 from srm.domain.topics import Flow
 from srm.errors import NotFoundError, UsageError
@@ -191,40 +191,37 @@ def decisions(
         by: who decided, for people.
         now_ms: epoch milliseconds.
     """
-    source, target = found.flow.split("->")
+    flow, choices = Flow.parse(found.flow), settlement.choices
     notes: list[PartitionNotes] = []
-    choices = settlement.choices
     for topic in found.topics:
-        choice = choices.get(topic.topic)
         for entry in topic.partitions:
             place = entry.topic, entry.partition, topic.topic_id
-            if entry.cut_from is not None and entry.cut_to is not None:
-                why = f"{source} has lost them, the copies on {target} stay (by {by})"
-                offsets = entry.cut_from, entry.cut_to
-                notes.append(
-                    PartitionNotes.decided(
-                        "cut", request, place, offsets, why, now_ms, entry.target_next
-                    )
+            notes += (
+                PartitionNotes.decided(
+                    *(decision, name, place, offsets, f"{why} (by {by})", now_ms),
+                    entry.target_next if decision == "cut" else None,
+                    entry.epoch,
                 )
-            if entry.gone_from is not None:
-                why = f"deleted on {source} by retention before they were copied (by {by})"
-                offsets = entry.gone_from, entry.log_start
-                notes.append(
-                    PartitionNotes.decided(
-                        *("keep", f"{request}-gone", place, offsets, why, now_ms), epoch=entry.epoch
-                    )
+                for decision, name, offsets, why in _ranges(
+                    entry, choices.get(topic.topic), request, flow
                 )
-            if choice in {"keep", "discard"} and entry.residue is not None:
-                kept = choice == "keep"
-                why = f"{'kept on' if kept else 'discarded: they stay on'} {source} (by {by})"
-                notes.append(
-                    PartitionNotes.decided(
-                        *("keep" if kept else "discard", request, place, entry.residue),
-                        *(why, now_ms),
-                        epoch=entry.epoch,
-                    )
-                )
+            )
     return tuple(notes)
+
+
+def _ranges(
+    entry: PartitionReturn, choice: Choice | None, request: str, flow: Flow
+) -> Iterator[tuple[Decision, str, tuple[int, int], str]]:
+    if entry.cut_from is not None and entry.cut_to is not None:
+        why = f"{flow.source} has lost them, the copies on {flow.target} stay"
+        yield "cut", request, (entry.cut_from, entry.cut_to), why
+    if entry.gone_from is not None:
+        why = f"deleted on {flow.source} by retention before they were copied"
+        yield "keep", f"{request}-gone", (entry.gone_from, entry.log_start), why
+    if choice == "keep" and entry.residue is not None:
+        yield "keep", request, entry.residue, f"kept on {flow.source}"
+    if choice == "discard" and entry.residue is not None:
+        yield "discard", request, entry.residue, f"discarded: they stay on {flow.source}"
 
 
 def outcome_of(
