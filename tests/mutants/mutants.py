@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -440,6 +441,18 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a move does not start where a translation is disproved",
         (("srm.engine.move.plan:proof_problems", _always(())),),
         killer=PROVING,
+    ),
+    Mutant(
+        "clients go to a cluster whose return is not settled",
+        "a move to a cluster is blocked while the flow from it is paused for a disaster",
+        (("srm.engine.move.plan:unsettled_problems", _always(())),),
+        killer="tests/unit/engine/move/test_unsettled.py",
+    ),
+    Mutant(
+        "what was decided counts whatever the log holds",
+        "a decision about a range ends where the source's log has other records",
+        ((f"{SLOT}.log_reader:LogReader.held_to", _async(sys.maxsize)),),
+        killer=f"{UNIT}/test_claiming.py",
     ),
     Mutant(
         "a killed drill leaves its groups",
