@@ -7,7 +7,8 @@ Both logs are one history through the map, and the findings have the names Jepse
 - *inconsistent offsets*: the map pairs offsets that do not hold the same record;
 - *aborted read*: a record of an aborted transaction was copied;
 - *nonmonotonic*: the copies are not in the order of the source;
-- *stuck*: everything is well again, but a partition is not copied to its end.
+- *stuck*: everything is well again, but a partition is not copied to its end, or a group that has
+  read a log to its end cannot leave it. Its commit has passed markers, as a Java consumer's does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from srm.domain.offset_map import OffsetMap
+from srm.domain.offset_map import NotCopiedYet, OffsetMap
 from srm.domain.replication_records import AssignedPartition
 from srm.kafka.map_reader import KafkaMapReader
 from srm.testing.simulation.cluster import Partition
@@ -112,6 +113,8 @@ def check(world: World) -> list[str]:
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
+        if reason is None:
+            problems += [f"{where}: stuck: {text}" for text in _judge_ends(found, source, target)]
         rest = _judge_rest(history, pairs, halted=halted, may_double=may_double)
         problems += [f"{where}: {text}" for text in rest]
     return problems
@@ -244,6 +247,20 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
         yield f"inconsistent offsets: {len(wrong)} pairs, first {wrong[0]}"
     if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(pairs)):
         yield "nonmonotonic: the map goes back"
+
+
+def _judge_ends(known: OffsetMap, source: Partition, target: Partition) -> Iterator[str]:
+    """Translate the commits of consumers that have read either log to its end."""
+    for partition, end, translate in (
+        (source, known.known_source_end, known.forward),
+        (target, known.known_target_end, known.backward),
+    ):
+        log = partition.log
+        commit = log.last_stable_offset
+        after = [b for b in log.history if end is not None and end <= b.base < commit]
+        markers_only = all(batch.is_control for batch in after)
+        if markers_only and isinstance(translate(commit), NotCopiedYet):
+            yield f"the commit {commit} of {partition.place} is past markers, the map ends at {end}"
 
 
 def _judge_rest(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from srm.testing.simulation import damage
+from srm.testing.simulation import damage, operating
 from srm.testing.simulation.batches import foreign_batch
 from srm.testing.simulation.cluster import Partition, SimulatedCluster, sleep_until
 
@@ -31,7 +31,7 @@ class Fault:
         """Let it happen."""
         await sleep_until(world.loop, when)
         rng = random.Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
-        await (ORDINARY | UNKIND)[self.kind](world, rng)
+        await (ORDINARY | UNKIND | SEALED)[self.kind](world, rng)
 
 
 def drawn(rng: random.Random, scenario: Scenario, kinds: str) -> list[Fault]:
@@ -364,6 +364,12 @@ UNKIND: Final[dict[str, Play]] = {
     "lose reports": _lose_reports,
     "foreign record": _foreign_record,
 }
+
+SEALED: Final[dict[str, Play]] = {
+    "seal": operating.seal_for_a_while,
+    "seal deaf": operating.seal_while_one_is_deaf,
+}
+"""What an unplanned move does to the flow; drawn only where it is named."""
 
 
 def _any_partition(world: World, rng: random.Random) -> tuple[SimulatedCluster, Partition] | None:

@@ -88,12 +88,16 @@ class StateCluster(FakeCluster):
 
 
 class StateStore:
-    """The internal topics on one cluster, and whether they can be reached."""
+    """The internal topics on one cluster, and whether they can be reached.
+
+    Slots that are ``deaf`` hear nothing of their assignments.
+    """
 
     def __init__(self, cluster: StateCluster, loop: SimulatedLoop) -> None:
         self.cluster = cluster
         self.loop = loop
         self.reachable = True
+        self.deaf = set[str]()
         self.on_append: Callable[[], None] | None = None
         self._news: list[Future[None]] = []
 
@@ -244,9 +248,12 @@ class SimulatedStateLog:
 class Follower:
     """Reads partitions of a topic from their start, and what is written to them since."""
 
-    def __init__(self, store: StateStore, topic: str, partitions: Collection[int]) -> None:
+    def __init__(
+        self, store: StateStore, topic: str, partitions: Collection[int], slot: str = ""
+    ) -> None:
         self.loop = store.loop
         self._store = store
+        self._slot = slot
         self._topic = topic
         self._at = dict.fromkeys(partitions, 0)
 
@@ -254,7 +261,8 @@ class Follower:
         """Return what is new, waiting for it; an outage looks like no news."""
         deadline = self.loop.time() + timeout_s
         while True:
-            found = self._take() if self._store.reachable else []
+            store = self._store
+            found = self._take() if store.reachable and self._slot not in store.deaf else []
             left = deadline - self.loop.time()
             if found or left <= 0:
                 self.loop.pause(self._store.delay_s())
@@ -277,7 +285,8 @@ class SimulatedFeed:
 
     def __init__(self, store: StateStore, flow: Flow, slot: str) -> None:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
-        self._follower = Follower(store, internal_topics.replication(flow.source), [COMMANDS])
+        topic = internal_topics.replication(flow.source)
+        self._follower = Follower(store, topic, [COMMANDS], slot)
         self._decided: list[PartitionNotes] = []
 
     def poll(self, timeout_s: float) -> Assignment | None:
