@@ -383,6 +383,13 @@ class FakeCluster:
             found.grow(1, record.timestamp_ms)
         return found.end
 
+    def readable(self, place: TopicPartition, start: int) -> list[int]:
+        """Return the offsets of the committed records from an offset on, as consumers get them."""
+        found = self._existing(place)
+        end = self.log_ends([place])[place]
+        passed = found.holes | found.aborted
+        return [at for at in range(max(start, found.start), end) if at not in passed]
+
     def mark(self, topic: str, partition: int = 0, markers: int = 1) -> None:
         """Add markers to a log."""
         self._existing(TopicPartition(topic, partition)).mark(markers)

@@ -79,7 +79,7 @@ class TwoSites:
         end = self.clusters[flow.source].log_ends([payments])[payments]
         count = end - done if records is None else records
         if claim:
-            target.produce(replica, 0, claim)
+            target.mark(replica, 0, claim)
         if count:
             last = target.produce(replica, 0, count)
             self.runs[flow].append(Run(done, last - count, count))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from srm.engine.checkpoints import emit
 from srm.engine.group_sync import sync
+from srm.testing.fake_consumer import FakeConsumer
 
 GROUP = "billing"
 FLOWS = ("P->B", "B->P")
@@ -182,17 +183,15 @@ class Reader:
         return sum(target < place for _, target in self.sites.pairs("P->B"))
 
     def read(self, alias: str, count: int) -> None:
-        pairs = self.sites.pairs("P->B")
-        start = self.stands(alias)
-        there = self.sites.clusters["P"].produce("Payments", 0, 0) if alias == "P" else len(pairs)
-        end = min(start + count, there)
-        if end <= start:
-            return
-        self.seen.update(range(start, end))
-        if alias == "P":
-            self.sites.commit("P", GROUP, "Payments", end)
-        else:
-            self.sites.commit("B", GROUP, "P.Payments", pairs[end - 1][1] + 1)
+        topic = "Payments" if alias == "P" else "P.Payments"
+        originals = {target: source for source, target in self.sites.pairs("P->B")}
+        consumer = FakeConsumer(
+            *(self.sites.clusters[alias], GROUP, [topic]), reset="earliest", subscribes=False
+        )
+        read = [offset for _, offset in consumer.poll(count)]
+        self.seen.update(read if alias == "P" else (originals[offset] for offset in read))
+        if read:
+            consumer.commit()
 
 
 steps = st.lists(

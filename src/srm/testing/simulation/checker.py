@@ -113,8 +113,8 @@ def check(world: World) -> list[str]:
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
-        if reason is None:
-            problems += [f"{where}: stuck: {text}" for text in _judge_ends(found, source, target)]
+        ends = [] if reason else _judge_ends(found, source, target)
+        problems += [f"{where}: stuck: {text}" for text in ends]
         rest = _judge_rest(history, pairs, halted=halted, may_double=may_double)
         problems += [f"{where}: {text}" for text in rest]
     return problems

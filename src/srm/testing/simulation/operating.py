@@ -79,9 +79,11 @@ async def _as_driver(world: World, act: Callable[[DriverLog], object]) -> None:
 
 
 async def _until_done(attempt: Callable[..., Any], *args: Any) -> None:
-    while True:
+    done = False
+    while not done:
         try:
-            return await attempt(*args)
+            await attempt(*args)
+            done = True
         except SrmError:
             await asyncio.sleep(_AGAIN_S)
 

@@ -160,7 +160,8 @@ class World:
             known = self.maps[flow].load([topic]).get(tp)
             start = known.position.source_next if known.position else 0
             end = self.clusters[source].log_ends([tp])[tp]
-            there = self.clusters[target].produce(remote, number, markers)
+            self.clusters[target].mark(remote, number, markers)
+            there = self.clusters[target].produce(remote, number, 0)
             runs = [*known.runs]
             if end > start:
                 runs.append(Run(start, there, end - start))
