@@ -1,0 +1,132 @@
+"""Plays seeds of moves: ``python -m srm.testing.simulation.moves.run 17 -v`` or ``--seeds 0:500``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.domain.move.routes import group_subject
+from srm.testing.simulation.moves import oracle
+from srm.testing.simulation.moves.clients import Clients, Group
+from srm.testing.simulation.moves.director import Director
+from srm.testing.simulation.moves.sites import Sites
+
+FAULTS: Final = ("disasters", "late", "clocks")
+"""Kinds of what may befall a history, apart from planned moves."""
+
+
+@dataclass
+class Played:
+    """What became of one seed."""
+
+    seed: int
+    problems: list[str] = field(default_factory=list)
+    episodes: list[str] = field(default_factory=list)
+    records: int = 0
+
+
+def play(
+    seed: int, faults: frozenset[str] = frozenset(), say: Callable[[str], None] = lambda _: None
+) -> Played:
+    """Play one seed and judge what it has left."""
+    rng = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    sites = Sites(rng, rng.randint(1, 2), {"reverse": rng.random() < 0.5})
+    groups = [
+        Group(
+            f"g{number}",
+            rng.choice(("latest", "earliest")),
+            passes_markers=rng.random() < 0.7,
+            commits=rng.choice((1.0, 0.5)),
+        )
+        for number in range(rng.randint(1, 3))
+    ]
+    clients = Clients(sites, groups)
+    start = sites.clock()
+
+    def line(text: str) -> None:
+        say(f"{(sites.clock() - start) / 1000:8.1f}  {text}")
+
+    director = Director(sites, clients, rng, line, faults)
+    clients.step(produce=False)  # whoever starts at the latest record is there before the first
+    director.tick(rng.randint(4, 16))
+    for _ in range(rng.randint(1, 4)):
+        if "disasters" in faults and rng.random() < 0.6:
+            director.disaster()
+            if rng.random() < 0.8:
+                director.settle()
+                director.tick(4)
+        else:
+            director.planned()
+        director.tick(rng.randint(0, 12))
+        if director.problems:
+            break
+    if not director.problems:
+        director.home()
+    found = list(director.problems)
+    if not found:
+        _calm(director)
+        found = list(oracle.ends(sites))
+        found += oracle.judge(sites, clients, director.ended())
+        found += _strays(director)
+    return Played(seed, found, director.episodes, sites.serial)
+
+
+def _calm(director: Director) -> None:
+    """Copy and read all that there is."""
+    for _ in range(200):
+        director.sites.clock.advance(500)
+        for copier in director.sites.copiers.values():
+            copier.step()
+        if director.clients.drain():
+            return
+
+
+def _strays(director: Director) -> list[str]:
+    """Say which applications are not where the last move has sent them, or cannot write there."""
+    clients, found = director.clients, []
+    for group in clients.groups:
+        where = clients.routes.where(group_subject(group.name))
+        if where != director.at:
+            found.append(f"group {group.name} is routed to {where or 'no cluster'}, not to {director.at}")
+    denied = director.sites.clusters[director.at].write_denials(["Payments"])
+    if denied:
+        found.append(f"writes to {', '.join(denied)} are denied on {director.at}, which is in use")
+    return found
+
+
+def main() -> int:
+    """Play what the command line says; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m srm.testing.simulation.moves.run")
+    parser.add_argument("seed", nargs="?", type=int, help="one seed, with its findings")
+    parser.add_argument("--seeds", help="from:to, many seeds")
+    parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show what happens")
+    given = parser.parse_args()
+    logging.getLogger("srm").setLevel(logging.CRITICAL)
+    faults = frozenset(given.faults.split(",")) & {*FAULTS}
+    first, _, end = (given.seeds or f"{given.seed or 0}:{(given.seed or 0) + 1}").partition(":")
+    bad, began = 0, time.monotonic()
+    for seed in range(int(first), int(end)):
+        played = play(seed, faults, _told if given.verbose else lambda _: None)
+        bad += bool(played.problems)
+        if played.problems:
+            _told(f"seed {seed}: {', '.join(played.episodes)}")
+        for problem in played.problems:
+            _told(f"  {problem}")
+    count = int(end) - int(first)
+    _told(f"{count} seeds, {bad} bad, {count / (time.monotonic() - began):.1f} seeds/s")
+    return int(bool(bad))
+
+
+def _told(line: str) -> None:
+    print(line)  # noqa: T201 - a command
+
+
+if __name__ == "__main__":
+    sys.exit(main())
