@@ -67,6 +67,15 @@ class Group:
     consumer: FakeConsumer | None = None
     cluster: str = ""
     read: list[Reading] = field(default_factory=list)
+    since_commit: set[int] = field(default_factory=set)
+    uncommitted: set[int] = field(default_factory=set)
+    """Records that it had read when a cluster died, and could not commit."""
+
+    def commit(self) -> None:
+        """Commit what it has read."""
+        if self.consumer is not None:
+            self.consumer.commit()
+        self.since_commit.clear()
 
 
 class Clients:
@@ -102,6 +111,8 @@ class Clients:
             if group.cluster == alias and group.consumer is not None:
                 group.consumer.close()
                 group.consumer = None
+                group.uncommitted |= group.since_commit
+                group.since_commit.clear()
 
     def readings(self) -> dict[str, dict[int, list[Reading]]]:
         """Return by group and record when it was read."""
@@ -130,7 +141,7 @@ class Clients:
         wanted = self.routes.where(group_subject(group.name))
         if group.consumer is not None and wanted != group.cluster:
             if group.cluster not in self.sites.down:
-                group.consumer.commit()
+                group.commit()
             group.consumer.close()
             group.consumer = None
         if group.consumer is None and wanted and wanted not in self.sites.down:
@@ -150,5 +161,6 @@ class Clients:
             serial = self.sites.records[group.cluster, place][offset]
             assert serial is not None
             group.read.append(Reading(serial, group.cluster, self.moves))
+            group.since_commit.add(serial)
         if rng.random() < group.commits:
-            consumer.commit()
+            group.commit()

@@ -10,8 +10,8 @@ from typing import Final
 
 from srm.domain.amount import few
 from srm.domain.move.outcome import Choice, Outcome
+from srm.domain.move.redirects import FenceKind
 from srm.domain.move.report import MoveReport
-from srm.domain.topics import Flow
 from srm.engine import move
 from srm.engine.checkpoints import emit
 from srm.engine.comeback.settle import settle_return
@@ -50,6 +50,7 @@ class Director:
     moves: list[tuple[int, MoveContext, str]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     episodes: list[str] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
     depth: int = 0
     at: str = "P"
 
@@ -63,12 +64,17 @@ class Director:
                 if not {flow.source, flow.target} & self.sites.down and self.rng.random() < 0.8:
                     copier.step()
             self.clients.step()
-            for flow in self.sites.copiers:
-                if not {flow.source, flow.target} & self.sites.down and self.rng.random() < 0.3:
-                    context = self.sites.flow(flow, self._host("scheduler"))
-                    with suppress(SrmError):
-                        emit(context)
-                        sync(context)
+            if self.rng.random() < 0.3:
+                self.emit()
+
+    def emit(self) -> None:
+        """Emit checkpoints and synchronise the offsets of groups, of both flows."""
+        for flow in self.sites.copiers:
+            if not {flow.source, flow.target} & self.sites.down:
+                context = self.sites.flow(flow, self._host("scheduler"))
+                with suppress(SrmError):
+                    emit(context)
+                    sync(context)
 
     def _host(self, name: str) -> Host:
         skewed = "clocks" in self.faults and self.rng.random() < 0.5
@@ -79,7 +85,8 @@ class Director:
     def planned(self) -> None:
         """Move everything to the other cluster."""
         source, target = self.at, self._other(self.at)
-        self._move(MoveRequest("failover", source, target, fence=self._fence()))
+        fence: FenceKind = self.rng.choice(("none", "acl")) if "late" in self.faults else "none"
+        self._move(MoveRequest("failover", source, target, fence=fence))
 
     def disaster(self) -> None:
         """Let the cluster in use die, and move everything to the other one without it."""
@@ -183,7 +190,9 @@ class Director:
             )
             move.release(context, move_id)
             return
-        self.at = request.target
+        if number not in self.gone:  # who wakes up late moves nobody
+            self.gone.add(number)
+            self.at = request.target
         self.say(f"{move_id}: gone")
         for _ in range(_PATIENCE):
             self.tick()
@@ -204,8 +213,5 @@ class Director:
             found.append(Ended(number, move.report(context, move_id), outcomes))
         return found
 
-    def _fence(self) -> str:
-        return "none"
-
     def _other(self, alias: str) -> str:
-        return Flow("P", "B").target if alias == "P" else "P"
+        return "B" if alias == "P" else "P"

@@ -18,6 +18,7 @@ def judge(sites: Sites, clients: Clients, moves: list[Ended]) -> Iterator[str]:
     """Yield what is wrong; all clusters are up, nothing is paused and all groups have read."""
     yield from _copies(sites)
     gone = _left_on_the_source(moves)
+    uncommitted = {group.name: group.uncommitted for group in clients.groups}
     for name, rows in clients.readings().items():
         missing = [serial for serial in clients.born if serial not in rows]
         said = sum(_skipped(move, name) for move in moves) + gone
@@ -27,8 +28,9 @@ def judge(sites: Sites, clients: Clients, moves: list[Ended]) -> Iterator[str]:
                 f"{missing[:5]} of {Counter(clients.born[s] for s in missing)}"
             )
         again = Counter[int]()
-        for readings in rows.values():
-            for one in readings[1:]:
+        for serial, readings in rows.items():
+            # Its application alone knows what it had read without a commit.
+            for one in readings[1 + (serial in uncommitted[name]) :]:
                 again[one.moves] += 1
         for number, count in sorted(again.items()):
             allowed = sum(_read_again(move, name) for move in moves if move.number == number)

@@ -17,8 +17,12 @@ from srm.testing.simulation.moves.clients import Clients, Group
 from srm.testing.simulation.moves.director import Director
 from srm.testing.simulation.moves.sites import Sites
 
-FAULTS: Final = ("disasters", "late", "clocks")
-"""Kinds of what may befall a history, apart from planned moves."""
+FAULTS: Final = ("markers", "disasters", "late", "clocks")
+"""Kinds of what may befall a history, apart from planned moves.
+
+With ``markers`` consumers commit past markers, as Java's do; ``late`` are hosts that stop in a step
+and wake up after others have continued; ``clocks`` are hosts whose clocks are wrong.
+"""
 
 
 @dataclass
@@ -41,7 +45,7 @@ def play(
         Group(
             f"g{number}",
             rng.choice(("latest", "earliest")),
-            passes_markers=rng.random() < 0.7,
+            passes_markers=rng.random() < 0.7 and "markers" in faults,
             commits=rng.choice((1.0, 0.5)),
         )
         for number in range(rng.randint(1, 3))
@@ -55,6 +59,7 @@ def play(
     director = Director(sites, clients, rng, line, faults)
     clients.step(produce=False)  # whoever starts at the latest record is there before the first
     director.tick(rng.randint(4, 16))
+    director.emit()  # of a group that was never seen a disaster leaves nothing
     for _ in range(rng.randint(1, 4)):
         if "disasters" in faults and rng.random() < 0.6:
             director.disaster()
