@@ -79,9 +79,7 @@ def test_a_commit_of_its_own_on_the_target_is_a_conflict_only_where_records_lie_
     direction: Direction,
 ) -> None:
     for history in SMALL:
-        for commit, theirs in product(
-            commits(history, direction), on_target(history, direction)
-        ):
+        for commit, theirs in product(commits(history, direction), on_target(history, direction)):
             row = place(history, direction, commit, theirs, ours=False)
             read = record_before(history, direction, theirs)
             left = history.to_read(direction, commit)

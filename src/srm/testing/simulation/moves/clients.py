@@ -27,7 +27,9 @@ class Routes:
         now = self._sites.clock()
         for cluster in self._sites.clusters.values():
             try:
-                found = read_routes(cluster, cluster.compacted("srm-routing.internal").read_history())
+                found = read_routes(
+                    cluster, cluster.compacted("srm-routing.internal").read_history()
+                )
             except SrmError:
                 continue
             for subject, route in found.items():
@@ -159,7 +161,8 @@ class Clients:
         rng = self.sites.rng
         for place, offset in consumer.poll(rng.randint(1, group.most)):
             serial = self.sites.records[group.cluster, place][offset]
-            assert serial is not None
+            if serial is None:
+                raise RuntimeError(f"{group.name} has read a marker: {place} at {offset}")
             group.read.append(Reading(serial, group.cluster, self.moves))
             group.since_commit.add(serial)
         if rng.random() < group.commits:

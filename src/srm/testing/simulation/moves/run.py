@@ -1,12 +1,8 @@
-"""Plays seeds of moves: ``python -m srm.testing.simulation.moves.run 17 -v`` or ``--seeds 0:500``."""
+"""Playing seeds of moves: one history each, judged at its end."""
 
 from __future__ import annotations
 
-import argparse
-import logging
 import random
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -98,40 +94,10 @@ def _strays(director: Director) -> list[str]:
     for group in clients.groups:
         where = clients.routes.where(group_subject(group.name))
         if where != director.at:
-            found.append(f"group {group.name} is routed to {where or 'no cluster'}, not to {director.at}")
+            found.append(
+                f"group {group.name} is routed to {where or 'no cluster'}, not to {director.at}"
+            )
     denied = director.sites.clusters[director.at].write_denials(["Payments"])
     if denied:
         found.append(f"writes to {', '.join(denied)} are denied on {director.at}, which is in use")
     return found
-
-
-def main() -> int:
-    """Play what the command line says; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m srm.testing.simulation.moves.run")
-    parser.add_argument("seed", nargs="?", type=int, help="one seed, with its findings")
-    parser.add_argument("--seeds", help="from:to, many seeds")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show what happens")
-    given = parser.parse_args()
-    logging.getLogger("srm").setLevel(logging.CRITICAL)
-    faults = frozenset(given.faults.split(",")) & {*FAULTS}
-    first, _, end = (given.seeds or f"{given.seed or 0}:{(given.seed or 0) + 1}").partition(":")
-    bad, began = 0, time.monotonic()
-    for seed in range(int(first), int(end)):
-        played = play(seed, faults, _told if given.verbose else lambda _: None)
-        bad += bool(played.problems)
-        if played.problems:
-            _told(f"seed {seed}: {', '.join(played.episodes)}")
-        for problem in played.problems:
-            _told(f"  {problem}")
-    count = int(end) - int(first)
-    _told(f"{count} seeds, {bad} bad, {count / (time.monotonic() - began):.1f} seeds/s")
-    return int(bool(bad))
-
-
-def _told(line: str) -> None:
-    print(line)  # noqa: T201 - a command
-
-
-if __name__ == "__main__":
-    sys.exit(main())

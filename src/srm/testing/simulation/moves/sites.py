@@ -11,7 +11,7 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain import internal_topics
 from srm.domain.map_wanted import WantedOffsets
-from srm.domain.offset_map import Position, Run
+from srm.domain.offset_map import OffsetMap, Position, Run
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, in_force
 from srm.domain.pause import read_pause
 from srm.domain.replication_records import (
@@ -33,7 +33,7 @@ from srm.engine.comeback.ports import Wanted
 from srm.engine.compacted import ensure_compacted
 from srm.engine.control_topics import create_control_topics
 from srm.engine.move import MoveContext
-from srm.engine.ports import FlowContext, FlowMaps
+from srm.engine.ports import Cluster, FlowContext, FlowMaps
 from srm.errors import SrmError
 from srm.testing.clock import FakeClock
 from srm.testing.fake_cluster import FakeCluster
@@ -71,13 +71,15 @@ class Copier:
         )
         self._target.compacted(self._state, COMMANDS).write({copied.key(): copied.value()})
         for number, position in self.positions.items():
-            self.maps.put(self._original(number), (), position)
+            self.maps.maps[self._original(number)] = OffsetMap.of((), position)
 
     def assigned(self) -> list[AssignedPartition]:
         """Return what there is to copy."""
         count = self._source.partition_counts()[TOPIC]
         topic_id, remote_id = self.ids
-        return [AssignedPartition(TOPIC, n, topic_id, self._remote, remote_id) for n in range(count)]
+        return [
+            AssignedPartition(TOPIC, n, topic_id, self._remote, remote_id) for n in range(count)
+        ]
 
     def step(self) -> None:
         """Copy what there is, unless the flow is paused or a cluster is down."""
@@ -112,14 +114,13 @@ class Copier:
         for offset in self._source.readable(place, known.source_next):
             if any(start <= offset < stop for start, stop in left_out):
                 continue
-            there = self._target.produce(
-                self._remote, number, 1, timestamp_ms=self._sites.clock()
-            )
+            there = self._target.produce(self._remote, number, 1, timestamp_ms=self._sites.clock())
             records[self.flow.target, copy].append(records[self.flow.source, place][offset])
             self._runs[number].append(Run(offset, there - 1, 1))
         position = Position(end, self._target.high_watermarks([copy])[copy], end)
         self.positions[number] = position
-        self.maps.put(place, self._runs[number], position)
+        # A record that was left out may have the place of a marker on the line of the last run.
+        self.maps.maps[place] = OffsetMap.of(self._runs[number], position, open_end=False)
 
     def _left_out(self, place: TopicPartition) -> list[tuple[int, int]]:
         notes = in_force(self.maps.notes.get(place, ()))
@@ -282,13 +283,14 @@ class Sites:
         """Return a flow as a host sees it; it gives up the cluster that is ``gone``."""
         copier, back = self.copiers[flow], self.copiers[flow.reversed]
         source, target = (self.clusters[alias] for alias in (flow.source, flow.target))
-        views = [
-            away_cluster(one.alias) if one.alias == gone else host.view(one)
-            for one in (source, target)
-        ]
+
+        def view(cluster: FakeCluster) -> Cluster:
+            return away_cluster(gone) if cluster.alias == gone else host.view(cluster)
+
         return FlowContext(
             self.config(flow),
-            *views,
+            view(source),
+            view(target),
             _Maps(host, copier, target),
             _Maps(host, back, source),
             host.now_ms,

@@ -1,0 +1,55 @@
+"""Histories of moves by seed: what each group reads is what the reports explain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tests.simulation.playing import TIMES
+
+from srm.testing.fake_consumer import FakeConsumer
+from srm.testing.simulation.moves.run import play
+
+SEEDS = range(max(1, round(8 * TIMES)))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Leave out what srm logs: a history has thousands of lines."""
+    logger = logging.getLogger("srm")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
+    played = play(seed)
+
+    assert played.problems == []
+    assert played.records
+
+
+@pytest.mark.parametrize(("by", "finding"), [(-1, "again after move"), (1, "never gets")])
+def test_the_oracle_sees_a_record_that_is_read_again_or_not_at_all(
+    by: int, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consumers that commit beside their position stand for a translation that is wrong by one."""
+    commit = FakeConsumer.commit
+
+    def beside(self: FakeConsumer) -> None:
+        commit(self)
+        cluster, group = self._cluster, self._group
+        for place, at in cluster.committed(group).items():
+            [start], [end] = (
+                found([place]).values() for found in (cluster.log_starts, cluster.log_ends)
+            )
+            if start <= at + by <= end:
+                cluster.commit(group, {place: at + by})
+
+    monkeypatch.setattr(FakeConsumer, "commit", beside)
+    found = [problem for seed in range(4) for problem in play(seed).problems]
+
+    assert any(finding in problem for problem in found), found
