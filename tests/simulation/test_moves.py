@@ -36,7 +36,7 @@ def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
 def test_the_oracle_sees_a_record_that_is_read_again_or_not_at_all(
     by: int, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Consumers that commit beside their position stand for a translation that is wrong by one."""
+    """Consumers that commit beside their position are as a translation that is wrong by one."""
     commit = FakeConsumer.commit
 
     def beside(self: FakeConsumer) -> None:

@@ -52,7 +52,7 @@ def on_target(history: History, direction: Direction) -> range:
 
 
 def record_before(history: History, direction: Direction, commit: int) -> list[int]:
-    """Return the records that stand before an offset of the target's log."""
+    """Return the records before an offset of the target's log."""
     side = 1 if direction == "forward" else 0
     return [pair[0] for pair in history.pairs if pair[side] < commit]
 

@@ -14,7 +14,7 @@ from srm.testing.simulation.moves.sites import TOPIC, Sites
 HOME = "P"
 
 
-class Routes:
+class KnownRoutes:
     """What clients know of routes: the highest that they have ever seen, and how old holds are."""
 
     def __init__(self, sites: Sites) -> None:
@@ -80,13 +80,13 @@ class Group:
         self.since_commit.clear()
 
 
-class Clients:
+class Applications:
     """All applications; ``moves`` counts the moves that were begun."""
 
     def __init__(self, sites: Sites, groups: list[Group]) -> None:
         self.sites = sites
         self.groups = groups
-        self.routes = Routes(sites)
+        self.routes = KnownRoutes(sites)
         self.moves = 0
         self.refused = 0
         self.born: dict[int, str] = {}

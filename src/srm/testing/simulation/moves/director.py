@@ -19,7 +19,7 @@ from srm.engine.group_sync import sync
 from srm.engine.move import MoveContext, MoveRequest
 from srm.engine.supervision import standing_pause
 from srm.errors import GateClosedError, SrmError
-from srm.testing.simulation.moves.clients import Clients
+from srm.testing.simulation.moves.clients import Applications
 from srm.testing.simulation.moves.hosts import Host
 from srm.testing.simulation.moves.sites import SiteLogs, Sites
 
@@ -42,7 +42,7 @@ class Director:
     """Plays the operators; ``problems`` is what they could not do and should have been able to."""
 
     sites: Sites
-    clients: Clients
+    clients: Applications
     rng: random.Random
     say: Callable[[str], None]
     faults: frozenset[str]
@@ -82,7 +82,7 @@ class Director:
 
     # ----- what operators do
 
-    def planned(self) -> None:
+    def move_over(self) -> None:
         """Move everything to the other cluster."""
         source, target = self.at, self._other(self.at)
         fence: FenceKind = self.rng.choice(("none", "acl")) if "late" in self.faults else "none"
@@ -124,7 +124,7 @@ class Director:
         self.settle()
         self.tick(4)
         if self.at != "P":
-            self.planned()
+            self.move_over()
 
     def _move(self, request: MoveRequest) -> None:
         self.clients.moves += 1
@@ -163,7 +163,7 @@ class Director:
                 self.tick(4)
                 if request.unplanned:
                     self.settle()
-                self.planned()
+                self.move_over()
         except SrmError as error:
             self.say(f"{move_id} is not taken over: {error}")
         self.say(f"{move_id} wakes up")
@@ -190,7 +190,7 @@ class Director:
             )
             move.release(context, move_id)
             return
-        if number not in self.gone:  # who wakes up late moves nobody
+        if number not in self.gone:  # a late process moves no client
             self.gone.add(number)
             self.at = request.target
         self.say(f"{move_id}: gone")
@@ -203,7 +203,7 @@ class Director:
         if all(known != number for known, _, _ in self.moves):
             self.moves.append((number, context, move_id))
 
-    def ended(self) -> list[Ended]:
+    def results(self) -> list[Ended]:
         """Return the moves with what their reports say at last."""
         found = []
         for number, context, move_id in self.moves:

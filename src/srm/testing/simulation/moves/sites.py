@@ -73,14 +73,6 @@ class Copier:
         for number, position in self.positions.items():
             self.maps.maps[self._original(number)] = OffsetMap.of((), position)
 
-    def assigned(self) -> list[AssignedPartition]:
-        """Return what there is to copy."""
-        count = self._source.partition_counts()[TOPIC]
-        topic_id, remote_id = self.ids
-        return [
-            AssignedPartition(TOPIC, n, topic_id, self._remote, remote_id) for n in range(count)
-        ]
-
     def step(self) -> None:
         """Copy what there is, unless the flow is paused or a cluster is down."""
         try:
@@ -96,7 +88,7 @@ class Copier:
             self._copy(number, ends[self._original(number)])
         self._report()
 
-    def sealed(self, copy: TopicPartition) -> None:
+    def mark(self, copy: TopicPartition) -> None:
         """Take a marker that somebody else has put at the end of a copy."""
         self._target.mark(copy.topic, copy.partition)
         self._sites.records[self.flow.target, copy].append(None)
@@ -108,7 +100,7 @@ class Copier:
             return
         if number not in self._claimed:
             self._claimed.add(number)
-            self.sealed(copy)
+            self.mark(copy)
         left_out = self._left_out(place)
         records = self._sites.records
         for offset in self._source.readable(place, known.source_next):
@@ -166,7 +158,7 @@ class SiteSwitch(FakeSwitch):
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """See the port."""
         for copy in copies:
-            self._copier.sealed(copy)
+            self._copier.mark(copy)
         return super().seal(copies)
 
 
@@ -213,7 +205,7 @@ class SiteLogs:
         wanted: Sequence[Wanted],
         visit: Callable[[int, Sequence[ResidueRecord]], bool],
     ) -> None:
-        """See the port; nobody exports a residue here."""
+        """See the port; no residue is exported here."""
         raise AssertionError((wanted, visit))
 
 
@@ -235,7 +227,7 @@ class _Maps:
 class Sites:
     """Clusters P and B, ``Payments`` on either and copied both ways.
 
-    ``records`` are the serial numbers of what stands at the offsets, None for a marker: records of
+    ``records`` are the serial numbers of the records at the offsets, None for a marker: records of
     one number are copies of one another. Nothing of srm sees them.
     """
 
