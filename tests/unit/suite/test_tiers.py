@@ -11,7 +11,11 @@ from tests.tiers import FAST, GROUPS, MIXED_FOLDERS, SEARCHES, matches
 TESTS = ROOT / "tests"
 SOURCE = ROOT / "src" / "srm"
 FILES = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
-PLAYED_BY_THE_FAST_TIER = {"src/srm/testing", "src/srm/testing/simulation"}
+PLAYED_BY_THE_FAST_TIER = {
+    "src/srm/testing",
+    "src/srm/testing/simulation",
+    "src/srm/testing/simulation/moves",
+}
 QUARANTINE = re.compile(r"mark\.quarantined\b(?P<given>(\([^)]*\))?)")
 UNTIL = re.compile(r'until="(\d{4}-\d\d-\d\d)"')
 
