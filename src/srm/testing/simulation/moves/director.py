@@ -128,7 +128,7 @@ class Director:
 
     def _move(self, request: MoveRequest) -> None:
         self.clients.moves += 1
-        number, move_id = self.clients.moves, f"m{self.clients.moves}"
+        number, move_id = self.clients.moves, self._new_id()
         what = f"{request.mode} {request.flow}"
         self.episodes.append(what)
         self.say(f"{move_id}: {what}")
@@ -150,6 +150,11 @@ class Director:
                     move.release(context, move_id)
             else:
                 self.say(f"the late process ends: {error}")
+
+    def _new_id(self) -> str:
+        """Return the id of a move: not always one that sorts after those of earlier moves."""
+        prefix = self.rng.choice("abc") if "names" in self.faults else "m"
+        return f"{prefix}{self.clients.moves}"
 
     def _take_over(self, request: MoveRequest, move_id: str, number: int) -> None:
         """Do the rest from another host while the first one is stopped, and maybe move back."""

@@ -17,11 +17,12 @@ from srm.testing.simulation.moves.clients import Applications, Group
 from srm.testing.simulation.moves.director import Director, Ended
 from srm.testing.simulation.moves.sites import TOPIC, Sites
 
-FAULTS: Final = ("markers", "disasters", "late", "clocks")
+FAULTS: Final = ("markers", "disasters", "late", "clocks", "names")
 """Kinds of what may befall a history, apart from planned moves.
 
 With ``markers`` consumers commit past markers, as Java's do; ``late`` are hosts that stop in a step
-and wake up after others have continued; ``clocks`` are hosts whose clocks are wrong.
+and wake up after others have continued; ``clocks`` are hosts whose clocks are wrong. With ``names``
+the ids of moves do not sort by time.
 """
 
 
