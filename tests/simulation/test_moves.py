@@ -32,6 +32,12 @@ def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
     assert played.records
 
 
+@pytest.mark.parametrize("seed", [7, 18, 21, 28])
+def test_a_host_that_wakes_up_late_takes_no_cluster_away_from_its_clients(seed: int) -> None:
+    """Once it denied writes on the cluster that others had moved everything back to."""
+    assert play(seed, frozenset({"late"})).problems == []
+
+
 @pytest.mark.parametrize(("by", "finding"), [(-1, "again after move"), (1, "never gets")])
 def test_the_oracle_sees_a_record_that_is_read_again_or_not_at_all(
     by: int, finding: str, monkeypatch: pytest.MonkeyPatch
