@@ -20,10 +20,9 @@ from tests.unit.engine.test_standing import running
 from srm.domain.drill import Drill, DrillGroup
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.move.plan import GroupPlan, MovePlan
-from srm.domain.move.positions import PartitionMove
+from srm.domain.move.positions import LastPlace, PartitionMove
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.request import MoveRequest
-from srm.domain.move.resuming import GroupCheckpoint
 from srm.domain.move.revisions import KeptReport
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.pause import Pause
@@ -33,7 +32,10 @@ from srm.domain.translation import Log
 from srm.engine.checkpoints import emit
 from srm.engine.copiers import DriverStatus, SlotStatus
 from srm.engine.health import flow_health
+from srm.engine.move.facts import Away, MoveFacts, TopicPair
+from srm.engine.move.outlook import Outlook
 from srm.engine.observing import FlowView, PartitionState, PartitionView, observe
+from srm.engine.ports import TopicDescription
 from srm.engine.standing import Standing
 from srm.engine.status import FlowStatus, TopicStatus
 from srm.service.looks import FlowLook, MoveLook, TargetLook
@@ -239,21 +241,16 @@ def _look(
     groups: bool = False,
 ) -> FlowLook:
     seen = _seen()
-    assert seen.salvage is not None
+    assert seen.outlook is not None
     assert seen.status.standing is not None
     standing = replace(
         seen.status.standing, line=LINE.format(flow.source),
         forecast=replace(seen.status.standing.forecast, made_ms=at),
     )  # fmt: skip
     status = replace(status, standing=None if status.pause else _standing(standing, groups=groups))
-    salvage = replace(seen.salvage, groups=(), seen={}, checkpoint_ms={}, proof=None)
-    if groups:
-        places = dict(_places())
-        stamps = dict.fromkeys(places, at - 9 * _S)
-        names = (*places, "never-seen")
-        salvage = replace(salvage, groups=names, seen=places, checkpoint_ms=stamps)
+    outlook = replace(seen.outlook, facts=_facts(seen.outlook, at, groups=groups), proof=None)
     status = replace(status, heard_ms=at - 1 * _S)
-    view = FlowView(status, flow_health(status), partitions, salvage)
+    view = FlowView(status, flow_health(status), partitions, outlook)
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
 
 
@@ -271,18 +268,30 @@ def _seen() -> FlowView:
     return observe(world.forward)
 
 
-def _places() -> Iterator[tuple[str, tuple[GroupCheckpoint, ...]]]:
+def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
+    """Return the facts of a lost source with three groups, one with a place that is gone."""
+    topics = ("orders", "payments")
+    there = {name: TopicDescription(name, name, 3) for name in (f"P.{topic}" for topic in topics)}
+    copies = [TopicPartition(name, n) for name in there for n in range(3)]
+    places = {
+        name: {
+            place: LastPlace(88_900 + place.partition, 88_000 + place.partition)
+            for place in copies[: 3 * (number + 1)]
+        }
+        for number, name in enumerate(("billing", "fraud", EVIL) if groups else ())
+    }
+    if groups:
+        places["fraud"][TopicPartition("P.orders", 3)] = LastPlace(89_500, 88_600)
+    names = (*places, "never-seen") if groups else ()
     log = Log(0, 90_000, 90_000)
-    for number, name in enumerate(("billing", "fraud", EVIL)):
-        yield name, tuple(
-            GroupCheckpoint(
-                TopicPartition(topic, n), TopicPartition(f"P.{topic}", n), "forward",
-                88_000 + n, 88_900 + n, log,
-                89_500 if name == "fraud" and n == 0 else None, target_is_ours=False,
-            )
-            for topic in ("orders", "payments")[: number + 1]
-            for n in range(3)
-        )  # fmt: skip
+    return replace(
+        outlook.facts,
+        topics=topics,
+        groups=tuple(sorted(names)),
+        pairs=tuple(TopicPair(topic, f"P.{topic}", topic, "forward") for topic in topics),
+        source=Away("P", places, dict.fromkeys(places, at - 9 * _S)),
+        target=replace(outlook.facts.target, topics=there, logs=dict.fromkeys(copies, log)),
+    )
 
 
 def _partition(

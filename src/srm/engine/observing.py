@@ -1,7 +1,7 @@
 """One look at a flow for whoever shows it: what its target knows, and how far its source has gone.
 
 Unlike :func:`.flow_status` it makes requests for a bounded number of groups, so it can be repeated
-every few seconds: groups stand where their checkpoints say, see :mod:`.salvage`.
+every few seconds: groups stand where their checkpoints say, see :mod:`.outlook`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from srm.domain.replication_records import AT_REST, PartitionStatus
 from srm.domain.replication_records import State as ReportedState
 from srm.domain.topics import TopicPartition
 from srm.engine.health import Health, flow_health
-from srm.engine.move.salvage import Salvage
+from srm.engine.move.outlook import Outlook
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
 from srm.engine.source_look import (
     SourceLook,
@@ -65,7 +65,7 @@ class FlowView:
     status: FlowStatus
     health: Health
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
-    salvage: Salvage | None = None
+    outlook: Outlook | None = None
 
     @property
     def heard_ms(self) -> int:
@@ -75,12 +75,12 @@ class FlowView:
     @property
     def proof(self) -> FlowProof | None:
         """What the last emission has proven, None where there was none."""
-        return None if self.salvage is None else self.salvage.proof
+        return None if self.outlook is None else self.outlook.proof
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
         """Where each group would go on, were the source given up now."""
-        return self.salvage.plans if self.salvage is not None else ()
+        return self.outlook.plans if self.outlook is not None else ()
 
 
 def observe(context: FlowContext) -> FlowView:
@@ -97,9 +97,9 @@ def observe(context: FlowContext) -> FlowView:
     if not source.error:
         known = with_commits(context, known)
     standing = standing_of(context, known, None if source.error else source)
-    maps = known.maps
+    maps = known.facts.maps
     ends = _ends(source, maps, source.topics)
-    logs = Logs(maps, known.target.topics, ends, source.starts, known.copy_starts)
+    logs = Logs(maps, known.facts.target.topics, ends, source.starts, known.copy_starts)
     topics = [topic for _, topic in sorted(source.topics.items())]
     status = replace(copying_status(context, now_ms, topics, logs, source.error), standing=standing)
     if pause is not None:
@@ -124,12 +124,12 @@ def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]
 
 
 def _ask_source(
-    context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Salvage
+    context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Outlook
 ) -> SourceLook:
     """Ask how far the source is, or say why it does not answer."""
     if not error:
         try:
-            return look_at_source(context, selected, known.maps)
+            return look_at_source(context, selected, known.facts.maps)
         except UnavailableError as silent:
             error = str(silent)
     return SourceLook(selected, error=error)

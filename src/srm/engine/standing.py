@@ -19,7 +19,7 @@ from srm.domain.proof_records import FlowProof
 from srm.domain.silence import is_silent
 from srm.engine.away import away_cluster, loudness
 from srm.engine.checkpoints import per_group
-from srm.engine.move.salvage import Salvage, read_salvage
+from srm.engine.move.outlook import Outlook, read_outlook
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowContext
 from srm.engine.source_look import SourceLook, look_at_source, topics_of_source
@@ -48,7 +48,7 @@ def read_standing(context: FlowContext) -> Standing:
     """
     known = read_known(context)
     try:
-        source = look_at_source(context, topics_of_source(context), known.maps)
+        source = look_at_source(context, topics_of_source(context), known.facts.maps)
     except SrmError as error:
         flow = context.config.flow
         log.log(loudness(error), "%s: the forecast is of what is known: %s", flow, error)
@@ -56,7 +56,7 @@ def read_standing(context: FlowContext) -> Standing:
     return standing_of(context, with_commits(context, known), source)
 
 
-def with_commits(context: FlowContext, known: Salvage) -> Salvage:
+def with_commits(context: FlowContext, known: Outlook) -> Outlook:
     """Add what groups have committed on the source that nobody runs, of the first that matter.
 
     Such a group may be far behind for good: what it has not read it would not read again.
@@ -75,7 +75,7 @@ def with_commits(context: FlowContext, known: Salvage) -> Salvage:
     return replace(known, commits=commits)
 
 
-def read_known(context: FlowContext, also: Collection[str] = ()) -> Salvage:
+def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
     """Read what the target knows of a flow.
 
     No request for each group: it stays cheap with thousands of them.
@@ -88,15 +88,15 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Salvage:
         SrmError: the target does not answer.
     """
     flow = context.config.flow
-    return read_salvage(
+    return read_outlook(
         without_source(context),
         MoveRequest("failover", flow.source, flow.target, mode="unplanned"),
-        for_forecast=True,
+        with_groups=False,
         also=also,
     )
 
 
-def standing_of(context: FlowContext, known: Salvage, source: SourceLook | None) -> Standing:
+def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
     """Forecast the loss of a flow's source from what was read; pure but for the clock.
 
     Args:

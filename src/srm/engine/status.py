@@ -23,8 +23,8 @@ from srm.engine.copiers import (
     is_alive,
     slot_statuses,
 )
+from srm.engine.move.outlook import Outlook
 from srm.engine.move.problems import unsettled_problems
-from srm.engine.move.salvage import Salvage
 from srm.engine.ports import FlowContext, FlowMaps, GroupDescription, TopicDescription
 from srm.engine.source_look import (
     look_at_source,
@@ -159,9 +159,9 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
     topics = topics_by_copies(context)
     found = read_known(context, also=topics)
     standing = standing_of(context, found, None)
-    ends = told_ends(found.maps, partitions_of(topics, sorted(topics)))
-    logs = Logs(found.maps, found.target.topics, ends, copy_starts=found.copy_starts)
-    described = context.target.groups(found.groups) if found.groups else {}
+    ends = told_ends(found.facts.maps, partitions_of(topics, sorted(topics)))
+    logs = Logs(found.facts.maps, found.facts.target.topics, ends, copy_starts=found.copy_starts)
+    described = context.target.groups(found.facts.groups) if found.facts.groups else {}
     return replace(
         copying_status(context, now_ms, topics.values(), logs, source_error),
         groups=tuple(
@@ -169,7 +169,7 @@ def _status_of_target(context: FlowContext, source_error: str) -> FlowStatus:
                 plan.group,
                 "unknown",
                 _state_of(described, plan.group),
-                {"checkpoint": len(plan.positions)},
+                {"checkpoint": len(found.places(plan.group))},
                 0,
                 plan.skipped,
             )
@@ -192,7 +192,7 @@ def _status_of_both(context: FlowContext) -> FlowStatus:
     selected = topics_of_source(context)
     known, error = _read_known(context, selected)
     # The positions: the maps themselves are not read.
-    maps = context.maps.load(selected, {}) if known is None else known.maps
+    maps = context.maps.load(selected, {}) if known is None else known.facts.maps
     source = look_at_source(context, selected, maps)
     standing = None
     if known is not None:
@@ -217,7 +217,7 @@ def _status_of_both(context: FlowContext) -> FlowStatus:
 
 def _read_known(
     context: FlowContext, topics: Collection[str]
-) -> tuple[Salvage | None, dict[str, str]]:
+) -> tuple[Outlook | None, dict[str, str]]:
     """Read what the forecast is made from; without it all else is told, with the reason."""
     try:
         return read_known(context, also=topics), {}

@@ -13,7 +13,7 @@ from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
 from srm.domain.translation import UNKNOWN_LOG
 from srm.engine.health import topic_health
-from srm.engine.move.salvage import Salvage
+from srm.engine.move.outlook import Outlook
 from srm.engine.observing import GOING_ON, FlowView, PartitionView
 from srm.engine.standing import Standing
 from srm.engine.why import is_fresh
@@ -178,41 +178,41 @@ def _partition_row(one: PartitionView) -> PartitionRow:
 def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
     """Describe the groups of a flow, in order of their names."""
     view = look.view
-    if view is None or view.salvage is None:
+    if view is None or view.outlook is None:
         return ()
-    salvage = view.salvage
-    return tuple(_group_row(plan, salvage, look.error) for plan in salvage.plans)
+    outlook = view.outlook
+    return tuple(_group_row(plan, outlook, look.error) for plan in outlook.plans)
 
 
-def _group_row(plan: GroupPlan, salvage: Salvage, error: str) -> GroupRow:
+def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
     """Describe a group; that the latest look failed leaves open whether it could go on now."""
-    row = _as_seen(plan, salvage)
+    row = _as_seen(plan, outlook)
     return replace(row, can_go_on=None, reason=f"cannot be seen now: {error}") if error else row
 
 
-def _as_seen(plan: GroupPlan, salvage: Salvage) -> GroupRow:
-    problems = list(_problems(plan, salvage))
+def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
+    problems = list(_problems(plan, outlook))
     return GroupRow(
         plan.group,
-        len(plan.positions),
-        salvage.checkpoint_ms.get(plan.group),
-        salvage.read_again(plan),
+        len(outlook.places(plan.group)),
+        outlook.away.known_ms.get(plan.group),
+        outlook.read_again(plan),
         plan.skipped,
-        salvage.followers(plan.group),
-        None if not plan.positions else not problems,
+        outlook.followers(plan.group),
+        None if not outlook.places(plan.group) else not problems,
         "no checkpoint: auto.offset.reset would decide"
-        if not plan.positions
+        if not outlook.places(plan.group)
         else problems[0]
         if problems
         else "",
-        _proof(plan.group, salvage.proof),
-        salvage.works_there(plan.group),
+        _proof(plan.group, outlook.proof),
+        outlook.works_there(plan.group),
     )
 
 
-def _problems(plan: GroupPlan, salvage: Salvage) -> Iterator[str]:
+def _problems(plan: GroupPlan, outlook: Outlook) -> Iterator[str]:
     for position in plan.positions:
-        problem = position_problem(plan.group, position, salvage.request)
+        problem = position_problem(plan.group, position, outlook.facts.request)
         if problem is not None:
             yield problem
 
@@ -241,24 +241,24 @@ def group_detail(
     """
     commits = commits or GroupCommits()
     view = look.view
-    if view is None or view.salvage is None:
+    if view is None or view.outlook is None:
         return None
-    for plan in view.salvage.plans:
+    for plan in view.outlook.plans:
         if plan.group == group:
-            salvage = view.salvage
+            outlook = view.outlook
             positions = tuple(
                 _position_row(
                     one,
                     commits,
-                    salvage.read_again_of(group, one),
-                    _ends(view, salvage, opposite, one),
+                    outlook.read_again_of(group, one),
+                    _ends(view, outlook, opposite, one),
                 )
                 for one in plan.positions
             )
             sides = {look.flow.source: commits.source, look.flow.target: commits.target}
             unread = {alias: side.error for alias, side in sides.items() if side.error}
             again = sum(position.records_read_again for position in positions)
-            row = replace(_group_row(plan, salvage, look.error), records_read_again=again)
+            row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
             return GroupDetail(row, positions, unread)
     return None
 
@@ -275,18 +275,18 @@ class _Ends:
     copied: int | None
 
 
-def _ends(view: FlowView, salvage: Salvage, opposite: FlowLook | None, one: PartitionMove) -> _Ends:
-    target = _end(salvage, one.target)
+def _ends(view: FlowView, outlook: Outlook, opposite: FlowLook | None, one: PartitionMove) -> _Ends:
+    target = _end(outlook, one.target)
     for partition in view.partitions.get(one.topic, ()):
         if partition.partition == one.partition:
             return _Ends(partition.source_end, target, partition.source_next)
-    back = None if opposite is None or opposite.view is None else opposite.view.salvage
+    back = None if opposite is None or opposite.view is None else opposite.view.outlook
     copy = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
     return _Ends(copy, target, copied=copy)  # of a copy the target has the original
 
 
-def _end(salvage: Salvage, place: TopicPartition) -> int | None:
-    log = salvage.target.logs.get(place, UNKNOWN_LOG)
+def _end(outlook: Outlook, place: TopicPartition) -> int | None:
+    log = outlook.facts.target.logs.get(place, UNKNOWN_LOG)
     return None if log is UNKNOWN_LOG else log.end
 
 
@@ -326,19 +326,22 @@ def _position_row(
 def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
     """List the checkpoints of a flow by group, topic and partition."""
     view = look.view
-    if view is None or view.salvage is None:
+    if view is None or view.outlook is None:
         return
-    for group in view.salvage.groups:
-        for place in view.salvage.seen.get(group, ()):
-            yield CheckpointRow(
-                group,
-                place.upstream.topic,
-                place.upstream.partition,
-                place.downstream.topic,
-                place.upstream_offset,
-                place.downstream_offset,
-                view.salvage.checkpoint_ms.get(group),
-            )
+    outlook = view.outlook
+    for plan in outlook.plans:
+        places = outlook.places(plan.group)
+        for one in plan.positions:
+            if (last := places.get(one.target)) is not None:
+                yield CheckpointRow(
+                    plan.group,
+                    one.topic,
+                    one.partition,
+                    one.target_topic,
+                    last.upstream_offset,
+                    last.offset,
+                    outlook.away.known_ms.get(plan.group),
+                )
 
 
 def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:

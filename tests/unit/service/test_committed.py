@@ -15,6 +15,7 @@ from tests.service_views import config_of, look_at
 from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.config.model import Config
+from srm.domain.move.positions import LastPlace
 from srm.domain.topics import Flow, TopicPartition
 from srm.errors import SrmError
 from srm.service import committed
@@ -140,11 +141,12 @@ def test_where_its_place_by_the_checkpoint_is_not_known_what_it_read_since_the_l
     """The target alone was written last: B holds four records from there on, of ten on P."""
     seen = look_at(world.forward)
     assert seen.view is not None
-    assert seen.view.salvage is not None
-    [place] = seen.view.salvage.seen["audit"]
-    place = replace(place, upstream_offset=None, downstream_offset=6)
-    salvage = replace(seen.view.salvage, seen={"audit": (place,)})
-    look = replace(seen, view=replace(seen.view, salvage=salvage))
+    outlook = seen.view.outlook
+    assert outlook is not None
+    [place] = outlook.places("audit")
+    source = replace(outlook.away, places={"audit": {place: LastPlace(6, None)}})
+    outlook = replace(outlook, facts=replace(outlook.facts, source=source))
+    look = replace(seen, view=replace(seen.view, outlook=outlook))
     since = GroupCommits(Committed({TopicPartition("Topic", 0): 12}))
 
     detail = group_detail(look, "audit", since)

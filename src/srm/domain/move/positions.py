@@ -1,4 +1,4 @@
-"""Where one group stands in one partition, and where it continues after a move.
+"""The place of one group in one partition, and the place where it continues after a move.
 
 Pictured for the topic ``Payments`` and a move from the source P to the target B::
 
@@ -6,7 +6,8 @@ Pictured for the topic ``Payments`` and a move from the source P to the target B
     Payments    --- forward --->  P.Payments    through the map of P->B
     B.Payments  --- reverse --->  Payments      through the map of B->P, read backwards
 
-What a commit means is decided in :mod:`srm.domain.translation`; added here is what the group has
+:mod:`srm.domain.translation` decides what a commit means. Where the source does not answer, the
+last known place of the group counts instead of its commit. Added here is what the group has
 committed on the target already.
 """
 
@@ -18,6 +19,7 @@ from typing import Literal
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import (
     UNFINISHED,
+    UNKNOWN_LOG,
     Direction,
     Log,
     PartitionFacts,
@@ -26,19 +28,37 @@ from srm.domain.translation import (
     translate,
 )
 
-PositionState = State | Literal["conflict"]
-"""States of a translation, and: a consumer's own commit on the target is further."""
+PositionState = State | Literal["conflict", "own-commit"]
+"""States of a translation, and two for a consumer's own, later commit on the target.
+
+A ``conflict`` needs a decision. An ``own-commit`` is kept: the source is lost, and does not decide.
+"""
 
 _NOTHING = Log(0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class LastPlace:
+    """The last known place of a group in one partition; both offsets are next to read.
+
+    ``upstream_offset`` is the place on the source, None where it is not known. ``by_srm``: a former
+    move or sync wrote it on the target. The group has not confirmed it on the source since.
+    """
+
+    offset: int
+    upstream_offset: int | None
+    by_srm: bool = False
+
+
 @dataclass(frozen=True)
 class GroupPosition:
-    """What both clusters say about one group in one partition.
+    """Facts about one group in one partition, on both clusters.
 
-    ``target_is_ours``: the offset committed on the target was written by srm itself (ledger), not
-    by a consumer. ``accept_open_transactions``: what an open transaction holds back on the source
-    is not waited for.
+    ``committed`` is the commit on the source; ``last`` replaces it where the source is lost (its
+    log is then :data:`~srm.domain.translation.UNKNOWN_LOG`). ``target_is_ours``: srm itself wrote
+    the offset committed on the target (ledger), not a consumer. ``accept_open_transactions``: the
+    move does not wait for records that an open transaction holds back. ``overwrite``: the group's
+    place on the source replaces its own, later commit on the target.
     """
 
     facts: PartitionFacts
@@ -46,6 +66,13 @@ class GroupPosition:
     target_committed: int | None
     target_is_ours: bool
     accept_open_transactions: bool = False
+    overwrite: bool = False
+    last: LastPlace | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the source is lost."""
+        return self.facts.upstream_log is UNKNOWN_LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +129,26 @@ class PartitionMove:
 
 
 def partition_move(group: GroupPosition) -> PartitionMove:
-    """Decide where the group continues in this partition."""
-    facts = group.facts
-    found = translate(facts, group.committed)
-    log = facts.upstream_log or _NOTHING
+    """Decide where the group continues in this partition.
+
+    Where the source is lost, ``lag`` of the result counts the offsets on the target from there on:
+    the group may have read any of them on the source.
+    """
+    facts, log = group.facts, group.facts.upstream_log or _NOTHING
+    found = _after_loss(group) if group.is_away else translate(facts, group.committed)
     if found.state in {"no-map", "no-target"} and log.end <= log.start:
         found = Translation("no-commit")  # there is nothing to read on either side
+    committed = group.last.upstream_offset if group.last else group.committed
     row = PartitionMove(
         topic=facts.upstream.topic,
         partition=facts.upstream.partition,
         target_topic=facts.downstream.topic,
         direction=facts.direction,
         state=found.state,
-        committed=group.committed,
-        lag=facts.records_upstream(max(group.committed or 0, log.start), log.end),
+        committed=committed,
+        lag=_to_read_there(facts.downstream_log, found.offset)
+        if group.is_away
+        else facts.records_upstream(max(committed or 0, log.start), log.end),
         target_committed=group.target_committed,
         remaining=found.remaining,
         reason=found.reason,
@@ -130,9 +163,41 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         row,
         skipped=found.skipped,
         uncopied=found.uncopied,
-        passed_kept=_passed_kept(group, row.resume),
+        passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
     )
     return _beside_theirs(row, group)
+
+
+def _after_loss(group: GroupPosition) -> Translation:
+    """Return where the group continues without its source: at its last place, within the log.
+
+    Without a known place, an empty log has one exact place: its end.
+    """
+    facts, last = group.facts, group.last
+    log = facts.downstream_log
+    if log is None:
+        reason = f"{facts.downstream} does not exist on {facts.target}"
+        return Translation("no-commit") if last is None else Translation("no-target", reason=reason)
+    if last is None:
+        is_empty = log is not UNKNOWN_LOG and log.start >= log.end
+        return Translation("translated", log.end) if is_empty else Translation("no-commit")
+    resume = min(max(last.offset, log.start), log.end)
+    reason = ""
+    if log is UNKNOWN_LOG:
+        reason = f"{facts.downstream} has no leader now, so its log is not known"
+    elif last.offset < log.start:
+        reason = f"the log of {facts.downstream} begins at {log.start}: earlier records are deleted"
+    elif last.offset > log.end:
+        reason = f"the log of {facts.downstream} has lost its end, it is at {log.end}"
+    dropped = max(0, resume - last.offset)
+    return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
+
+
+def _to_read_there(log: Log | None, offset: int | None) -> int:
+    """Count the offsets of a log on the target from an offset on, without one from its start."""
+    if log is None or log is UNKNOWN_LOG:
+        return 0
+    return log.end - (log.start if offset is None else offset)
 
 
 def _passed_kept(group: GroupPosition, resume: int) -> int:
@@ -162,17 +227,36 @@ def _without_waiting(
 
 
 def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
-    """Compare with what a consumer on the target has committed itself."""
+    """Compare the place with the group's own commit on the target.
+
+    Markers between the two do not count: a commit of a Java consumer passes them.
+    """
     theirs, resume = group.target_committed, row.resume
-    if theirs is None or resume is None or group.target_is_ours:
+    if theirs is None or resume is None:
         return row
-    if group.facts.never_copied:
+    again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
+    if theirs > resume and not again:
+        row = replace(row, resume=theirs)  # whoever committed it, it is the same place
+    elif not group.target_is_ours:
+        row = _beside_consumers(row, group, theirs, again)
+    return row
+
+
+def _beside_consumers(
+    row: PartitionMove, group: GroupPosition, theirs: int, again: int
+) -> PartitionMove:
+    """Compare the place with a commit of a consumer on the target, ``again`` records further."""
+    if group.is_away:
+        # A commit of the group is newer than srm's own write, or than nothing.
+        is_newer = again > 0 or group.last is None or group.last.by_srm
+        if is_newer and not group.overwrite:
+            return _with_own_commit(row, group, theirs)
+    elif group.facts.never_copied:
         return replace(row, state="no-commit", resume=None)  # it knows better
-    if theirs <= resume:
-        return row
-    # Past markers only, a further commit is the same place and stays as it is; past records,
-    # applying would make the group read them again.
-    again = group.facts.records_downstream(resume, theirs)
-    if again > 0:
-        return replace(row, state="conflict", re_read=again)
-    return replace(row, resume=theirs)
+    return replace(row, state="conflict", re_read=again) if again else row
+
+
+def _with_own_commit(row: PartitionMove, group: GroupPosition, theirs: int) -> PartitionMove:
+    """Keep the group's own commit on the target: no knowledge of the lost source replaces it."""
+    lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
+    return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")

@@ -1,4 +1,4 @@
-"""What a plan warns of: nothing here blocks, each line says what to do about it."""
+"""Warnings about the surroundings of a move: none blocks, each says what to do about it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from srm.domain.amount import ago, some
+from srm.domain.move.finding import Finding, FindingId, warning
 from srm.domain.move.request import MoveRequest
 from srm.domain.silence import is_silent
 
@@ -15,7 +16,7 @@ SKEW_MS = 2_000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What stands around a move when it is planned.
+    """The surroundings of a move when it is planned.
 
     Attributes:
         opposite_enabled: whether the flow from the target back to the source is on.
@@ -48,15 +49,19 @@ class Surroundings:
 
 def surrounding_warnings(
     request: MoveRequest, topics: Collection[str], around: Surroundings
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Yield the warnings of a plan, in the order in which an operator would deal with them."""
-    yield from _replication(request, around)
-    yield from _way_back(request, topics, around)
-    yield from _absent(request, around)
-    yield from _clients(request, around)
-    yield from _groups(request, around)
-    yield from _retention(request, around)
-    yield from _clocks(around)
+    parts: tuple[tuple[FindingId, Iterator[str]], ...] = (
+        ("replicator", _replication(request, around)),
+        ("way-back", _way_back(request, topics, around)),
+        ("absent-topic", _absent(request, around)),
+        ("clients", _clients(request, around)),
+        ("staying-group", _groups(request, around)),
+        ("retention", _retention(request, around)),
+        ("clocks", _clocks(around)),
+    )
+    for name, texts in parts:
+        yield from (warning(name, text) for text in texts)
 
 
 def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:

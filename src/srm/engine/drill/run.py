@@ -49,6 +49,9 @@ _AT_A_TIME: Final = 4  # members that read beside each other
 _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # that each may take: joining takes some of them
 
+_WAITS: Final = frozenset({"not-copied", "halted"})
+"""Findings that a drill does not wait for."""
+
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -147,7 +150,7 @@ class _Drill:
             shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
-            problems=tuple(problem.text for problem in found.problems),
+            problems=tuple(each.text for each in found.blocking if each.id not in _WAITS),
         )
         write_drill(self.context.target, self.state)
         with self._step("apply"):

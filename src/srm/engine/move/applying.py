@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from srm.domain.group_sync import SyncDecision
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.positions import PartitionMove
+from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.group_sync import apply_exact
+from srm.engine.move.problems import left_alone
+from srm.engine.move.reading import read_facts
 from srm.engine.move.routes import InForce, bring_about
 from srm.engine.move.store import MoveContext, MoveStore
+
+log = logging.getLogger(__name__)
 
 
 def apply_positions(
@@ -62,3 +68,38 @@ def apply_positions(
 
     bring_about(context, plan, make)
     return tuple(decisions.values())
+
+
+def apply_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
+    """Set each group to its last known place; return the progress with what became of that.
+
+    A group that cannot be set (it has members on the target already, its coordinator refuses) does
+    not keep the others from continuing.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    facts = read_facts(context, plan.request, plan.topics, plan.group_names)
+    left = left_alone(facts)
+    moving = {group.group: group for group in facts.plans if group.group not in left}
+    rows = {name: group.positions for name, group in moving.items()}
+    decisions = apply_positions(context, plan, progress.attempt, rows)
+    refused = {one.group: _why(one) for one in decisions if not one.in_place}
+    intended = {
+        name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+        for name, group in moving.items()
+        if name not in refused
+    }
+    skipped = {name: moving[name].skipped for name in intended}
+    log.info("move %s: %d groups are set, %d are not", plan.move_id, len(intended), len(left))
+    return progress.at(
+        "applied",
+        context.now_ms(),
+        intended=intended,
+        skipped=skipped,
+        left_alone={**left, **refused},
+    )
+
+
+def _why(one: SyncDecision) -> str:
+    return f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"

@@ -23,13 +23,13 @@ from srm.engine.move.fence import (
     lift_target_if_possible,
     release_fence,
 )
+from srm.engine.move.flow_pause import require_pause, resume_flow
 from srm.engine.move.holding import attempt_of, renew
 from srm.engine.move.look import Look, look, require
 from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.move.registers import SIDES, Registers, Side, record
 from srm.engine.move.routes import InForce, require_in_force, subjects
 from srm.engine.move.store import MoveContext, MoveStore
-from srm.engine.move.unplanned import require_pause, resume_flow
 from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 

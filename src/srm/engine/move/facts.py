@@ -1,13 +1,16 @@
-"""What a move decides on: one look at both clusters, and pure functions of it."""
+"""The facts that a move decides on: one look at both clusters, and pure functions of it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
 
 from srm.domain.ledger import Ledger
 from srm.domain.move.gate import GroupFacts
-from srm.domain.move.positions import GroupPosition, PartitionMove, partition_move
+from srm.domain.move.plan import GroupPlan
+from srm.domain.move.positions import GroupPosition, LastPlace, PartitionMove, partition_move
 from srm.domain.move.presence import Writer
 from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
@@ -16,7 +19,14 @@ from srm.domain.reason import Reason
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
-from srm.domain.translation import Direction, Log, PartitionFacts, Translation, translate
+from srm.domain.translation import (
+    UNKNOWN_LOG,
+    Direction,
+    Log,
+    PartitionFacts,
+    Translation,
+    translate,
+)
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import (
@@ -51,8 +61,8 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
-    """One cluster at one look: its topics, the groups of the move, their offsets, and logs.
+class Present:
+    """A cluster that answered: its topics, the groups of the move, their offsets, and logs.
 
     ``pending`` are partitions of which a transaction has still to decide what a group committed;
     ``errors`` say of a group why its offsets cannot be read.
@@ -75,6 +85,30 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True)
+class Away:
+    """A source that is lost: the move does not query it, and waits for nothing of it.
+
+    ``places`` are the last known places of its groups, by group and partition on the target.
+    ``known_ms`` says as of when (epoch milliseconds), by group. ``still`` are the groups that the
+    last emission found where they were before.
+    """
+
+    alias: str
+    places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
+    known_ms: Mapping[str, int] = field(default_factory=dict)
+    still: frozenset[str] = frozenset()
+    topics: ClassVar[Mapping[str, TopicDescription]] = {}
+    committed: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
+    errors: ClassVar[Mapping[str, Reason]] = {}
+    logs: ClassVar[Logs] = {}
+    pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group without members: a lost cluster keeps none that a move waits for."""
+        return GroupDescription(name, "empty")
+
+
+@dataclass(frozen=True)
 class MoveFacts:
     """One look at both clusters, for some topics and groups.
 
@@ -88,16 +122,37 @@ class MoveFacts:
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source: ClusterFacts
-    target: ClusterFacts
-    transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]]
-    hidden: str
+    source: Present | Away
+    target: Present
     ledger: Ledger
     maps: FlowMaps
     maps_ms: int
-    reverse_maps: FlowMaps
     routing: RoutingTables
+    reverse_maps: FlowMaps = field(default_factory=lambda: FlowMaps({}))
+    transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
+    hidden: str = ""
     writers: tuple[Writer, ...] = ()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the source is lost."""
+        return isinstance(self.source, Away)
+
+    @cached_property
+    def plans(self) -> tuple[GroupPlan, ...]:
+        """The place of each group on the target."""
+        return tuple(
+            GroupPlan(group, self.source.group(group).members, self.positions(group))
+            for group in self.groups
+        )
+
+    def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
+        """Return the last known places of a group in what moves, where the source is lost."""
+        if not isinstance(self.source, Away):
+            return {}
+        moving = {pair.target_topic for pair in self.pairs}
+        places = self.source.places.get(group, {})
+        return {place: last for place, last in places.items() if place.topic in moving}
 
     def group(self, name: str) -> GroupFacts:
         """Say where a group stands on both clusters."""
@@ -194,32 +249,42 @@ class MoveFacts:
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         committed = self.source.committed.get(group, {})
-        on_target = self.target.committed.get(group, {})
-        read = {tp.topic for tp in committed}
-        reads = {pair.original for pair in self.pairs if pair.topic in read}
+        last, on_target = self.last_places(group), self.target.committed.get(group, {})
+        read = {tp.topic for tp in (*committed, *last)}
+        reads = {pair.original for pair in self.pairs if {pair.topic, pair.target_topic} & read}
         for pair in self.pairs:
-            for tp in self._places(pair) if pair.original in reads else ():
+            for tp in self._places(pair, last) if pair.original in reads else ():
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
                 facts = partition_facts(
                     self.maps if pair.direction == "forward" else self.reverse_maps,
                     pair.direction,
-                    (tp, self.source.logs),
+                    (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
                     (counterpart, self.target.logs),
                     self.target.alias,
                     self.transactions.get(tp, ()),
                 )
                 theirs = on_target.get(counterpart)
-                ours = self._is_ours(group, counterpart, theirs)
-                accept = self.request.accept_open_transactions
-                yield GroupPosition(facts, committed.get(tp), theirs, ours, accept)
+                yield GroupPosition(
+                    facts,
+                    committed.get(tp),
+                    theirs,
+                    self._is_ours(group, counterpart, theirs),
+                    self.request.accept_open_transactions,
+                    self.request.overwrite,
+                    last.get(counterpart),
+                )
 
-    def _places(self, pair: TopicPair) -> list[TopicPartition]:
-        """Partitions on the source; in reverse also those of which it has no copy yet."""
+    def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions as named on the source.
+
+        In reverse, and of a lost source, also those that only the target has.
+        """
         known = [self.source.topics.get(pair.topic)]
-        if pair.direction == "reverse":
+        if pair.direction == "reverse" or self.is_away:
             known.append(self.target.topics.get(pair.target_topic))
         count = max((topic.partitions for topic in known if topic is not None), default=0)
-        return [TopicPartition(pair.topic, number) for number in range(count)]
+        numbers = {tp.partition for tp in last if tp.topic == pair.target_topic}
+        return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
 
     def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
         entry = self.ledger.entry(group, tp)

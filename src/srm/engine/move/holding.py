@@ -13,6 +13,7 @@ from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
+from srm.engine.move.flow_pause import pause_flow, resume_flow
 from srm.engine.move.look import by_name
 from srm.engine.move.plan import findings
 from srm.engine.move.problems import route_problem
@@ -20,7 +21,7 @@ from srm.engine.move.redirect import ROUTING, Attempt
 from srm.engine.move.registers import Registers, sides_of
 from srm.engine.move.routes import subjects
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint
-from srm.engine.move.unplanned import give_up, resume_flow
+from srm.engine.move.topics import Choice
 from srm.errors import ConflictError, SrmError
 
 log = logging.getLogger(__name__)
@@ -154,13 +155,15 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
             f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
             f"was planned: plan it again"
         )
-    if plan.request.unplanned:
-        return give_up(context, plan)
+    if not plan.topics and not plan.group_names:
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
     # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
-    fresh = findings(context, pinned, plan.move_id)
-    if fresh.blocking:
-        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(fresh.blocking))}")
+    chosen = Choice(plan.topics, plan.group_names)
+    fresh = findings(context, pinned, plan.move_id, chosen)
+    fresh.require_none(plan.move_id)
+    if fresh.outlook is not None:
+        return pause_flow(context, plan, fresh.outlook)
     moved = fresh.facts.original_ends()
     ends, topics = by_name(moved), tuple(sorted({tp.topic for tp in moved}))
     sequences = {writer.name: writer.last_sequence for writer in fresh.facts.writers}
@@ -178,8 +181,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     )
     return MoveProgress(
         plan.move_id,
-        lag_at_hold={group.group: group.lag for group in fresh.groups},
-        members_at_hold={group.group: len(group.members) for group in fresh.groups},
+        lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
+        members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
         log_ends_at_hold=ends,
     )
 

@@ -1,31 +1,34 @@
-"""Plan a move: which groups continue where, and what stands in the way. Changes nothing."""
+"""Plan a move: which groups continue where, and which conditions keep it from starting."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.domain.filters import group_filter
-from srm.domain.move.plan import GroupPlan, MovePlan
+from srm.domain.amount import few
+from srm.domain.move.finding import Finding, warning
+from srm.domain.move.plan import MovePlan
 from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.move.warnings import surrounding_warnings
 from srm.domain.reason import Reason
-from srm.engine.checkpoints import per_group
 from srm.engine.copiers import down_reasons, driver_status, slot_statuses
 from srm.engine.drill.leftovers import try_to_remove_leftovers
-from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.control import Change
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.fence import fence_problems
+from srm.engine.move.outlook import Outlook, read_outlook
 from srm.engine.move.problems import (
     group_problems,
+    group_warnings,
     halted_problems,
+    loss_warnings,
     nothing_to_move,
-    plan_warnings,
     redirect_problems,
-    route_problems,
+    replication_warnings,
+    routed_elsewhere,
     topic_problems,
     unsettled_problems,
 )
@@ -36,10 +39,9 @@ from srm.engine.move.registers import Registers, sides_of
 from srm.engine.move.routes import require_in_force
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint, ensure_topics
 from srm.engine.move.surroundings import surroundings
-from srm.engine.move.together import Together, written_together
-from srm.engine.move.topics import originals, require_original
-from srm.engine.move.unplanned import compute_unplanned
-from srm.errors import ConflictError, NotFoundError, UsageError
+from srm.engine.move.together import written_together
+from srm.engine.move.topics import Choice, groups_on_source, originals, topics_to_move
+from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
 
@@ -70,9 +72,8 @@ def plan(
         raise UsageError(
             f"the move goes {request.flow}, the flow given is {context.forward.config.flow}"
         )
-    compute = compute_unplanned if request.unplanned else compute_plan
     if dry_run:
-        return compute(context, request, move_id or new_move_id(context, request))
+        return compute_plan(context, request, move_id or new_move_id(context, request))
     ensure_topics(context, unplanned=request.unplanned)
     try_to_remove_leftovers(context.target, context.now_ms())
     store = MoveStore(context)
@@ -86,7 +87,7 @@ def plan(
         if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at)
             return known
-    return _keep(context, compute(context, request, move_id or new_move_id(context, request)))
+    return _keep(context, compute_plan(context, request, move_id or new_move_id(context, request)))
 
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
@@ -113,99 +114,172 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a move starts from: one look at both clusters, and what stands in the way.
+    """One look at what moves, and every condition that it found.
 
-    ``halted`` is what a move would wait for in vain, ``is_copied`` whether anybody copies.
-    ``notices`` say which groups stay. ``transactions`` are those over several topics, ``verdicts``
-    what the records say of each translation.
+    ``verdicts`` are what the records say of each translation. ``outlook`` is what the target knows
+    of a lost source, None where the source was read.
     """
 
     facts: MoveFacts
-    groups: tuple[GroupPlan, ...]
-    problems: tuple[Reason, ...]
-    halted: tuple[Reason, ...]
-    is_copied: bool
-    notices: tuple[str, ...]
-    transactions: Together
-    verdicts: Verdicts
+    found: tuple[Finding, ...]
+    verdicts: Verdicts = field(default_factory=dict)
+    outlook: Outlook | None = None
 
     @property
-    def reasons(self) -> tuple[Reason, ...]:
+    def blocking(self) -> tuple[Finding, ...]:
         """All that keeps a move from starting."""
-        return (*self.problems, *self.halted)
+        return tuple(each for each in self.found if each.blocks)
 
     @property
-    def blocking(self) -> tuple[str, ...]:
-        """All that keeps a move from starting, in words."""
-        return tuple(reason.text for reason in self.reasons)
+    def warnings(self) -> tuple[str, ...]:
+        """The other conditions, in words."""
+        return tuple(each.text for each in self.found if not each.blocks)
+
+    def require_none(self, move_id: str) -> None:
+        """Refuse to start a move.
+
+        Raises:
+            ConflictError: a condition blocks it.
+        """
+        if self.blocking:
+            texts = few([each.text for each in self.blocking])
+            raise ConflictError(f"move {move_id} cannot start: {'; '.join(texts)}")
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
     """Read both clusters, also around what moves, and compute the plan.
 
+    Where the request leaves a lost source, only the target is read, and the plan has a forecast.
+
     Raises:
         UsageError: a topic was named by the name of its copy.
         NotFoundError: a topic or group that was named does not exist.
+        SrmError: a cluster does not answer.
     """
-    found = findings(context, request, move_id)
-    facts, groups = found.facts, found.groups
+    seen = findings(context, request, move_id)
+    facts, now_ms = seen.facts, context.now_ms()
+    around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
     return MovePlan(
         move_id=move_id,
-        created_ms=context.now_ms(),
+        created_ms=now_ms,
         request=request,
         topics=facts.topics,
-        groups=groups,
-        blocking=found.blocking,
-        warnings=(
-            *found.notices,
-            *surrounding_warnings(request, facts.topics, surroundings(context, facts, groups)),
-            *plan_warnings(groups, facts, request, is_copied=found.is_copied),
-            *found.transactions.warnings,
-        ),
+        groups=facts.plans,
+        blocking=tuple(each.text for each in seen.blocking),
+        warnings=(*(each.text for each in around), *seen.warnings),
         fingerprint=config_fingerprint(context),
+        forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
         redirect=redirectors_of(context, request),
         fence=fence_of(context, request),
     )
 
 
-def findings(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
-    """Read both clusters for what moves: all that blocks, and nothing that is only warned of.
+def findings(
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: Choice | None = None
+) -> Findings:
+    """Look at what moves, and list the conditions that block the move or deserve a warning.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: the move.
+        move_id: its id.
+        chosen: what an earlier look chose from a lost source; it is not chosen again.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
         NotFoundError: a topic or group that was named does not exist.
+        SrmError: a cluster does not answer.
     """
-    topics = _topics(context, request)
-    chosen, notices = _groups(context, request, topics)
-    facts = read_facts(context, request, topics, chosen)
-    groups = tuple(
-        GroupPlan(group, facts.source.group(group).members, facts.positions(group))
-        for group in facts.groups
-    )
+    if request.unplanned:
+        return _after_loss(context, request, move_id, chosen)
+    return _of_both(context, request, move_id)
+
+
+def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
+    chosen = groups_on_source(context, request, topics_to_move(context, request))
+    topics = chosen.topics
+    facts = read_facts(context, request, topics, chosen.groups)
     selected = originals(facts.source.topics, context.forward.config)
-    transactions = written_together(context.source, request, topics, selected)
     verdicts = prove_groups(context, request, facts)
     down = _down(context, facts)
-    problems = (
+    found = (
         *redirect_problems(context.forward, redirectors_of(context, request)),
-        *map(Reason, fence_problems(context.source, fence_of(context, request))),
+        *(
+            Finding("fence", Reason(why))
+            for why in fence_problems(context.source, fence_of(context, request))
+        ),
         *unsettled_problems(context.forward),
-        *map(Reason, topic_problems(context.forward.config, facts)),
-        *map(Reason, transactions.blocking),
-        *map(Reason, route_problems(facts, request, move_id)),
-        *(reason for group in groups for reason in group_problems(group, facts, request)),
+        *topic_problems(context.forward.config, facts),
+        *written_together(context.source, request, topics, selected),
+        *(
+            Finding("route", Reason(why))
+            for why in routed_elsewhere(facts, request, move_id).values()
+        ),
+        *group_problems(facts),
         *proof_problems(verdicts),
     )
+    is_blocked = any(each.blocks for each in found)
     return Findings(
         facts,
-        groups,
-        problems or tuple(map(Reason, nothing_to_move(groups, topics))),
-        tuple(halted_problems(facts, down)),
-        down is None,
-        notices,
-        transactions,
+        (
+            *(warning("staying-group", text) for text in chosen.notices),
+            *found,
+            *(() if is_blocked else nothing_to_move(facts)),
+            *halted_problems(facts, down),
+            *replication_warnings(facts, is_copied=down is None),
+            *group_warnings(facts),
+        ),
         verdicts,
     )
+
+
+def _after_loss(
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: Choice | None
+) -> Findings:
+    """Look at the target alone. Of the groups, none holds up another."""
+    outlook = read_outlook(context, request, chosen=chosen)
+    staying: tuple[Finding, ...] = ()
+    if chosen is None:
+        outlook, staying = _without_routed(outlook, request, move_id)
+    if any(each.blocks for each in staying):
+        return Findings(outlook.facts, staying, outlook=outlook)
+    redirectors = redirect_problems(context.forward, redirectors_of(context, request))
+    return Findings(
+        outlook.facts,
+        (
+            *nothing_to_move(outlook.facts),
+            *staying,
+            # Those that are set up are called; the move waits for no other.
+            *(each.as_warning() for each in redirectors),
+            *group_problems(outlook.facts),
+            *group_warnings(outlook.facts),
+            *loss_warnings(outlook, move_id),
+        ),
+        outlook=outlook,
+    )
+
+
+def _without_routed(
+    outlook: Outlook, request: MoveRequest, move_id: str
+) -> tuple[Outlook, tuple[Finding, ...]]:
+    """Leave out what an earlier move sent elsewhere, and say so of what the request names.
+
+    Where nothing of what was named is left to move, nothing else moves in its stead.
+    """
+    routes = outlook.facts.routing.merged
+    there = {
+        subject: why
+        for subject, why in routed_elsewhere(outlook.facts, request, move_id).items()
+        if routes[subject].state == "go"
+    }
+    named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
+    in_vain = bool(named) and {*named} <= {*there}
+    staying = tuple(
+        Finding("route", Reason(there[one]), blocks=in_vain) for one in named if one in there
+    )
+    facts = outlook.facts
+    every = (*map(topic_subject, facts.topics), *map(group_subject, facts.groups))
+    return outlook.without(every if in_vain else there), staying
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
@@ -213,56 +287,3 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     driver, _ = driver_status(context.forward, context.now_ms())
     slots = slot_statuses(facts.maps.reports, facts.maps_ms)
     return next(down_reasons(context.forward.config.flow, driver, slots), None)
-
-
-def _topics(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
-    policy, flow = context.forward.config.policy, context.forward.config.flow
-    on_source, on_target = context.source.topics(), context.target.topics()
-    if not request.topics:
-        selected = originals(on_source, context.forward.config)
-        return tuple(sorted(selected | originals(on_target, context.reverse.config)))
-    for topic in request.topics:
-        require_original(topic, policy, flow)
-        if topic not in on_source and topic not in on_target:
-            raise NotFoundError(
-                f"topic {topic!r} exists neither on {flow.source} nor on {flow.target}"
-            )
-    return tuple(sorted(request.topics))
-
-
-def _groups(
-    context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Choose the groups; return them, and what is to be said of those that stay."""
-    source = context.source
-    if request.groups:
-        described = source.groups(request.groups)
-        for group in request.groups:
-            if described[group].state == "dead" and not source.committed(group):
-                raise NotFoundError(
-                    f"consumer group {group!r} does not exist on {request.source}: "
-                    f"name a group that has offsets there"
-                )
-            if described[group].kind in WITHOUT_OFFSETS:
-                raise UsageError(
-                    f"group {group!r} on {request.source} cannot be moved "
-                    f"({described[group].kind}): name groups that commit offsets"
-                )
-        return tuple(sorted(request.groups)), ()
-    policy, config = context.forward.config.policy, context.forward.config
-    ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
-    selection = group_filter(config.groups, config.groups_exclude)
-    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
-    committed, errors = per_group(
-        [name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS],
-        source.committed,
-    )
-    share = [
-        f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
-        f"{request.target} by hand"
-        for name, group in listed.items()
-        if group.kind == "share"
-    ]
-    unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
-    found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
-    return tuple(sorted(found)), tuple(sorted((*share, *unread)))

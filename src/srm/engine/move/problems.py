@@ -1,4 +1,4 @@
-"""What stands in the way of a move, and what it warns of: from one look at both clusters."""
+"""The findings of a move: conditions that block it or deserve a warning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from srm.config.model import FlowConfig
 from srm.domain.amount import amount, some
 from srm.domain.filters import NameFilter, should_replicate_topic
 from srm.domain.group_sync import IDLE
+from srm.domain.move.finding import Finding, warning
 from srm.domain.move.gate import GroupFacts
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.redirects import RedirectKind
@@ -17,6 +18,7 @@ from srm.domain.move.routes import Route, group_subject, topic_subject
 from srm.domain.pause import read_pause
 from srm.domain.reason import Reason
 from srm.engine.move.facts import MoveFacts
+from srm.engine.move.outlook import Outlook
 from srm.engine.ports import FlowContext
 from srm.engine.supervision import topic_on
 
@@ -26,17 +28,18 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 }
 
 
-def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Reason]:
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Finding]:
     """Say which redirectors cannot be called because they are not set up."""
     for kind in kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
-            yield Reason.saying(
+            reason = Reason.saying(
                 f"redirector {kind} is not set up", f"set {keys} (docs/redirect.md)"
             )
+            yield Finding("redirector", reason)
 
 
-def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
+def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     """Say why no client goes to the target: it returned from a disaster, and nothing is settled.
 
     A planned move alone is kept from it: the pause is on the source, which an unplanned one never
@@ -48,14 +51,15 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
     back = flow.config.flow.reversed
     pause = read_pause(topic_on(flow.source, back).read_commands())
     if pause is not None:
-        yield Reason.saying(
+        reason = Reason.saying(
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
             f"{back.target} never gets",
             f"settle its return first: srm return status --flow '{back}'",
         )
+        yield Finding("unsettled", reason)
 
 
-def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
     """Say which topics the flow of the move does not copy."""
     selection = NameFilter(config.topics, config.topics_exclude)
     for topic in facts.topics:
@@ -63,23 +67,23 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[str]:
             continue
         remote = config.policy.format_remote_topic(config.flow.source, topic)
         if not should_replicate_topic(topic, config, selection):
-            yield (
+            text = (
                 f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
                 f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
             )
+            yield Finding("topic", Reason(text))
         elif remote not in facts.target.topics:
-            yield f"topic {remote} does not exist on {config.flow.target}: is the replicator on?"
+            where = f"topic {remote} does not exist on {config.flow.target}"
+            yield Finding("topic", Reason(f"{where}: is the replicator on?"))
 
 
-def route_problems(facts: MoveFacts, request: MoveRequest, move_id: str) -> Iterator[str]:
-    """Say which routes keep the move from holding clients."""
+def routed_elsewhere(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
+    """Return the routing subjects that the move cannot hold, and why."""
     merged = facts.routing.merged
     subjects = [topic_subject(topic) for topic in facts.topics]
     subjects += [group_subject(group) for group in facts.groups]
-    for subject in subjects:
-        reason = route_problem(subject, merged.get(subject), request, move_id)
-        if reason is not None:
-            yield reason
+    found = {one: route_problem(one, merged.get(one), request, move_id) for one in subjects}
+    return {subject: why for subject, why in found.items() if why is not None}
 
 
 def route_problem(
@@ -95,42 +99,68 @@ def route_problem(
     return None
 
 
-def group_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[Reason]:
-    """Say what keeps a group from continuing on the target."""
-    found = facts.group(group.group)
-    yield from _state_problems(found, facts, request)
-    for why in facts.unreadable(group.group):
-        yield why.within(f"offsets of group {group.group} cannot be read")
-    for problem in _offset_problems(group, facts, request):
-        yield Reason(problem)
+def group_problems(facts: MoveFacts) -> Iterator[Finding]:
+    """Say what keeps groups from continuing on the target.
+
+    Where the source is lost, nothing about one group holds up another: its condition is a warning,
+    and :func:`left_alone` names the groups whose offsets cannot be set.
+    """
+    left = left_alone(facts) if facts.is_away else {}
+    for name, why in left.items():
+        yield warning("group-active", f"group {name} is left as it is: {why}")
+    for group in facts.plans:
+        states = () if facts.is_away else _state_problems(group.group, facts)
+        for found in (*states, *_offset_problems(group, facts)):
+            yield found.as_warning() if facts.is_away else found
 
 
-def _state_problems(found: GroupFacts, facts: MoveFacts, request: MoveRequest) -> Iterator[Reason]:
+def left_alone(facts: MoveFacts) -> dict[str, str]:
+    """Return the groups whose offsets on the target cannot be set now, and why."""
+    left: dict[str, str] = {}
+    for group in facts.groups:
+        found = facts.group(group)
+        if unreadable := facts.unreadable(group):
+            left[group] = f"its offsets cannot be read: {unreadable[0].text}"
+        elif found.target_state not in IDLE:
+            left[group] = f"it is active on {facts.request.target} ({_members_there(found)})"
+    return left
+
+
+def _members_there(found: GroupFacts) -> str:
+    return ", ".join(found.target_members) or found.target_reason or found.target_state
+
+
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
+    found, request = facts.group(name), facts.request
     if found.target_state not in IDLE:
-        who = ", ".join(found.target_members) or found.target_reason or found.target_state
-        yield Reason(f"group {found.group} is active on {request.target} ({who}): stop it there")
+        who = f"group {name} is active on {request.target} ({_members_there(found)})"
+        yield Finding("group-active", Reason(f"{who}: stop it there"))
     if found.source_state == "unknown":
         why = found.source_reason or "its state is not known"
-        yield Reason(why, facts.source.group(found.group).action).within(
-            f"group {found.group} on {request.source} may have members"
-        )
+        reason = Reason(why, facts.source.group(name).action)
+        where = f"group {name} on {request.source} may have members"
+        yield Finding("group-unknown", reason.within(where))
+    for reason in facts.unreadable(name):
+        yield Finding("unreadable", reason.within(f"offsets of group {name} cannot be read"))
 
 
-def _offset_problems(group: GroupPlan, facts: MoveFacts, request: MoveRequest) -> Iterator[str]:
-    stray = facts.stray_topics(group.group)
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+    name, request = group.group, facts.request
+    stray = facts.stray_topics(name)
     if stray and not request.accept_stray_offsets:
-        yield (
-            f"group {group.group} also has offsets on {', '.join(stray)}, which do not move: add "
+        text = (
+            f"group {name} also has offsets on {', '.join(stray)}, which do not move: add "
             f"them to the topics, delete these offsets, or move without them: "
             f"--accept-stray-offsets (in the form: accept_stray_offsets)"
         )
+        yield Finding("stray-offset", Reason(text))
     for position in group.positions:
-        problem = position_problem(group.group, position, request)
+        problem = position_problem(name, position, request)
         if problem is not None:
-            yield problem
+            yield Finding("offset", Reason(problem))
 
 
-def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     """Say what is not copied until somebody helps: a move would wait for it in vain.
 
     A partition that waits by itself, for a leader for one, is none of it.
@@ -150,67 +180,138 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
     if down is not None and any(missing.values()):
         records = amount(sum(missing.values()), "record")
         topics = some(sorted({each.topic for each, count in missing.items() if count}))
-        yield Reason(
-            f"not copied: {records} of {topics}, and nobody copies: {down.text}", down.action
-        )
-    yield from (each.halted for each in replication if each.halted is not None)
+        text = f"not copied: {records} of {topics}, and nobody copies: {down.text}"
+        yield Finding("not-copied", Reason(text, down.action))
+    for each in replication:
+        if each.halted is not None:
+            yield Finding("halted", each.halted)
 
 
-def nothing_to_move(groups: tuple[GroupPlan, ...], topics: tuple[str, ...]) -> tuple[str, ...]:
+def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
     """Say what is missing where a move has no topic, or no group."""
-    if not topics:
-        return ("the flow replicates no topic: add one with 'srm-control topics --add'",)
-    if not groups:
-        return (f"no group has offsets on {', '.join(topics)}: name the groups to move",)
-    return ()
+    flow, target = facts.request.flow, facts.request.target
+    text = ""
+    if facts.is_away:
+        if not facts.topics and not facts.groups:
+            text = f"flow {flow} has copied nothing, {target} has no topic that moves"
+        elif facts.topics and not facts.maps.reports:
+            text = (
+                f"flow {flow} has never copied anything to {target}: nothing is known of "
+                f"{flow.source}"
+            )
+    elif not facts.topics:
+        text = "the flow replicates no topic: add one with 'srm-control topics --add'"
+    elif not facts.groups:
+        text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
+    if text:
+        yield Finding("nothing-to-move", Reason(text))
 
 
-def plan_warnings(
-    groups: tuple[GroupPlan, ...], facts: MoveFacts, request: MoveRequest, *, is_copied: bool
-) -> Iterator[str]:
-    """Say what a move waits for, and what its groups skip or read again."""
-    behind: dict[str, int] = {}
+def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Finding]:
+    """Say what of the source a move waits for."""
+    request, behind = facts.request, dict[str, int]()
     for partition in facts.replication():
         if is_copied and partition.halted is None:
             behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
             wait = "the move will wait until it has ended"
-            yield (
+            yield warning(
+                "transaction",
                 f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
-                f"{leave if request.accept_open_transactions else wait}"
+                f"{leave if request.accept_open_transactions else wait}",
             )
     for topic, remaining in sorted(behind.items()):
         if remaining:
-            yield (
+            yield warning(
+                "not-copied",
                 f"replication of {topic} is {amount(remaining, 'record')} behind: "
-                "the move will wait for it"
+                "the move will wait for it",
             )
-    for group in groups:
-        yield from _group_warnings(group, request)
 
 
-def _group_warnings(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
+def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
+    """Say what groups skip or read again, and where their clients decide."""
+    for group in facts.plans:
+        yield from _warnings_of(group, facts.request)
+    own = [
+        group.group
+        for group in facts.plans
+        if any(position.state == "own-commit" for position in group.positions)
+    ]
+    if own:
+        yield warning(
+            "own-commit",
+            f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
+        )
+
+
+def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
     for position in group.positions:
         if position.skipped and request.accept_skips:
-            yield (
+            yield warning(
+                "skip",
                 f"group {group.group} will skip {amount(position.skipped, 'record')} of "
-                f"{position.name}: {position.reason}"
+                f"{position.name}: {position.reason}",
             )
         if position.passed_kept:
-            yield (
+            yield warning(
+                "kept-records",
                 f"group {group.group} passes over {amount(position.passed_kept, 'offset')} of "
                 f"{position.target} that were kept on {request.target} when it returned: it has "
                 f"read later records in {position.topic}. To read them, reset its offset there "
-                "after the move"
+                "after the move",
             )
         if position.state == "conflict" and request.overwrite:
-            yield (
+            yield warning(
+                "overwrite",
                 f"group {group.group} will read {amount(position.re_read, 'record')} of "
-                f"{position.target} again"
+                f"{position.target} again",
             )
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
-        yield (
-            f"group {group.group} has committed nothing for {', '.join(undecided)}: where it "
-            f"starts on {request.target} is left to auto.offset.reset of its clients"
+        yield warning(
+            "no-place",
+            f"group {group.group} has committed nothing for {some(undecided)}: where it "
+            f"starts on {request.target} is left to auto.offset.reset of its clients",
+        )
+
+
+def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
+    """Say what is left open where the source is lost."""
+    facts = outlook.facts
+    target, flow = facts.request.target, facts.request.flow
+    for plan in facts.plans:
+        if not outlook.places(plan.group):
+            yield warning(
+                "no-place",
+                f"group {plan.group} has no checkpoint: where it starts on {target} is left to "
+                f"auto.offset.reset of its clients; while {flow.source} answers: srm checkpoints "
+                f"emit --flow '{flow}'",
+            )
+    if unserved := outlook.unserved:
+        yield warning(
+            "no-leader",
+            f"{some([str(place) for place in unserved])} on {target} "
+            f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
+            f"last checkpoint there, unverified, when a broker leads it again",
+        )
+    if overtaken := [plan for plan in facts.plans if plan.skipped]:
+        count = sum(plan.skipped for plan in overtaken)
+        yield warning(
+            "skip",
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) step "
+            f"over {amount(count, 'record')} that {target} does not hold any more "
+            f"and they may not have read",
+        )
+    routes = facts.routing.merged
+    subjects = *map(topic_subject, facts.topics), *map(group_subject, facts.groups)
+    held = {
+        route.move_id
+        for name in subjects
+        if (route := routes.get(name)) is not None and route.state == "hold"
+    }
+    for other in sorted(held - {move_id}):
+        yield warning(
+            "hold", f"move {other} holds clients of this one: this one takes over from it"
         )

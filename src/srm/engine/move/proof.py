@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from srm.domain.move.finding import Finding
 from srm.domain.move.request import MoveRequest
 from srm.domain.proof import Claim, Verdict
 from srm.domain.reason import Reason
@@ -33,18 +34,17 @@ def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -
     return verdicts
 
 
-def proof_problems(verdicts: Verdicts) -> tuple[Reason, ...]:
+def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
     """Say which translations are wrong: no move of theirs may start."""
-    return tuple(
-        Reason.saying(
-            f"group {group}, {partition}: the records say that its translation is wrong, "
-            f"{found.reason}",
-            "compare the copies with srm verify, and restart the replicator, which finds the "
-            "records again in both logs",
-        )
-        for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0])
-        if found.state == "disproved"
-    )
+    for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
+        if found.state == "disproved":
+            reason = Reason.saying(
+                f"group {group}, {partition}: the records say that its translation is wrong, "
+                f"{found.reason}",
+                "compare the copies with srm verify, and restart the replicator, which finds the "
+                "records again in both logs",
+            )
+            yield Finding("proof", reason)
 
 
 def _judge(

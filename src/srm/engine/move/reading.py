@@ -1,17 +1,19 @@
-"""Read from both clusters what a move decides on: one look, in an order that misleads nobody."""
+"""Read the facts that a move decides on: one look at both clusters, in a safe order."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
 
+from srm.domain.map_wanted import Wanted
 from srm.domain.move.presence import Writer
 from srm.domain.move.request import MoveRequest
 from srm.domain.topics import TopicPartition
 from srm.domain.transactions import OpenTransaction
-from srm.domain.translation import Direction
+from srm.domain.translation import UNKNOWN_LOG, Direction
 from srm.engine.checkpoints import per_group, read_ledger
-from srm.engine.move.facts import ClusterFacts, MoveFacts, TopicPair, topic_pairs
+from srm.engine.move.facts import Away, MoveFacts, Present, TopicPair, topic_pairs
+from srm.engine.move.last_places import LastPlaces, read_last_places
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
 from srm.engine.partition_facts import Starts, WantedMaps, logs_of, starts_of
@@ -36,11 +38,100 @@ def partitions(
 def read_facts(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
 ) -> MoveFacts:
-    """Take one look at both clusters.
+    """Take one look at both clusters, at the target alone where the request leaves a lost source.
 
     The order matters. Members before commits: a group seen without members commits no more. Maps
     before logs: what is written in between counts as not copied, never the other way round. A group
     that may not be read has its own error, and the others are read all the same.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    if request.unplanned:
+        pairs = topic_pairs(context, topics)
+        known = read_last_places(context, [pair.target_topic for pair in pairs])
+        return read_target(context, request, topics, groups, known)
+    return _read_both(context, request, topics, groups)
+
+
+def read_target(
+    context: MoveContext,
+    request: MoveRequest,
+    topics: tuple[str, ...],
+    groups: Collection[str],
+    known: LastPlaces,
+    *,
+    routing: RoutingTables | None = None,
+    also: Collection[str] = (),
+    with_groups: bool = True,
+) -> MoveFacts:
+    """Take one look at the target alone: the source is lost.
+
+    Args:
+        context: the flows; the source is never queried.
+        request: the move.
+        topics: original topics that move.
+        groups: groups that move.
+        known: the last known places of groups.
+        routing: the routes, if they were read before.
+        also: topics whose positions are wanted too, though they do not move.
+        with_groups: whether to read how groups are on the target now: a request for each.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    target, pairs = context.target, topic_pairs(context, topics)
+    queried = sorted(groups) if with_groups else []
+    described = target.groups(queried) if queried else {}
+    on_target = target.topics()
+    committed, errors = per_group(queried, target.committed)
+    places = partitions(on_target, [pair.target_topic for pair in pairs])
+    served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
+    positioned, away = {*topics, *also}, known.away(groups)
+    maps_ms = context.now_ms()
+    wanted = _wanted_after_loss(pairs, away, committed)
+    maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
+    # A partition without a leader keeps no group from moving.
+    logs = {
+        **dict.fromkeys(places, UNKNOWN_LOG),
+        **logs_of(target, served, starts_of(target, served)),
+    }
+    return MoveFacts(
+        request=request,
+        topics=topics,
+        groups=tuple(sorted(groups)),
+        pairs=pairs,
+        source=away,
+        target=Present(target.alias, on_target, described, committed, errors, logs),
+        ledger=known.ledger,
+        maps=maps,
+        maps_ms=maps_ms,
+        routing=routing or RoutingTables.of_target(context),
+    )
+
+
+def _wanted_after_loss(
+    pairs: Collection[TopicPair],
+    away: Away,
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+) -> Mapping[TopicPartition, Wanted]:
+    """Want the maps around places that a group's own commit on the target has passed."""
+    wanted = dict[TopicPartition, Wanted]()
+    originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
+    for group, places in away.places.items():
+        for place, last in places.items():
+            theirs = committed.get(group, {}).get(place)
+            if place.topic in originals and theirs is not None and theirs > last.offset:
+                original = TopicPartition(originals[place.topic], place.partition)
+                around = Wanted.of((), (last.offset, theirs))
+                wanted[original] = wanted.get(original, Wanted()) | around
+    return wanted
+
+
+def _read_both(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
+) -> MoveFacts:
+    """Take one look at both clusters.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -69,7 +160,7 @@ def read_facts(
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=ClusterFacts(
+        source=Present(
             source.alias,
             source_topics,
             source_groups,
@@ -78,7 +169,7 @@ def read_facts(
             logs,
             pending,
         ),
-        target=ClusterFacts(
+        target=Present(
             target.alias,
             target_topics,
             target_groups,

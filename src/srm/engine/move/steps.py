@@ -11,9 +11,9 @@ from dataclasses import replace
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress
-from srm.engine.move import unplanned
-from srm.engine.move.applying import apply_positions
+from srm.engine.move.applying import apply_after_loss, apply_positions
 from srm.engine.move.fence import fence_source
+from srm.engine.move.flow_pause import status_after_loss
 from srm.engine.move.holding import renew, renew_now
 from srm.engine.move.look import Look, look, passed, require
 from srm.engine.move.redirect import LEASE_MS
@@ -48,7 +48,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
             "hold it again, or plan another one"
         )
     if plan.request.unplanned:
-        return unplanned.status(context, plan, progress)
+        return status_after_loss(context, plan, progress)
     seen = look(context, store, plan, progress)
     if progress.step in HELD:
         remove_static_members(context, store, plan, seen)
@@ -70,7 +70,7 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
     if progress.decided:
         return passed(plan)
     if plan.request.unplanned:
-        return unplanned.status(context, plan, progress)
+        return status_after_loss(context, plan, progress)
     return look(context, store, plan, progress, remember=False).status
 
 
@@ -109,12 +109,12 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     """Set the groups to their last checkpoints; those that cannot be set are left, and noted."""
     if progress.step not in HELD:
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
-    applied = unplanned.apply(context, plan, progress)
+    applied = apply_after_loss(context, plan, progress)
     with Registers(context) as registers:
         registers.run(
             f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
         )
-    return unplanned.status(context, plan, applied)
+    return status_after_loss(context, plan, applied)
 
 
 def _keep(

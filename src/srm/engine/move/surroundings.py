@@ -1,8 +1,9 @@
-"""Look around a move that is planned: what it warns of besides the groups that move."""
+"""Read the surroundings of a move that is planned."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from srm.domain.filters import SHADOW_PREFIX, NameFilter, should_replicate_topic
 from srm.domain.move.plan import GroupPlan
@@ -13,17 +14,25 @@ from srm.engine.group_listing import WITHOUT_OFFSETS
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.reading import partitions, read_writers
 from srm.engine.move.store import MoveContext
-from srm.engine.ports import TopicDescription
 
 _FOR_EVER = "-1"
 _MOST_GROUPS = 2_000
 """Groups whose offsets are read to find those that stay: one request each."""
 
 
-def surroundings(
-    context: MoveContext, facts: MoveFacts, groups: Collection[GroupPlan]
-) -> Surroundings:
-    """Read what a plan warns of."""
+def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
+    """Read what a plan warns of; of a lost source only what the target and the file say."""
+    copied = _partitions_of_originals(facts)
+    there = Surroundings(
+        opposite_enabled=context.reverse.config.enabled,
+        opposite_topics=topics_copied_back(context, facts.topics),
+        absent={name: n for name, n in copied.items() if name not in facts.target.topics},
+    )
+    return there if facts.is_away else _around_source(context, facts, there)
+
+
+def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) -> Surroundings:
+    groups = facts.plans
     now_ms = context.now_ms()
     presence = Presence.of(facts.routing.announced, now_ms)
     members = {group.group: strangers(group.group, group.members, presence) for group in groups}
@@ -31,10 +40,9 @@ def surroundings(
     at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
     writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
     plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
-    return Surroundings(
-        opposite_enabled=context.reverse.config.enabled,
-        opposite_topics=topics_copied_back(context, facts.topics),
-        # Where nothing is to be copied the reports were not asked for.
+    return replace(
+        there,
+        # Where nothing is to be copied the reports were not read.
         report_age_ms=facts.report_age_ms if facts.replication() else 0,
         staying=_staying(context, facts),
         strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
@@ -44,22 +52,15 @@ def surroundings(
         plain_writers={topic: count for topic, count in plain.items() if count},
         shared_ids=_shared_ids(context, facts, [topic for topic, count in plain.items() if count]),
         state={group.group: found for group in groups if (found := _changelogs(facts, group))},
-        absent=absent_topics(
-            {
-                topic: facts.source.topics[topic].partitions
-                for topic in facts.topics
-                if topic in facts.source.topics
-            },
-            facts.target.topics,
-        ),
     )
 
 
-def absent_topics(
-    partitions: Mapping[str, int], there: Mapping[str, TopicDescription]
-) -> dict[str, int]:
-    """Return those topics, with their partitions, that producers will not find on the target."""
-    return {topic: count for topic, count in partitions.items() if topic not in there}
+def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
+    """Count the partitions of the originals on the source; of a lost one, those of the copies."""
+    topics = facts.target.topics if facts.is_away else facts.source.topics
+    forward = [pair for pair in facts.pairs if pair.direction == "forward"]
+    names = {pair.original: pair.target_topic if facts.is_away else pair.topic for pair in forward}
+    return {name: topics[at].partitions for name, at in names.items() if at in topics}
 
 
 def _shared_ids(

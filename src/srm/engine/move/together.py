@@ -5,24 +5,17 @@ A producer whose topics are on two clusters cannot write them in one transaction
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 
+from srm.domain.move.finding import Finding, warning
 from srm.domain.move.request import MoveRequest
+from srm.domain.reason import Reason
 from srm.engine.ports import Cluster
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """What a plan says about transactions over several topics."""
-
-    blocking: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def written_together(
     source: Cluster, request: MoveRequest, topics: Collection[str], replicated: Collection[str]
-) -> Together:
+) -> Iterator[Finding]:
     """Check that transactions seen on the source write only topics that move.
 
     Args:
@@ -33,12 +26,13 @@ def written_together(
     """
     seen = source.transactional_topics()
     if seen is None:
-        unknown = (
+        yield warning(
+            "transaction",
             f"which topics are written in one transaction on {source.alias} cannot be known: "
-            f"grant Read on topic __transaction_state, or name all topics of such a producer"
+            f"grant Read on topic __transaction_state, or name all topics of such a producer",
         )
-        return Together(warnings=(unknown,))
-    blocking, warnings = [], []
+        return
+    found = dict[str, bool]()
     for one in seen:
         moving = sorted(one & set(topics))
         staying = sorted(one - set(topics))
@@ -47,13 +41,13 @@ def written_together(
         which = f"{', '.join(moving)} with {', '.join(staying)}"
         movable = sorted(set(staying) & set(replicated))
         if movable:
-            blocking.append(
+            found[
                 f"transactions on {source.alias} write {which}: move them together, add "
                 f"{' '.join(f'--topic {topic}' for topic in movable)}"
-            )
+            ] = True
         else:
-            warnings.append(
+            found[
                 f"transactions on {source.alias} write {which}, not replicated by {request.flow}: "
                 f"on {request.target} their producer finds no topic of that content"
-            )
-    return Together(tuple(dict.fromkeys(blocking)), tuple(dict.fromkeys(warnings)))
+            ] = False
+    yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())

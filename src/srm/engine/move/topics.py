@@ -1,16 +1,32 @@
-"""Which topics a move is about: originals, never their copies."""
+"""The topics and groups of a move: originals, never their copies."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from srm.config.model import FlowConfig
 from srm.domain.filters import NameFilter, group_filter, should_replicate_topic
+from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import group_subject
 from srm.domain.policy import DefaultReplicationPolicy
 from srm.domain.topics import Flow
-from srm.engine.group_listing import groups_with_offsets
+from srm.engine.checkpoints import per_group
+from srm.engine.group_listing import WITHOUT_OFFSETS, groups_with_offsets
+from srm.engine.move.last_places import LastPlaces
+from srm.engine.move.routes import RoutingTables
+from srm.engine.move.store import MoveContext
 from srm.engine.ports import FlowContext
-from srm.errors import UsageError
+from srm.errors import NotFoundError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The topics and groups that move; ``notices`` name the groups that stay, and why."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    notices: tuple[str, ...] = ()
 
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
@@ -54,3 +70,98 @@ def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -
             f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}, "
             f"its copies move with it"
         )
+
+
+def topics_to_move(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
+    """Return the topics that a request names, or all that either flow copies.
+
+    Of a lost source these are the topics with a copy on the target.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic that was named does not exist.
+        SrmError: a cluster does not answer.
+    """
+    forward, reverse = context.forward.config, context.reverse.config
+    policy, flow = forward.policy, forward.flow
+    on_target = context.target.topics()
+    if request.unplanned:
+        copied = {
+            original
+            for topic in on_target
+            if policy.topic_source(topic) == flow.source and not policy.is_internal_topic(topic)
+            if (original := policy.upstream_topic(topic)) and not policy.is_heartbeats_topic(topic)
+        }
+        there = {*copied, *on_target}
+        missing = f"is not on {flow.target}, nor is its copy"
+    else:
+        on_source = context.source.topics()
+        copied = originals(on_source, forward)
+        there = {*on_source, *on_target}
+        missing = f"exists neither on {flow.source} nor on {flow.target}"
+    if not request.topics:
+        return tuple(sorted(copied | originals(on_target, reverse)))
+    for topic in request.topics:
+        require_original(topic, policy, flow)
+        if topic not in there:
+            raise NotFoundError(f"topic {topic!r} {missing}")
+    return tuple(sorted(request.topics))
+
+
+def groups_on_source(context: MoveContext, request: MoveRequest, topics: tuple[str, ...]) -> Choice:
+    """Choose the groups that a request names, or all with offsets on what moves.
+
+    Raises:
+        UsageError: a group that was named commits no offsets.
+        NotFoundError: a group that was named does not exist.
+        SrmError: the source does not answer.
+    """
+    source = context.source
+    if request.groups:
+        described = source.groups(request.groups)
+        for group in request.groups:
+            if described[group].state == "dead" and not source.committed(group):
+                raise NotFoundError(
+                    f"consumer group {group!r} does not exist on {request.source}: "
+                    f"name a group that has offsets there"
+                )
+            if described[group].kind in WITHOUT_OFFSETS:
+                raise UsageError(
+                    f"group {group!r} on {request.source} cannot be moved "
+                    f"({described[group].kind}): name groups that commit offsets"
+                )
+        return Choice(topics, tuple(sorted(request.groups)))
+    policy, config = context.forward.config.policy, context.forward.config
+    ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
+    selection = group_filter(config.groups, config.groups_exclude)
+    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    committed, errors = per_group(
+        [name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS],
+        source.committed,
+    )
+    share = [
+        f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
+        f"{request.target} by hand"
+        for name, group in listed.items()
+        if group.kind == "share"
+    ]
+    unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
+    found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
+    return Choice(topics, tuple(sorted(found)), tuple(sorted((*share, *unread))))
+
+
+def groups_after_loss(
+    context: MoveContext,
+    request: MoveRequest,
+    topics: tuple[str, ...],
+    known: LastPlaces,
+    routing: RoutingTables,
+) -> Choice:
+    """Choose the groups that a request names, or all with a last known place or a follower."""
+    if request.groups:
+        return Choice(topics, tuple(sorted(request.groups)))
+    config, prefix = context.forward.config, group_subject("")
+    selection = group_filter(config.groups, config.groups_exclude)
+    subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
+    found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    return Choice(topics, tuple(sorted(filter(selection.matches, found))))

@@ -227,7 +227,7 @@ def _movement(
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
-        found.reasons,
+        tuple(each.reason for each in found.blocking),
         tuple(waiting_reasons(gate)),
         group.source_members,
         strangers(look.group, group.source_members, presence),

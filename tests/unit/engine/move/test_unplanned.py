@@ -11,6 +11,7 @@ from tests.unit.engine.move.moving import REQUEST, Killed, busy_world
 
 from srm.domain import internal_topics
 from srm.domain.mm2_records import Checkpoint
+from srm.domain.move.positions import PartitionMove
 from srm.domain.move.routes import ERA, Ack
 from srm.domain.replication_records import PartitionStatus
 from srm.domain.topics import Flow, TopicPartition
@@ -19,9 +20,22 @@ from srm.engine.checkpoints import emit
 from srm.engine.group_sync import sync
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import ensure_topics
-from srm.errors import ConflictError, GateClosedError, NotFoundError, UsageError
+from srm.errors import (
+    ConflictError,
+    GateClosedError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
 
 __all__ = ["disaster"]
+
+
+def place(plan: move.MovePlan, group: str = "near") -> PartitionMove:
+    """Return the place of a group in the copy of Payments."""
+    [positions] = [each.positions for each in plan.groups if each.group == group]
+    [position] = [each for each in positions if each.target == COPY]
+    return position
 
 
 def test_the_plan_says_what_is_lost_and_where_groups_go_on(disaster: Disaster) -> None:
@@ -34,7 +48,8 @@ def test_the_plan_says_what_is_lost_and_where_groups_go_on(disaster: Disaster) -
     assert plan.forecast is not None
     assert (plan.forecast.not_copied, plan.forecast.age_ms) == (7, 400)
     near = next(group for group in plan.groups if group.group == "near")
-    [position] = near.positions
+    position, empty = near.positions
+    assert (empty.name, empty.resume, empty.lag) == ("B.Payments-0", 0, 0)
     assert (position.resume, position.committed, position.lag) == (96, 95, 5)
     assert {g.group: g.re_read for g in plan.forecast.groups} == {"near": 5, "far": 91}
     assert disaster.pause() is None
@@ -183,7 +198,7 @@ def test_the_newer_of_checkpoint_and_own_write_counts(disaster: Disaster) -> Non
     forward = world.context().forward
     sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
 
-    [position] = next(g for g in disaster.planned().groups if g.group == "near").positions
+    position = place(disaster.planned())
 
     assert position.resume == 99
 
@@ -193,12 +208,12 @@ def test_an_own_write_of_the_checkpoints_place_leaves_known_where_that_is_on_the
 ) -> None:
     """Group sync writes what was emitted, a moment later; each of them would hide the source's."""
     world = disaster.world
-    [before] = next(g for g in disaster.planned().groups if g.group == "near").positions
+    before = place(disaster.planned())
     world.passing(1_000)
     forward = world.context().forward
     sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
 
-    [after] = next(g for g in disaster.planned().groups if g.group == "near").positions
+    after = place(disaster.planned())
 
     assert before.committed is not None
     assert (after.committed, after.resume) == (before.committed, before.resume)
@@ -296,7 +311,7 @@ def test_where_all_that_was_named_works_there_already_nothing_else_moves_instead
     request = replace(UNPLANNED, topics=(), groups=("near",))
     plan = move.plan(disaster.context, request, "m2")
 
-    assert plan.topics == ("Payments.late",)
+    assert (plan.topics, plan.groups) == ((), ())
     assert plan.blocking == ("group:near is routed to B, so it cannot leave P",)
     with pytest.raises(ConflictError, match="m2 cannot start: group:near is routed to B"):
         move.hold(disaster.context, "m2")
@@ -344,7 +359,7 @@ def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaste
 
     [near] = [group for group in disaster.planned().groups if group.group == "near"]
 
-    assert [position.name for position in near.positions] == ["Payments-0"]
+    assert [position.name for position in near.positions] == ["Payments-0", "B.Payments-0"]
 
 
 def test_that_the_source_is_given_up_is_no_news_in_the_log(
@@ -410,3 +425,83 @@ def test_a_partition_that_has_stopped_is_named_once_with_its_reason(disaster: Di
 
     assert forecast is not None
     assert forecast.topics[0].unknown == ("Payments-0 is not copied: records 3 to 4 are gone",)
+
+
+def test_groups_start_at_the_first_record_of_topics_that_were_empty_there(
+    disaster: Disaster,
+) -> None:
+    """With auto.offset.reset=latest a group skips what producers write before its first poll."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert disaster.world.offsets("B", "near") == {"P.Payments-0": 96, "Payments-0": 0}
+    assert disaster.world.offsets("B", "far")["Payments-0"] == 0
+
+
+def test_a_place_that_is_not_known_in_a_log_with_records_is_a_warning(disaster: Disaster) -> None:
+    disaster.world.b.produce("Payments", records=3)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("near has committed nothing for B.Payments-0" in line for line in plan.warnings)
+
+
+def test_a_group_keeps_its_own_later_commit_and_holds_up_no_other(disaster: Disaster) -> None:
+    disaster.world.b.commit("near", {COPY: 99})
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("1 group (near) keep later commits of their own on B" in w for w in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 99
+    assert disaster.world.offsets("B", "far")["P.Payments-0"] == 10
+
+
+def test_with_overwrite_the_last_known_place_replaces_a_later_commit(disaster: Disaster) -> None:
+    disaster.world.b.commit("near", {COPY: 99})
+
+    near = place(disaster.planned(overwrite=True))
+
+    assert (near.state, near.resume, near.re_read) == ("conflict", 96, 3)
+
+
+def test_what_srm_wrote_in_a_former_move_never_replaces_a_later_commit(disaster: Disaster) -> None:
+    """A failover writes the start of an empty topic; the group then reads and commits there."""
+    world = disaster.world
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    own = TopicPartition("Payments", 0)
+    world.b.produce("Payments", records=5)
+    world.b.commit("near", {own: 5})
+    routing = world.b.compacted(internal_topics.ROUTING)
+    routing.write(dict.fromkeys(routing.read()))
+
+    plan = move.plan(disaster.context, UNPLANNED, "m2", dry_run=True)
+
+    assert not plan.blocking
+    [near] = [group for group in plan.groups if group.group == "near"]
+    assert {str(p.target): p.resume for p in near.positions} == {
+        "P.Payments-0": 96,
+        "Payments-0": 5,
+    }
+
+
+def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: Disaster) -> None:
+    read = disaster.world.b.committed
+
+    def committed(group: str) -> dict[TopicPartition, int]:
+        if group == "far":
+            raise UnavailableError("reading offsets of group 'far' on cluster B: no coordinator")
+        return read(group)
+
+    disaster.world.b.committed = committed
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("far is left as it is: its offsets cannot be read" in w for w in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert "no coordinator" in move.MoveStore(disaster.context).progress("m1").left_alone["far"]

@@ -178,7 +178,7 @@ def test_a_group_says_where_it_would_go_on_and_what_keeps_it(client: TestClient)
     assert "Committed on P is not known: nobody is there" in billing
     assert "A planned move would wait for 48,163 records to be copied, at most about" in billing
     assert "fraud could not go on at B now" in fraud
-    assert "group fraud, orders-0: a consumer of its own committed 89500" in fraud
+    assert "P.orders-3 does not exist on B" in fraud
 
 
 def test_groups_that_could_not_move_come_first_and_can_be_searched(client: TestClient) -> None:
@@ -377,10 +377,11 @@ def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would
     [watch] = [one for one in views._watches.values() if one.alias == "B"]
     look = watch.look.flows[P_B]
     assert look.view is not None
-    assert look.view.salvage is not None
+    assert look.view.outlook is not None
     went = {"group:billing": Route(1, "B", "go"), "group:fraud": Route(2, "P", "go")}
-    salvage = replace(look.view.salvage, routing=RoutingTables(went, None))
-    look = replace(look, view=replace(look.view, salvage=salvage))
+    facts = replace(look.view.outlook.facts, routing=RoutingTables(went, None))
+    outlook = replace(look.view.outlook, facts=facts)
+    look = replace(look, view=replace(look.view, outlook=outlook))
     watch.look = replace(watch.look, flows={P_B: look})  # type: ignore[misc]
     client = TestClient(create_app(views))
 
