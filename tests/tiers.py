@@ -151,6 +151,7 @@ GROUPS: Final = (
             "integration/test_hanging_brokers.py",
             "integration/test_records_of_others.py",
             "integration/test_restore.py",
+            "integration/test_slot_seals.py",
             "integration/test_source_return.py",
             "integration/test_stranded_clients.py",
         ),

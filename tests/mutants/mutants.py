@@ -341,10 +341,10 @@ MUTANTS: Final[Sequence[Mutant]] = (
         faults="truncate source,compact source",
     ),
     Mutant(
-        "a stale assignment will do",
-        "after a pause nothing is claimed before the assignment was heard again",
-        ((f"{SLOT}.slot:Slot._assignment_is_fresh", _async(None)),),
-        killer=f"{UNIT}/test_fresh_assignment.py",
+        "an assignment of before the claim will do",
+        "around a claim the assignment is read to where its log ends at that moment",
+        ((f"{SLOT}.slot:Slot._read_assignment", _async(None)),),
+        killer=f"{UNIT}/test_read_assignment.py",
     ),
     Mutant(
         "positions before notes",

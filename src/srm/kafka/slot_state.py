@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final
 
@@ -21,45 +20,85 @@ from srm.domain.replication_records import (
     Assignment,
 )
 from srm.domain.replication_state import decode_state
-from srm.domain.topics import Flow
+from srm.domain.topics import Flow, TopicPartition
 from srm.engine.ports import Cluster
 from srm.engine.state_topic import StateTopic
-from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, IntegrityError, UnavailableError
 from srm.kafka.clients import ClientLog
 from srm.kafka.errors import translate
 from srm.kafka.map_starts import MapStarts
 from srm.kafka.rights import on_cluster
-from srm.kafka.tail import KafkaTopicTail
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import batches
+from srm.replication.ports import Wire
+from srm.replication.slot.copy_end import data_batches
+from srm.replication.slot.log_reader import LogReader, OutOfRangeError
+from srm.replication.slot.opening import Turns, records_of
 from srm.replication.slot.slot import Predecessor
 
 logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
 _SETTINGS_S: Final = 5.0  # a claim waits for it
-_FETCH_WAIT_MS: Final = 1000
-"""An assignment ends the wait, and nobody asks where the log of assignments ends."""
 
 
 class KafkaAssignmentFeed:
-    """Follows ``assignment:<slot>`` (implements AssignmentFeed); for one thread."""
+    """Follows ``assignment:<slot>`` (implements AssignmentFeed); for one event loop.
 
-    def __init__(self, flow: Flow, slot: str, consumer_props: Mapping[str, str]) -> None:
+    It reads the log itself: past a marker at the end a consumer knows its position only a poll
+    later, and each claim waits for that.
+    """
+
+    def __init__(self, flow: Flow, slot: str, wire: Wire) -> None:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
         self._sizes: dict[bytes, int] = {}
         self._decided: list[PartitionNotes] = []
-        topic = internal_topics.replication(flow.source)
-        self._tail = KafkaTopicTail(consumer_props, topic, COMMANDS, fetch_wait_ms=_FETCH_WAIT_MS)
-        self._pause = threading.Event()
+        self._wire = wire
+        self._log = TopicPartition(internal_topics.replication(flow.source), COMMANDS)
+        self._reader: LogReader | None = None
+        self._may_be_replaced = True
+        self.position = 0
 
-    def poll(self, timeout_s: float) -> Assignment | None:
-        """See the port; a cluster that does not answer looks like no news."""
-        started = time.monotonic()
+    async def poll(self, timeout_s: float) -> Assignment | None:
+        """See the port."""
+        reader, before = await self._known(), self.position
         try:
-            records = self._tail.poll(timeout_s)
-        except SrmError as error:
-            logger.warning("assignment cannot be followed: %s", error)
-            self._pause.wait(max(0.0, timeout_s - (time.monotonic() - started)))
+            fetched = await reader.fetch(before, wait_ms=round(timeout_s * 1000))
+        except OutOfRangeError as error:
+            logger.warning("read again from its start: %s", error)
+            self.position = error.log_start
             return None
+        except UnavailableError:
+            self._may_be_replaced = True  # perhaps: its name may lead to another topic
+            raise
+        records, turns = list[tuple[bytes, bytes | None]](), Turns()
+        for batch in data_batches(fetched, read_committed=True):
+            if batch.record_count and batch.last_offset >= before:
+                async for piece in records_of(batch, turns, before):
+                    records += ((bytes(r.key), r.value) for r in piece if r.key is not None)
+        newest = await asyncio.to_thread(self._take, records) if records else None
+        read = batches(fetched.records, legacy.convert)
+        self.position = max((batch.last_offset + 1 for batch in read), default=before)
+        return newest
+
+    async def end(self) -> int:
+        """See the port."""
+        _, end = await self._wire.log_range(self._log)
+        return end
+
+    async def _known(self) -> LogReader:
+        if self._reader is None or self._may_be_replaced:
+            topic_id = await self._wire.topic_id(self._log.topic)
+            if topic_id is None:
+                raise UnavailableError(f"{self._log.topic} on {self._wire.alias} does not exist")
+            if self._reader is None or self._reader.topic_id != topic_id:
+                self._reader = LogReader(self._wire, self._log, topic_id, read_committed=True)
+                self.position = 0
+            self._may_be_replaced = False
+        return self._reader
+
+    def _take(self, records: Iterable[tuple[bytes, bytes | None]]) -> Assignment | None:
+        """Take records in, and return the newest assignment among them; large ones take long."""
         newest = None
         for key, value in records:
             try:
@@ -84,10 +123,6 @@ class KafkaAssignmentFeed:
     def share(self) -> float:
         """See the port."""
         return self._sizes.get(self._key, 0) / max(1, sum(self._sizes.values()))
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._tail.close()
 
 
 class KafkaStartReader(MapStarts):

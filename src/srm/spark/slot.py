@@ -83,21 +83,21 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     syncs = target_state
     if config.offset_syncs_location == "source":
         syncs = KafkaStateLog(flow.source, spec.source.producer)
-    feed = KafkaAssignmentFeed(flow, spec.slot, spec.target.consumer)
     cluster = kafka_cluster(flow.target, spec.target)
     # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
     # resume reads on the target it reads as the producer that continues there.
     source = WireCluster(flow.source, spec.source.consumer)
     target = WireCluster(flow.target, spec.target.producer)
+    commands = WireCluster(flow.target, spec.target.consumer)
     try:
-        await source.start()
-        await target.start()
+        for wire in (source, target, commands):
+            await wire.start()
         ids = await asyncio.to_thread(_cluster_ids, spec, cluster)
         slot = Slot(
             config,
             source,
             target,
-            feed,
+            KafkaAssignmentFeed(flow, spec.slot, commands),
             KafkaStartReader(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, _now_ms),
             _now_ms,
@@ -107,9 +107,8 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
         )
         await _unless_replaced(slot.run(stop), (source, target))
     finally:
-        await source.close()
-        await target.close()
+        for wire in (source, target, commands):
+            await wire.close()
         for log in {target_state, syncs}:
             log.close()
-        feed.close()
         cluster.close()

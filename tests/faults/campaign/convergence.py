@@ -18,7 +18,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.faults.campaign.brokers import Pair
 from tests.faults.campaign.elections import persistently
 from tests.faults.campaign.history import TopicHistory
-from tests.faults.campaign.slots import Slots
 from tests.faults.campaign.workload import LAST, Workload
 from tests.integration.copying import CopyLab
 from tests.waiting import Stopwatch
@@ -34,7 +33,6 @@ RETRY_S: Final = 35.0
 MOST_S: Final = 600.0
 HANGING_S: Final = 20.0
 """After which a transaction is left open, and read up to: Kafka has bugs that leave one hanging."""
-_NUDGE_S: Final = 5.0
 _LOOK_S: Final = 0.3
 
 
@@ -50,12 +48,11 @@ class Convergence:
     """One wait. ``problems`` say who has not come to the end."""
 
     def __init__(
-        self, pair: Pair, lab: CopyLab, topics: Sequence[TopicHistory], slots: Slots, policy: str
+        self, pair: Pair, lab: CopyLab, topics: Sequence[TopicHistory], policy: str
     ) -> None:
         self._pair = pair
         self._lab = lab
         self._topics = topics
-        self._slots = slots
         self._policy = policy
         self._partitions = [(topic, p) for topic in topics for p in topic.partitions]
         self._seen: dict[CopyId, _Seen] = {}
@@ -65,11 +62,8 @@ class Convergence:
         self.problems: list[str] = []
 
     def wait(self, workload: Workload) -> None:
-        """Wait until every partition is through, or has stopped where its scenario makes it stop.
-
-        A slot that waits for a newer assignment gets one every few seconds, as from the driver.
-        """
-        watch, nudged = Stopwatch(), 0.0
+        """Wait until every partition is through, or has stopped as its scenario has it."""
+        watch = Stopwatch()
         consumer = self._consumer()
         try:
             places = [(p.topic, p.partition) for _, p in self._partitions]
@@ -83,9 +77,6 @@ class Convergence:
                     waiting = {str(error): False}
                 if not waiting or now > MOST_S or any(waiting.values()):
                     break
-                if now - nudged > _NUDGE_S:
-                    persistently("assign", self._slots.publish)
-                    nudged = now
         finally:
             consumer.close()
         self.seconds = watch.wall_s

@@ -124,7 +124,7 @@ class Run:
             logger.info("all steps are done")
             workload.end()
             logger.info("the writers have ended")
-            waited = Convergence(self._pair, self._lab, self._topics, slots, self._plan.policy)
+            waited = Convergence(self._pair, self._lab, self._topics, self._plan.policy)
             waited.wait(workload)
             convergence = time.monotonic() - over
             problems = director.problems + waited.problems

@@ -12,7 +12,6 @@ from srm.domain.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.replication_records import ASSIGNMENT_PREFIX, Assignment, PartitionStatus
 from srm.domain.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.superseded import COPIED_PREFIX, CopiedTopic
-from srm.domain.topics import TopicPartition
 from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
 from srm.replication.driver.assignment_book import AssignmentBook
 from srm.replication.driver.cleaning import Cleaning
@@ -25,7 +24,6 @@ from srm.replication.driver.state_book import StateBook, decode
 REBALANCE_S: Final = 60.0
 TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone
 MAX_MOVES: Final = 4
-STUCK_S: Final = 5.0
 
 
 class Term:
@@ -53,7 +51,6 @@ class Term:
         self._clock = clock
         self._book = AssignmentBook()
         self._state = StateBook(slots)
-        self._waiting: dict[TopicPartition, float] = {}
         self._settled: tuple[tuple[str, ...], Discovered] | None = None
         self._rebalance_due = clock() + REBALANCE_S
 
@@ -96,7 +93,7 @@ class Term:
             if alive and found.incarnation is None:  # a slot of an earlier version
                 self.liveness.observe(found.slot, self._clock())
         elif isinstance(found, PartitionStatus):
-            self._status(found)
+            self._progress.status(found)
         elif isinstance(found, SlotHeartbeat):
             self._heard(found, alive=alive)
 
@@ -111,14 +108,6 @@ class Term:
             return
         self.liveness.observe(beat.slot, self._clock())
 
-    def _status(self, status: PartitionStatus) -> None:
-        self._progress.status(status)
-        partition = TopicPartition(status.topic, status.partition)
-        if status.state == "waiting":
-            self._waiting.setdefault(partition, self._clock())
-        else:
-            self._waiting.pop(partition, None)
-
     # ----- what follows from it
 
     def decide(self, found: Discovered | None, now: float) -> tuple[Assignment, ...]:
@@ -128,7 +117,7 @@ class Term:
         if found is None or not self.liveness.judged(now):
             return ()
         due = now >= self._rebalance_due
-        again = self._stuck_slots(now) | self._restarted_slots(alive)
+        again = self._restarted_slots(alive)
         if self._is_settled(alive, found) and not due and not again:
             return ()
         wanted = self._assignment(found, alive, even_out=due)
@@ -151,23 +140,6 @@ class Term:
         if self.pause is not None:
             return []
         return self.cleaning.deletions(self._state, now)
-
-    def _stuck_slots(self, now: float) -> set[str]:
-        """Return the slots that have been waiting for a newer assignment for too long.
-
-        A slot that was fenced waits for one before it claims again. Mostly the reason is a move
-        that it has not heard of yet; where nothing has moved (the worker that fenced it is a dead
-        predecessor of its own), somebody has to tell it to continue.
-        """
-        overdue = {p for p, since in self._waiting.items() if now - since > STUCK_S}
-        if not overdue:
-            return set()
-        self._waiting = {p: now if p in overdue else t for p, t in self._waiting.items()}
-        return {
-            slot
-            for slot, held in self._book.held.items()
-            if any(TopicPartition(p.topic, p.partition) in overdue for p in held)
-        }
 
     def _restarted_slots(self, alive: Collection[str]) -> set[str]:
         """Return the slots that are another process than the one their assignment is for.

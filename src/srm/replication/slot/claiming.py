@@ -53,14 +53,14 @@ class Claiming:
         source: Wire,
         target: Wire,
         claim_lifetime: ClaimLifetime,
-        assignment_is_fresh: Callable[[], Awaitable[None]],
+        read_assignment: Callable[[], Awaitable[None]],
     ) -> None:
         """Claim nothing yet; the arguments are those of the lifecycle."""
         self._flow = config.flow
         self._source = source
         self._target = target
         self._claim_lifetime = claim_lifetime
-        self._assignment_is_fresh = assignment_is_fresh
+        self._read_assignment = read_assignment
         self._added_headers = config.records.added
         self._accepts_loss = config.data_loss_policy == "continue"
         self._read_committed = config.isolation_level == "read_committed"
@@ -79,7 +79,7 @@ class Claiming:
         nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
         async with self._claims.hold(nodes[1]):
-            await self._assignment_is_fresh()
+            await self._read_assignment()
             if copy.attempt != attempt:
                 return None
             held = await held_log(target, copy.known_start())
@@ -112,16 +112,18 @@ class Claiming:
     ) -> Claim | None:
         """Return a claim that is in force, None if the attempt was given up meanwhile.
 
-        Its marker stands at ``target_end``, where the log has ended before, or after that.
+        Its marker stands at ``target_end``, where the log has ended before, or after that. The
+        assignment is read once more under the claim: a seal follows the record that takes the
+        partition away. So a claim before the seal is fenced, and one after it has read that record.
         """
         async with self._claims.hold(target_node):
-            await self._assignment_is_fresh()
             if copy.attempt != attempt:
                 return None
             lifetime_s = await self._claim_lifetime.seconds()
             claim = await take(self._target, self._flow, copy.target, lifetime_s)
             copy.note_claim(claim)
         await until_in_force(target, target_end, claim)
+        await self._read_assignment()
         return claim if copy.attempt == attempt else None
 
     async def _walk(

@@ -130,7 +130,7 @@ async def read_range(
             offset = error.log_start
             continue
         before = offset
-        for batch in _data_batches(fetched, read_committed=source.read_committed):
+        for batch in data_batches(fetched, read_committed=source.read_committed):
             if batch.record_count and batch.last_offset >= before:
                 verify(batch)
                 async for piece in records_of(batch, turns, before):
@@ -145,7 +145,7 @@ async def read_range(
             raise UnavailableError(f"{source.partition}: nothing arrives from offset {offset} on")
 
 
-def _data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
+def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
     """Yield the batches that hold what the flow copies."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     for batch in batches(fetched.records, legacy.convert):

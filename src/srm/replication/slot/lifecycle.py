@@ -39,7 +39,6 @@ from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
 
-_FENCED_RETRY_S: Final = 10.0
 _WATCH_S: Final = 30.0
 _ASKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
@@ -59,7 +58,7 @@ class Lifecycle:
         quota: Quota,
         clusters: ClusterIds,
         *,
-        assignment_is_fresh: Callable[[], Awaitable[None]],
+        read_assignment: Callable[[], Awaitable[None]],
         load_again: Callable[[AssignedPartition], None],
         cut_map: Callable[[AssignedPartition, int], Awaitable[Start]],
         spawn: Spawn,
@@ -75,12 +74,14 @@ class Lifecycle:
             claim_lifetime: how long a claim may be used.
             quota: of the slot.
             clusters: ids of both clusters, for records' provenance.
-            assignment_is_fresh: waits until the assignment was heard of a moment ago.
+            read_assignment: waits until all is obeyed that the log of assignments holds now.
             load_again: asks for the start of a partition, and for :meth:`begin` with it.
             cut_map: cuts the map of a partition at a target offset; returns where that leaves it.
             spawn: runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
+        self.is_named = True
+        """Whether the assignment is for this process, and not for one that was the slot before."""
         self._flow = config.flow
         accepting = set_key(config.flow, "data.loss.policy", "continue")
         self._accept_loss = f"to record the loss and copy on, {accepting}"
@@ -96,7 +97,7 @@ class Lifecycle:
         self._cut_map = cut_map
         self._spawn = spawn
         self._has_ended = False
-        self._claiming = Claiming(config, source, target, claim_lifetime, assignment_is_fresh)
+        self._claiming = Claiming(config, source, target, claim_lifetime, read_assignment)
         self._placement = Placement(
             source,
             target,
@@ -442,9 +443,11 @@ class Lifecycle:
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)
         copy.rest(Phase.FENCED, reason)
-        logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
-        # Who fenced us may be gone again, and the assignment still right: then it is ours.
-        self._retry_later(copy, _FENCED_RETRY_S)
+        if not self.is_named:  # the process that is named may be the owner: the driver decides
+            logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
+            return
+        logger.warning("%s: %s; claimed again while it is assigned", copy.target, reason)
+        self._retry_later(copy, verdicts.Stop(reason).back_off_s(copy.failures))
 
     def _stop(self, copy: PartitionCopy, stop: verdicts.Stop) -> None:
         """Leave a partition at rest for a while, with a reason that is logged while it is new."""

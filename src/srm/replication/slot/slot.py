@@ -37,12 +37,12 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _REPORT_EVERY_S: Final = 1.0
-_STALE_ASSIGNMENT_S: Final = 3.0
 _POLL_S: Final = 1.0
 _STOP_LOOK_S: Final = 5.0  # a stop is heard at once; a thread looks whether it still has to
 _LOAD_RETRY_S: Final = 1.0
 _READERS: Final = 3
-_SIGNS: Final = 4  # assignments, heartbeats, reports and the stop: one each
+_SIGNS: Final = 3  # heartbeats, reports and the stop: one each
+_READ_S: Final = 10.0  # to read the assignment to the end of its log, before a claim
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 
@@ -62,8 +62,25 @@ class SlotSpec:
 class AssignmentFeed(Protocol):
     """What a slot follows: its assignment, and decisions to copy after the records of others."""
 
-    def poll(self, timeout_s: float) -> Assignment | None:
-        """Return the newest assignment that arrived since the last call, if any; blocks."""
+    @property
+    def position(self) -> int:
+        """Offset up to which the log with the assignment was read."""
+        ...
+
+    async def poll(self, timeout_s: float) -> Assignment | None:
+        """Return the newest assignment that arrived since the last call, if any.
+
+        Raises:
+            SrmError: the log cannot be read now.
+        """
+        ...
+
+    async def end(self) -> int:
+        """Ask where the log ends: its high watermark, open transactions included.
+
+        Raises:
+            SrmError: its leader does not answer.
+        """
         ...
 
     def decided(self) -> Collection[PartitionNotes]:
@@ -146,8 +163,8 @@ class Slot:
         self._leaving: list[PartitionCopy] = []
         self._incarnation = NOBODY
         self._generation = -1
-        self._heard_at = float("-inf")
-        self._heard = asyncio.Event()
+        self._read_to = -1
+        self._has_read = asyncio.Event()
         self._reports_begun = 0
         self._reports_ended = 0
         self._reported = asyncio.Event()
@@ -166,7 +183,7 @@ class Slot:
             claim_lifetime,
             quota,
             clusters,
-            assignment_is_fresh=self._assignment_is_fresh,
+            read_assignment=self._read_assignment,
             load_again=lambda assigned: self._load([assigned]),
             cut_map=self._cut_map,
             spawn=self._spawn,
@@ -223,18 +240,41 @@ class Slot:
     # ----- assignments
 
     async def _follow_assignments(self) -> None:
-        loop = asyncio.get_running_loop()
+        trouble = ""
         while True:
-            # A process that was stopped meanwhile gets an answer of before, or none in no time.
-            asked_at = now_s()
-            newest = await loop.run_in_executor(self._signs, self._feed.poll, _POLL_S)
-            self._heard_at = asked_at
-            self._heard.set()
-            self._heard.clear()
+            try:
+                newest = await self._feed.poll(_POLL_S)
+                trouble = ""
+            except SrmError as error:
+                if str(error) != trouble:
+                    logger.warning("assignment cannot be followed: %s", error)
+                trouble = str(error)
+                await asyncio.sleep(_POLL_S)  # back-off between attempts
+                continue
             self._quota.set_share(self._feed.share())
             self._partitions.hear(self._feed.decided())
             if newest is not None and newest.generation > self._generation:
                 self._apply(newest)
+            self._read_to = self._feed.position
+            self._has_read.set()
+            self._has_read.clear()
+
+    async def _read_assignment(self) -> None:
+        """Wait until all is read and obeyed that the log of assignments holds now.
+
+        Raises:
+            UnavailableError: it cannot be read so far.
+        """
+        end = await self._feed.end()
+        try:
+            async with asyncio.timeout(_READ_S):
+                while self._read_to < end:
+                    await self._has_read.wait()
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"the assignment of slot {self._reporter.slot} is read to offset {self._read_to} "
+                f"of {end} only: its topic does not answer, or a transaction is open there"
+            ) from error
 
     def _apply(self, assignment: Assignment) -> None:
         meant = assignment.incarnation
@@ -248,6 +288,7 @@ class Slot:
         held = self._partitions.copies
         for assigned in [a for a in held if a not in self._wanted]:
             self._leaving.append(self._partitions.release(assigned))
+        self._partitions.is_named = meant is None or meant == self._incarnation
         self._partitions.retry_fenced()
         self._generation = assignment.generation
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
@@ -307,11 +348,6 @@ class Slot:
 
     async def _read(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-
-    async def _assignment_is_fresh(self) -> None:
-        """Wait for news of the assignment after a pause: it may be somebody else's by now."""
-        while now_s() - self._heard_at > _STALE_ASSIGNMENT_S:
-            await self._heard.wait()
 
     # ----- reporting and tasks
 

@@ -6,6 +6,7 @@ here too; what is simulated is the way to them: delays, and an outage in which n
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -255,7 +256,7 @@ class Follower:
         self._store = store
         self._slot = slot
         self._topic = topic
-        self._at = dict.fromkeys(partitions, 0)
+        self.at = dict.fromkeys(partitions, 0)
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return what is new, waiting for it; an outage looks like no news."""
@@ -271,12 +272,12 @@ class Follower:
 
     def _take(self) -> list[LogRecord]:
         found: list[LogRecord] = []
-        for number, at in self._at.items():
+        for number, at in self.at.items():
             partition = self._store.cluster.records(self._topic, number)
             index = bisect_left(partition.places, at)
             news = partition.records[index:]
             found += [LogRecord(self._topic, key, value, number) for key, value, _ in news]
-            self._at[number] = partition.end
+            self.at[number] = partition.end
         return found
 
 
@@ -285,24 +286,33 @@ class SimulatedFeed:
 
     def __init__(self, store: StateStore, flow: Flow, slot: str) -> None:
         self._key = ASSIGNMENT_PREFIX + slot.encode()
-        topic = internal_topics.replication(flow.source)
-        self._follower = Follower(store, topic, [COMMANDS], slot)
+        self._store = store
+        self._slot = slot
+        self._topic = internal_topics.replication(flow.source)
+        self._follower = Follower(store, self._topic, [COMMANDS], slot)
         self._decided: list[PartitionNotes] = []
 
-    def poll(self, timeout_s: float) -> Assignment | None:
+    @property
+    def position(self) -> int:
         """See the port."""
-        loop = self._follower.loop
-        deadline = loop.time() + timeout_s
-        while True:
-            left = deadline - loop.time()
-            news = self._follower.poll(left)
-            values = [r.value for r in news if r.key == self._key and r.value]
-            notes = [r.value for r in news if r.key.startswith(NOTES_PREFIX) and r.value]
-            self._decided += map(PartitionNotes.decode, notes)
-            if values:
-                return Assignment.decode(values[-1])
-            if left <= 0:
-                return None
+        return self._follower.at[COMMANDS]
+
+    async def poll(self, timeout_s: float) -> Assignment | None:
+        """See the port."""
+        loop = asyncio.get_running_loop()
+        news = await loop.run_in_executor(None, self._follower.poll, timeout_s)
+        values = [r.value for r in news if r.key == self._key and r.value]
+        notes = [r.value for r in news if r.key.startswith(NOTES_PREFIX) and r.value]
+        self._decided += map(PartitionNotes.decode, notes)
+        return Assignment.decode(values[-1]) if values else None
+
+    async def end(self) -> int:
+        """See the port."""
+        loop = asyncio.get_running_loop()
+        if self._slot in self._store.deaf:
+            raise UnavailableError(f"slot {self._slot} cannot read the end of commands")
+        await loop.run_in_executor(None, self._store.require, "asking for the end of commands")
+        return self._store.cluster.records(self._topic, COMMANDS).end
 
     def decided(self) -> Collection[PartitionNotes]:
         """See the port."""

@@ -220,24 +220,6 @@ def test_a_target_that_does_not_tell_its_log_ends_keeps_no_topic_waiting(lab):
         thread.join(DEADLINE_S)
 
 
-def test_a_slot_that_waits_too_long_for_a_newer_assignment_gets_one(lab):
-    """A worker fenced by a dead predecessor of its own slot would wait for ever otherwise."""
-    driver = lab.driver()
-    driver.discovered = found("orders")
-    lab.second(driver, "0", "1")
-    before = lab.topic.assignments()
-    status = PartitionStatus("orders", 0, "waiting", "fenced by another owner")
-    lab.topic.append(status.key(), status.value())
-
-    for _ in range(7):
-        lab.second(driver, "0", "1")
-
-    after = lab.topic.assignments()
-    assert after["0"].partitions == before["0"].partitions
-    assert after["0"].generation == before["0"].generation + 1
-    assert after["1"] == before["1"]
-
-
 def test_byte_rates_from_raw_metrics_even_out_slots_that_carry_too_much(lab):
     driver = lab.driver()
     driver.discovered = found("orders", partitions=8)

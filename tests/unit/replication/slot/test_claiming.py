@@ -56,6 +56,7 @@ class Cluster(Log):
         super().__init__(stored_batches)
         self._next = list(claims)
         self.claimed = 0
+        self.on_claim: Callable[[], None] = lambda: None
 
     def leaders_changed(self) -> None:
         """Nothing to ask again."""
@@ -74,6 +75,7 @@ class Cluster(Log):
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         del transactional_id
         self.claimed += 1
+        self.on_claim()
         return self._next.pop(0)
 
     async def abort_empty_transaction(
@@ -115,8 +117,8 @@ class Site:
         async def configs() -> dict[str, str]:
             return {}
 
-        async def fresh() -> None:
-            """The assignment was heard of a moment ago."""
+        async def read() -> None:
+            """The assignment is read."""
 
         self.lifecycle = Lifecycle(
             flow_config(),
@@ -127,7 +129,7 @@ class Site:
             ClaimLifetime(configs),
             Quota(None),
             ClusterIds("", ""),
-            assignment_is_fresh=fresh,
+            read_assignment=read,
             load_again=lambda assigned: None,
             cut_map=self._cut_map,
             spawn=self._spawn,

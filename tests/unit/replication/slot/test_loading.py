@@ -100,12 +100,17 @@ class Starts:
 class Feed:
     """Says what the slot is to copy, one partition more each time."""
 
+    position = 0
+
     def __init__(self, *news: tuple[AssignedPartition, ...]) -> None:
         self._news = [Assignment("0", 1 + number, held) for number, held in enumerate(news)]
 
-    def poll(self, timeout_s: float) -> Assignment | None:
-        threading.Event().wait(min(0.05, timeout_s))
+    async def poll(self, timeout_s: float) -> Assignment | None:
+        await asyncio.sleep(min(0.05, timeout_s))  # the rhythm of news, not a wait
         return self._news.pop(0) if self._news else None
+
+    async def end(self) -> int:
+        return self.position
 
     def decided(self) -> tuple[PartitionNotes, ...]:
         return ()

@@ -126,7 +126,7 @@ class Reporter:
         raise AssertionError(f"{copy.target}: {what}")
 
 
-async def _fresh() -> None:
+async def _read() -> None:
     return
 
 
@@ -158,7 +158,7 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             ClaimLifetime(_no_settings),
             Quota(None),
             ClusterIds("", ""),
-            assignment_is_fresh=_fresh,
+            read_assignment=_read,
             load_again=lambda assigned: None,
             cut_map=_cut,
             spawn=spawn,

@@ -1,0 +1,91 @@
+"""A slot and whoever takes its copies away: no slot outruns a seal, no marker is left to copy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.conftest import BrokerFactory
+from tests.integration.copying import CopyLab
+from tests.waiting import DEADLINE_S, eventually
+
+from srm.domain.pause import Pause
+from srm.domain.replication_records import AssignedPartition, Assignment
+from srm.domain.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.kafka.flow_switch import KafkaFlowSwitch
+from srm.kafka.slot_state import KafkaAssignmentFeed
+from srm.testing.logs import read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+PAUSE = Pause("", "test", "P is given up", 1, "m1")
+
+
+@pytest.fixture
+def lab(broker_factory: BrokerFactory) -> CopyLab:
+    return CopyLab(broker_factory("P").bootstrap, broker_factory("B").bootstrap)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Keep the log of assignments from all slots; everything else answers."""
+    is_deaf = threading.Event()
+
+    async def poll(*_: object) -> Assignment | None:
+        is_deaf.set()
+        raise UnavailableError("the leader of the assignments cannot be reached")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaAssignmentFeed, "poll", poll)
+        assert is_deaf.wait(DEADLINE_S)  # a poll from before may hear one more record
+        yield
+
+
+def send(lab: CopyLab, p: AssignedPartition, count: int) -> None:
+    producer = lab.producer()
+    for number in range(count):
+        producer.produce(p.topic, b"%d" % number, partition=p.partition)
+    assert producer.flush(60) == 0
+
+
+def switch_of(lab: CopyLab) -> KafkaFlowSwitch:
+    return KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
+
+
+def seal(lab: CopyLab, p: AssignedPartition) -> int:
+    """Seal a copy; return where it ends then."""
+    place = TopicPartition(p.target_topic, p.partition)
+    assert switch_of(lab).seal([place]) == {}
+    return lab.target.high_watermarks([place])[place]
+
+
+def positions(lab: CopyLab) -> list[tuple[int, int]]:
+    """Return what slots report of all that they copy: offsets of the source and of the target."""
+    reported = (entry.position for report in lab.reports() for entry in report.positions)
+    return [(position.source_next, position.target_next) for position in reported]
+
+
+def test_a_slot_that_cannot_read_its_assignment_does_not_outrun_a_seal(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    place = TopicPartition(p.target_topic, 0)
+    lab.assign("0", [p])
+
+    def reason() -> str:
+        status = lab.status(p)
+        return status.reason if status else ""
+
+    with lab.running():
+        send(lab, p, 50)
+        lab.wait_until_copied([p])
+        with deaf():
+            switch_of(lab).pause(PAUSE)
+            end = seal(lab, p)
+            send(lab, p, 30)
+            eventually(lambda: "is read to offset" in reason(), "the slot says why it waits")
+        eventually(lambda: not positions(lab), "the slot reads that it copies nothing")
+
+    assert lab.target.high_watermarks([place])[place] == end
+    assert len(read_log(lab.target_props, p.target_topic, 0)) == 50
