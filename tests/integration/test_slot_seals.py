@@ -17,6 +17,7 @@ from srm.domain.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.flow_switch import KafkaFlowSwitch
 from srm.kafka.slot_state import KafkaAssignmentFeed
+from srm.replication.slot import lifecycle
 from srm.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -89,3 +90,34 @@ def test_a_slot_that_cannot_read_its_assignment_does_not_outrun_a_seal(lab: Copy
 
     assert lab.target.high_watermarks([place])[place] == end
     assert len(read_log(lab.target_props, p.target_topic, 0)) == 50
+
+
+def test_an_idle_copy_moves_its_position_over_the_markers_at_its_end(
+    lab: CopyLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer's position passes them, too: a move would wait for a record that never comes."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.2)
+    [p] = lab.topic()
+    place = TopicPartition(p.target_topic, 0)
+    lab.assign("0", [p])
+
+    def is_at_end() -> bool:
+        ends = lab.target.high_watermarks([place])
+        return positions(lab) == [(10, ends[place])]
+
+    with lab.running():
+        send(lab, p, 10)
+        lab.wait_until_copied([p])
+        seal(lab, p)
+        eventually(is_at_end, "the slot that copies it is at its end")
+    end = seal(lab, p)
+    with lab.running():
+        eventually(lambda: is_at_end() and positions(lab) > [(10, end)], "so is one that starts")
+        quiet = lab.target.high_watermarks([place])
+        seal_seen = positions(lab)
+        send(lab, p, 1)
+        lab.wait_until_copied([p])
+
+    assert seal_seen == [(10, quiet[place])]
+    assert len(read_log(lab.target_props, p.target_topic, 0)) == 11
+    assert lab.offset_map(p).runs[-1].target_start == quiet[place]

@@ -321,7 +321,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "before a claim the target's end and epochs are compared with the position",
         (
             (f"{SLOT}.claiming:held_log", _whole),
-            (f"{SLOT}.lifecycle:Lifecycle._is_target_short", _async(False)),
+            (f"{SLOT}.lifecycle:Lifecycle._has_end_moved", _async(False)),
         ),
         faults="truncate target",
     ),

@@ -30,11 +30,13 @@ from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.slot import verdicts
 from srm.replication.slot.claim import ClaimLifetime
 from srm.replication.slot.claiming import Claimed, Claiming, TargetCut
+from srm.replication.slot.log_reader import LogReader
 from srm.replication.slot.partition import PartitionCopy, Phase
 from srm.replication.slot.placement import Placement, Spawn
 from srm.replication.slot.quota import Quota
 from srm.replication.slot.reporting import Reporter
 from srm.replication.slot.resume import NOWHERE, Start
+from srm.replication.slot.sealing import first_record_in
 from srm.replication.slot.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
@@ -210,22 +212,22 @@ class Lifecycle:
     async def _place(self, copy: PartitionCopy, *, compared: bool = False) -> None:
         """Fetch from, and send to, the brokers that lead the partition; claim if data waits.
 
-        The target's end is compared with the position first, unless it just was ``compared``.
+        A claim moves the position to the target's end, too, unless the two just were ``compared``.
         """
         source_node = await self._source.leader(copy.source)
         target_node = await self._target.leader(copy.target)
         await self._target.connect(target_node)
-        is_short = False
+        has_moved = False
         if copy.phase is Phase.IDLE and not compared:
-            is_short = await self._is_target_short(copy)
+            has_moved = await self._has_end_moved(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
         self._placement.put(copy, source_node, target_node)
-        if copy.phase is Phase.IDLE and (copy.needs_claim or is_short):
+        if copy.phase is Phase.IDLE and (copy.needs_claim or has_moved):
             self.claim(copy)
 
     async def watch_targets(self) -> None:
-        """Look from time to time whether targets lost what waits for nothing more to be copied."""
+        """Look from time to time where targets end to which nothing more is to be copied."""
         while True:
             await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
             copies = list(self.copies.values())
@@ -262,20 +264,28 @@ class Lifecycle:
             return  # what is sent, or claimed, is compared anyway
         attempt = copy.attempt
         try:
-            is_short = await self._is_target_short(copy)
+            has_moved = await self._has_end_moved(copy)
         except SrmError as error:
             logger.debug("%s: %s", copy.target, error)
             return
         except Exception:  # what one broker says must not stop the looks at others
             logger.exception("%s: unexpected failure", copy.target)
             return
-        if is_short and copy.attempt == attempt and copy.is_idle:
+        if has_moved and copy.attempt == attempt and copy.is_idle:
             self.claim(copy)
 
-    async def _is_target_short(self, copy: PartitionCopy) -> bool:
-        """Whether the target's log ends before the known position: then nothing waits for data."""
+    async def _has_end_moved(self, copy: PartitionCopy) -> bool:
+        """Whether the target's log has lost its end, or goes on with nothing but markers.
+
+        Consumers pass markers: whoever translates their offsets needs a position after them. What
+        else stands there is for a walk to judge, when there is a batch to write.
+        """
+        at = copy.target_next
         _, log_end = await self._target.log_range(copy.target)
-        return log_end < copy.target_next
+        if log_end <= at or not copy.has_position:
+            return log_end < at
+        log = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        return await first_record_in(log, [(at, log_end)]) is None
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""
